@@ -1,0 +1,84 @@
+"""Batches: token ids with their mask, cut by token budget from texts sorted by length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B texts of at most T positions, padded on the right.
+
+    `targets` is whatever the head wants: (B, T) next-token ids for a language model, (B,) class numbers, (B, C)
+    floats for multi-label, (B,) floats for a numeric target.
+    """
+
+    ids: Tensor  # (B, T) int64
+    mask: Tensor  # (B, T) bool, True = a real position
+    targets: Tensor | None = None
+    rows: Tensor | None = None  # (B,) which example each row is, so that results return in the order they came
+
+    def with_targets(self, targets: Tensor) -> Batch:
+        return replace(self, targets=targets)
+
+
+def pad(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
+    """Token id arrays of unequal length as one right-padded batch."""
+    lengths = torch.tensor([len(s) for s in sequences])
+    ids = torch.full((len(sequences), int(lengths.max())), pad_id, dtype=torch.int64)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence)] = torch.from_numpy(np.asarray(sequence, dtype=np.int64))
+    return Batch(ids=ids, mask=torch.arange(ids.shape[1]) < lengths[:, None])
+
+
+def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[list[int]]:
+    """Indices grouped so that each padded batch holds at most `tokens` positions and `rows` texts, longest first.
+
+    Sorting by length keeps padding to a few per cent; the longest batch comes first so that memory peaks at once.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    batches: list[list[int]] = []
+    for index in order:
+        current = batches[-1] if batches else None
+        if current and len(current) < rows and (len(current) + 1) * lengths[current[0]] <= tokens:
+            current.append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def shuffled_batches(
+    lengths: Sequence[int], *, rows: int, generator: np.random.Generator, tokens: int | None = None
+) -> list[list[int]]:
+    """One epoch of training batches: random order, yet texts of like length together.
+
+    Texts are shuffled, cut into pools of 50 batches, sorted by length inside each pool, and the batches shuffled
+    again (the bucketing that fastai's SortishSampler made popular). A pure function of the generator's state. A
+    `tokens` budget divides a batch whose padded size would exceed it, so that long texts cannot exhaust memory.
+    """
+    order = generator.permutation(len(lengths))
+    batches: list[list[int]] = []
+    for start in range(0, len(order), rows * 50):
+        pool = sorted(order[start : start + rows * 50], key=lambda i: (-lengths[i], i))
+        for first in range(0, len(pool), rows):
+            batch = [int(i) for i in pool[first : first + rows]]
+            width = lengths[batch[0]]
+            most = len(batch) if tokens is None else max(1, tokens // max(1, width))
+            batches += [batch[i : i + most] for i in range(0, len(batch), most)]
+    generator.shuffle(batches)
+    return batches
+
+
+def iterate(
+    sequences: Sequence[np.ndarray], batches: Sequence[Sequence[int]], pad_id: int, targets: Tensor | None = None
+) -> Iterator[Batch]:
+    """The padded batches for lists of indices, each with its `rows` and, where given, its slice of `targets`."""
+    for indices in batches:
+        rows = torch.tensor(list(indices))
+        batch = pad([sequences[i] for i in indices], pad_id)
+        yield replace(batch, rows=rows, targets=None if targets is None else targets[rows])
