@@ -75,7 +75,10 @@ def shuffled_batches(
 
 
 def iterate(
-    sequences: Sequence[np.ndarray], batches: Sequence[Sequence[int]], pad_id: int, targets: Tensor | None = None
+    sequences: Sequence[np.ndarray],
+    batches: Sequence[Sequence[int]],
+    pad_id: int,
+    targets: Tensor | None = None,
 ) -> Iterator[Batch]:
     """The padded batches for lists of indices, each with its `rows` and, where given, its slice of `targets`."""
     for indices in batches:

@@ -1,0 +1,155 @@
+"""What a training loop reads: a fixed order of batches for every epoch, which can be entered at any batch.
+
+A stream has `length(epoch)`, `batches(epoch, start)` and `rate_scale(batch)`; all are pure functions of the seed, so
+that a run resumes by two integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textgraft.data.batch import Batch, iterate, shuffled_batches
+from textgraft.encoders.base import Direction
+
+SHUFFLED_TOKENS = 32_000_000
+"""Corpora of up to this many tokens are held in memory and their documents shuffled anew in each epoch."""
+
+
+class TokenSource(Protocol):
+    """A long row of token ids: a memory-mapped corpus or one in memory."""
+
+    @property
+    def num_tokens(self) -> int: ...
+
+    @property
+    def document_starts(self) -> np.ndarray: ...
+
+    def read(self, start: int, stop: int) -> np.ndarray: ...
+
+
+class Stream(Protocol):
+    stateful: bool
+
+    def length(self, epoch: int) -> int: ...
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+
+    def rate_scale(self, batch: Batch) -> float: ...
+
+
+class LanguageModelStream:
+    """B lanes through a corpus in windows of varying length, with the next (or previous) token as the target.
+
+    Each lane is one contiguous stretch, so the encoder's state carries over from window to window. Variable-length
+    BPTT as in Merity et al. 2018, §4.1: a window is bptt long with probability 0.95, else half of it, plus normal
+    noise with deviation 5; the learning rate is rescaled by its length over bptt. `direction` "right" serves the
+    windows from the end of the text to its beginning, each in the order of the text.
+    """
+
+    stateful = True
+
+    def __init__(
+        self,
+        corpus: TokenSource,
+        *,
+        rows: int = 64,
+        bptt: int = 70,
+        seed: int = 0,
+        direction: Direction = "left",
+        variable: bool = True,
+    ) -> None:
+        self.corpus, self.bptt, self.seed, self.direction, self.variable = (
+            corpus,
+            bptt,
+            seed,
+            direction,
+            variable,
+        )
+        # A tiny corpus gets fewer lanes, so that each still holds a window or two.
+        self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
+        self.lane = (corpus.num_tokens - 1) // self.rows
+        self._windows = lru_cache(maxsize=2)(self._draw_windows)
+
+    def _draw_windows(self, epoch: int) -> np.ndarray:
+        """The borders of epoch's windows within a lane, from 0 to its length."""
+        if not self.variable:
+            return np.append(np.arange(0, self.lane, self.bptt), self.lane)
+        generator = np.random.default_rng([self.seed, epoch, 1])
+        count = int(self.lane / self.bptt * 1.3) + 10
+        base = np.where(generator.random(count) < 0.95, self.bptt, self.bptt / 2)
+        lengths = np.maximum(5, generator.normal(base, 5).astype(np.int64))
+        borders = np.append(0, np.cumsum(lengths))
+        return np.append(borders[borders < self.lane], self.lane)
+
+    def length(self, epoch: int) -> int:
+        return len(self._windows(epoch)) - 1
+
+    def rate_scale(self, batch: Batch) -> float:
+        return batch.ids.shape[1] / self.bptt if self.variable else 1.0
+
+    def _lanes(self, epoch: int) -> Sequence[np.ndarray] | None:
+        """The lanes in memory, documents shuffled for this epoch; None for a corpus too large to hold."""
+        if self.corpus.num_tokens > SHUFFLED_TOKENS:
+            return None
+        starts = self.corpus.document_starts
+        order = np.random.default_rng([self.seed, epoch, 2]).permutation(len(starts))
+        ends = np.append(starts[1:], self.corpus.num_tokens)
+        text = self.corpus.read(0, self.corpus.num_tokens)
+        text = np.concatenate([text[starts[i] : ends[i]] for i in order])
+        return [text[r * self.lane : (r + 1) * self.lane + 1] for r in range(self.rows)]
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        borders, lanes = self._windows(epoch), self._lanes(epoch)
+        windows = list(zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True))
+        if self.direction == "right":
+            windows.reverse()
+        for first, last in windows[start:]:
+            if lanes is not None:
+                block = np.stack([lane[first : last + 1] for lane in lanes])
+            else:
+                offsets = [row * self.lane for row in range(self.rows)]
+                block = np.stack([self.corpus.read(o + first, o + last + 1) for o in offsets])
+            text = torch.from_numpy(block.astype(np.int64))
+            before, after = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+            ids, targets = (after, before) if self.direction == "right" else (before, after)
+            yield Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=targets)
+
+
+class ExampleStream:
+    """Labelled texts in random batches, texts of like length together."""
+
+    stateful = False
+
+    def __init__(
+        self,
+        sequences: Sequence[np.ndarray],
+        targets: Tensor,
+        *,
+        pad_id: int,
+        rows: int = 16,
+        tokens: int = 24_000,
+        seed: int = 0,
+    ) -> None:
+        self.sequences, self.targets, self.pad_id = sequences, targets, pad_id
+        self.rows, self.tokens, self.seed = rows, tokens, seed
+        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+
+    def _draw_plan(self, epoch: int) -> list[list[int]]:
+        lengths = [len(s) for s in self.sequences]
+        generator = np.random.default_rng([self.seed, epoch, 3])
+        return shuffled_batches(lengths, rows=self.rows, generator=generator, tokens=self.tokens)
+
+    def length(self, epoch: int) -> int:
+        return len(self._plan(epoch))
+
+    def rate_scale(self, batch: Batch) -> float:
+        return 1.0
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        return iterate(self.sequences, self._plan(epoch)[start:], self.pad_id, self.targets)

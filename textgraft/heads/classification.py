@@ -1,0 +1,75 @@
+"""ULMFiT's classifier: pool a document, then two blocks of batch norm, dropout and a linear layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textgraft.data.batch import Batch
+from textgraft.data.examples import TargetKind
+from textgraft.encoders.base import Direction, Encoded
+from textgraft.heads.base import Head, Loss
+from textgraft.nn.pooling import POOLINGS, pooled_dim
+
+
+@dataclass(frozen=True)
+class ClassificationConfig:
+    """`outputs` is the number of classes (1 for a numeric target); `direction` the encoder's."""
+
+    input_dim: int
+    outputs: int
+    kind: TargetKind = "single"
+    pooling: str = "concat"
+    hidden_dim: int = 50
+    input_dropout: float = 0.4
+    hidden_dropout: float = 0.1
+    direction: Direction = "left"
+
+
+class ClassificationHead(Head):
+    """[h_T, maxpool(H), meanpool(H)] -> BatchNorm-Dropout-Linear-ReLU-BatchNorm-Dropout-Linear.
+
+    Howard & Ruder 2018, §3.3. Scores are logits: softmax for one label, a sigmoid each for many, and for a numeric
+    target the standardised value itself.
+    """
+
+    config: ClassificationConfig
+    class_weights: Tensor
+
+    def __init__(self, config: ClassificationConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = pooled_dim(config.pooling, config.input_dim)
+        self.layers = nn.Sequential(
+            nn.BatchNorm1d(width),
+            nn.Dropout(config.input_dropout),
+            nn.Linear(width, config.hidden_dim, bias=False),
+            nn.ReLU(),
+            nn.BatchNorm1d(config.hidden_dim),
+            nn.Dropout(config.hidden_dropout),
+            nn.Linear(config.hidden_dim, config.outputs),
+        )
+        self.register_buffer("class_weights", torch.ones(config.outputs))
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """(B, outputs) logits."""
+        pooled = POOLINGS[self.config.pooling](encoded.top, encoded.mask, self.config.direction)
+        with torch.autocast("cpu", enabled=False):
+            return self.layers(pooled.float())  # type: ignore[no-any-return]
+
+    def loss(self, encoded: Encoded, batch: Batch) -> Loss:
+        """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if asked."""
+        assert batch.targets is not None
+        logits = self(encoded)
+        if self.config.kind == "single":
+            total = F.cross_entropy(logits, batch.targets, weight=self.class_weights, reduction="sum")
+        elif self.config.kind == "multi":
+            total = F.binary_cross_entropy_with_logits(
+                logits, batch.targets, pos_weight=self.class_weights, reduction="sum"
+            )
+        else:
+            total = F.mse_loss(logits.squeeze(1), batch.targets, reduction="sum")
+        return Loss(total=total, count=len(batch.ids))

@@ -1,0 +1,74 @@
+"""Predict the next token (or, for a backward model, the one before)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from textgraft.data.batch import Batch
+from textgraft.encoders.base import Encoded
+from textgraft.heads.base import Head, Loss
+from textgraft.nn.dropout import variational_dropout
+from textgraft.nn.softmax import OUTPUT_LAYERS
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig:
+    """`output_layer` is a name of nn.softmax.OUTPUT_LAYERS; alpha and beta weigh AR and TAR (Merity et al. 2017)."""
+
+    vocab_size: int
+    input_dim: int
+    output_layer: str = "chunked"
+    tied: bool = True
+    output_dropout: float = 0.1
+    alpha: float = 2.0
+    beta: float = 1.0
+    label_smoothing: float = 0.0
+
+
+class LanguageModelHead(Head):
+    """An output layer over the vocabulary, tied to the embedding table if asked, with AWD-LSTM's regularisers."""
+
+    config: LanguageModelConfig
+
+    def __init__(self, config: LanguageModelConfig, embedding: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.output = OUTPUT_LAYERS[config.output_layer](
+            config.vocab_size,
+            config.input_dim,
+            weight=embedding if config.tied else None,
+            label_smoothing=config.label_smoothing,
+        )
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """(B, T, V) log probabilities of the next token at every position."""
+        b, t, d = encoded.top.shape
+        log_p: Tensor = self.output.log_probs(encoded.top.reshape(b * t, d))
+        return log_p.view(b, t, -1)
+
+    def loss(self, encoded: Encoded, batch: Batch) -> Loss:
+        """Summed cross entropy over targets (B, T), plus activation regularisation while training.
+
+        AR = α·mean(dropped h²) and TAR = β·mean((h_t+1 - h_t)²) are means in the paper, so they are multiplied by
+        the count here, to survive the division of the sum.
+        """
+        assert batch.targets is not None
+        raw = encoded.top
+        dropped = variational_dropout(raw.transpose(0, 1), self.config.output_dropout, self.training).transpose(0, 1)
+        total, count = self.output.loss(dropped.reshape(-1, raw.shape[-1]), batch.targets.reshape(-1))
+        parts = {"nll": float(total.detach())}
+        if self.training:
+            if self.config.alpha:
+                total = total + count * self.config.alpha * dropped.pow(2).mean()
+            if self.config.beta and raw.shape[1] > 1:
+                total = total + count * self.config.beta * (raw[:, 1:] - raw[:, :-1]).pow(2).mean()
+        return Loss(total=total, count=count, parts=parts, state=encoded.state)
+
+    @torch.no_grad()
+    def next_token(self, encoded: Encoded) -> Tensor:
+        """(B, V) log probabilities after the last position."""
+        log_p: Tensor = self.output.log_probs(encoded.top[:, -1])
+        return log_p

@@ -1,0 +1,96 @@
+"""Cross entropy over a large vocabulary without ever holding all its logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from textgraft.nn.precision import compute_dtype
+
+IGNORE = -100
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    """Loss and gradients of `hidden @ weight.T + bias`, a few hundred rows of logits at a time.
+
+    The loss is a scalar sum, so its gradient with respect to the logits (softmax - onehot) is known in the forward
+    pass; it is multiplied out chunk by chunk and the logits are dropped. Backward only scales what is kept.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        rows: int,
+        wants: bool,
+    ) -> Tensor:
+        vocab_size = weight.shape[0]
+        d_hidden = torch.empty_like(hidden) if wants else None
+        d_weight = torch.zeros(weight.shape, dtype=torch.float32) if wants else None
+        d_bias = torch.zeros(vocab_size, dtype=torch.float32) if wants and bias is not None else None
+        total = torch.zeros((), dtype=torch.float64)
+        for start in range(0, len(targets), rows):
+            h, t = hidden[start : start + rows], targets[start : start + rows]
+            kept = t != IGNORE
+            t = t.masked_fill(~kept, 0)[:, None]
+            log_p = (h @ weight.t()).float()
+            if bias is not None:
+                log_p += bias
+            log_p = torch.log_softmax(log_p, dim=1)
+            nll = -log_p.gather(1, t).squeeze(1)
+            if smoothing:
+                nll = (1 - smoothing) * nll - smoothing * log_p.mean(dim=1)
+            total += (nll * kept).sum(dtype=torch.float64)
+            if d_hidden is None or d_weight is None:
+                continue
+            d_logits = log_p.exp_()
+            d_logits.scatter_add_(1, t, torch.full_like(nll, smoothing - 1)[:, None])
+            if smoothing:
+                d_logits -= smoothing / vocab_size
+            d_logits *= kept[:, None]
+            if d_bias is not None:
+                d_bias += d_logits.sum(dim=0)
+            d_logits = d_logits.to(h.dtype)
+            torch.mm(d_logits, weight, out=d_hidden[start : start + rows])
+            d_weight += d_logits.t() @ h
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        return total.float()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        scale = grads[0]
+        d_hidden, d_weight, d_bias = (None if g is None else g * scale for g in ctx.saved_tensors)
+        return d_hidden, d_weight, d_bias, None, None, None, None
+
+
+def chunked_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    chunk_rows: int = 512,
+) -> tuple[Tensor, int]:
+    """The summed cross entropy of (N, D) hidden vectors against (N,) targets, and how many counted.
+
+    `weight` is (V, D). Targets of -100 are left out. Memory for logits is `chunk_rows` x V whatever N. With
+    label smoothing ε the loss is (1 - ε)·nll + ε·mean over the vocabulary of -log p (Szegedy et al. 2016).
+    """
+    dtype = compute_dtype(hidden)
+    total = _ChunkedCrossEntropy.apply(
+        hidden.to(dtype),
+        weight.to(dtype),
+        bias,
+        targets,
+        label_smoothing,
+        chunk_rows,
+        torch.is_grad_enabled(),
+    )
+    return total, int((targets != IGNORE).sum())

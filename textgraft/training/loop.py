@@ -1,0 +1,307 @@
+"""The training loop: a generator of steps; saving, showing and stopping live with the caller.
+
+A run's state is a handful of numbers and tensors (`Run.save`, `Run.resume`), everything else is a pure function of
+the seed. A run that is killed and resumed from any saved step ends bit-equal, on one machine, to one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from textgraft.data.batch import Batch
+from textgraft.data.stream import Stream
+from textgraft.encoders.base import State
+from textgraft.errors import UserError
+from textgraft.model import Model
+from textgraft.nn.precision import computing_in, resolve
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
+from textgraft.training.phases import Phase, set_trainable
+
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all phases of a run; `minutes` (of training time) replaces the phases' epochs if given."""
+
+    seed: int = 0
+    clip: float | None = 0.25
+    accumulate: int = 1
+    precision: str = "auto"
+    patience: int | None = None  # validations without a better score before stopping
+    validate_every: int | None = None  # steps; None: at the end of each epoch
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the caller sees after each step; `scores` only where a validation has just been made."""
+
+    phase: str
+    epoch: int
+    step: int
+    progress: float  # of the phase, 0 to 1
+    loss: float
+    lr: float
+    tokens: int
+    seconds: float
+    scores: Scores | None = None
+
+
+@dataclass
+class Progress:
+    """Where a run stands, as JSON in its checkpoint."""
+
+    phase: int = 0
+    epoch: int = 0  # within the phase
+    batch: int = 0  # next batch of the epoch
+    step: int = 0  # steps done in the phase
+    tokens: int = 0
+    seconds: float = 0.0
+    epoch_loss: float = 0.0
+    epoch_count: int = 0
+    stale: int = 0
+    best: float | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    finished: bool = False
+
+
+class Run:
+    """Trains a model through phases.
+
+    `validate(model)` returns scores of which "score" decides (higher is better); the best state is kept and is in the
+    model when the steps end.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        phases: Sequence[Phase],
+        stream: Stream,
+        settings: Settings,
+        validate: Callable[[Model], Scores] | None = None,
+    ) -> None:
+        self.model, self.phases, self.stream, self.settings, self.validate = (
+            model,
+            phases,
+            stream,
+            settings,
+            validate,
+        )
+        self.precision = resolve(settings.precision)
+        self.progress = Progress()
+        self.state: State | None = None
+        self.best: dict[str, Tensor] = {}
+        self.optimizer: torch.optim.Optimizer | None = None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.rng = torch.get_rng_state()
+
+    def steps(self) -> Iterator[Step]:
+        """Train to the end of the last phase, yielding after every optimizer step."""
+        if self.progress.finished:
+            return
+        while self.progress.phase < len(self.phases):
+            phase = self.phases[self.progress.phase]
+            if self.optimizer is None:
+                self.optimizer = self._new_optimizer(phase)
+            yield from self._phase_steps(phase)
+            if self._out_of_patience():
+                break
+            previous = self.progress
+            self.progress = Progress(
+                phase=previous.phase + 1,
+                tokens=previous.tokens,
+                seconds=previous.seconds,
+                best=previous.best,
+                history=previous.history,
+            )
+            self.optimizer, self.state = None, None
+        if self.best:
+            _load_values(self.model, self.best)
+        self.progress.finished = True
+
+    def _new_optimizer(self, phase: Phase) -> torch.optim.Optimizer:
+        groups = self.model.layer_groups()
+        set_trainable(groups, phase)
+        return build_optimizer(groups, phase)
+
+    def _total_steps(self, phase: Phase) -> int:
+        whole = int(phase.epochs)
+        first = sum(self.phases_epochs_before())
+        steps = sum(self.stream.length(first + e) for e in range(whole))
+        rest = phase.epochs - whole
+        batches = steps + (math.ceil(rest * self.stream.length(first + whole)) if rest else 0)
+        return max(1, math.ceil(batches / self.settings.accumulate))
+
+    def phases_epochs_before(self) -> list[int]:
+        """Epoch numbers that earlier phases have used up, so that every epoch of a run has its own order."""
+        return [math.ceil(p.epochs) for p in self.phases[: self.progress.phase]]
+
+    def _phase_steps(self, phase: Phase) -> Iterator[Step]:
+        at, settings = self.progress, self.settings
+        total = self._total_steps(phase)
+        first_epoch = sum(self.phases_epochs_before())
+        budget = settings.minutes * 60 if settings.minutes is not None else None
+
+        def done() -> float:
+            return min(1.0, at.seconds / budget) if budget else at.step / total
+
+        while done() < 1 and not self._out_of_patience():
+            epoch = first_epoch + at.epoch
+            length = self.stream.length(epoch)
+            if at.batch == 0:
+                self.state = None
+            batches = self.stream.batches(epoch, at.batch)
+            while at.batch < length and done() < 1:
+                started = time.perf_counter()
+                micro = [b for b, _ in zip(batches, range(settings.accumulate), strict=False)]
+                loss, count, lr = self._step(micro, phase, done(), total)
+                at.batch += len(micro)
+                at.step += 1
+                at.tokens += sum(int(b.mask.sum()) for b in micro)
+                at.epoch_loss += loss
+                at.epoch_count += count
+                at.seconds += time.perf_counter() - started
+                ended = at.batch >= length or done() >= 1
+                due = (
+                    ended if settings.validate_every is None else at.step % settings.validate_every == 0 or done() >= 1
+                )
+                scores = self._validated(phase) if due else None
+                shown_epoch, step = at.epoch, at.step
+                if ended:
+                    at.epoch, at.batch, at.epoch_loss, at.epoch_count = at.epoch + 1, 0, 0.0, 0
+                    self.state = None
+                yield Step(phase.name, shown_epoch, step, done(), loss / count, lr, at.tokens, at.seconds, scores)
+                if self._out_of_patience():
+                    return
+
+    def _step(self, micro: list[Batch], phase: Phase, done: float, total: int) -> tuple[float, int, float]:
+        """One optimizer step over one or more batches: (summed loss, its count, the top group's learning rate)."""
+        assert self.optimizer is not None
+        outer = torch.get_rng_state()
+        torch.set_rng_state(self.rng)
+        self.model.train()
+        loss_sum, count = 0.0, 0
+        for batch in micro:
+            with computing_in(self.precision):
+                loss = self.model.loss(batch, self.state if self.stream.stateful else None)
+            loss.total.backward()
+            loss_sum, count = loss_sum + float(loss.total.detach()), count + loss.count
+            if self.stream.stateful and loss.state is not None:
+                self.state = tuple(tuple(t.detach() for t in layer) for layer in loss.state)
+        if not math.isfinite(loss_sum):
+            raise UserError(
+                f"the loss is not a number any more in phase '{phase.name}', step {self.progress.step + 1}.",
+                remedy="Lower the learning rate (textgraft lr-find shows where it breaks) or clip gradients.",
+            )
+        self._divide_and_clip(count)
+        # By time there is no count of steps; ten thousandths of the budget stand for them.
+        at = (self.progress.step, total) if self.settings.minutes is None else (int(done * 10_000), 10_000)
+        scale = sum(self.stream.rate_scale(b) for b in micro) / len(micro)
+        set_rates(self.optimizer, phase, *at, scale=scale)
+        lr = float(self.optimizer.param_groups[-1]["lr"])
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.rng = torch.get_rng_state()
+        torch.set_rng_state(outer)
+        return loss_sum, count, lr
+
+    def _divide_and_clip(self, count: int) -> None:
+        """Turn the gradient of the sum into that of the mean, clipped to a global norm if asked."""
+        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+        factor = 1 / count
+        if self.settings.clip:
+            norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))) / count
+            factor *= min(1.0, self.settings.clip / (norm + 1e-6))
+        torch._foreach_mul_(grads, factor)
+
+    def _validated(self, phase: Phase) -> Scores | None:
+        at = self.progress
+        row: dict[str, Any] = {
+            "phase": phase.name,
+            "epoch": at.epoch + 1,
+            "step": at.step,
+            "tokens": at.tokens,
+        }
+        row |= {"seconds": round(at.seconds, 3), "train_loss": at.epoch_loss / max(1, at.epoch_count)}
+        if self.validate is None:
+            at.history.append(row)
+            return None
+        self.model.eval()
+        averaged = self.optimizer.averaged() if isinstance(self.optimizer, NTASGD) else nullcontext()
+        with averaged, torch.no_grad(), computing_in(self.precision):
+            scores = self.validate(self.model)
+            at.history.append(row | scores)
+            if at.best is None or scores["score"] > at.best:
+                at.best, at.stale = scores["score"], 0
+                self.best = {name: value.detach().clone() for name, value in _values(self.model).items()}
+            else:
+                at.stale += 1
+        if isinstance(self.optimizer, NTASGD):
+            self.optimizer.observe(scores["loss"])
+        return scores
+
+    def _out_of_patience(self) -> bool:
+        return self.settings.patience is not None and self.progress.stale >= self.settings.patience
+
+    def save(self, path: Path) -> None:
+        """Everything that `resume` needs, in one atomic file."""
+        tensors = {f"model.{n}": t for n, t in _values(self.model).items()}
+        tensors |= {f"best.{n}": t for n, t in self.best.items()}
+        tensors["rng"] = self.rng
+        for i, layer in enumerate(self.state or ()):
+            tensors |= {f"state.{i}.{j}": t for j, t in enumerate(layer)}
+        groups: list[dict[str, Any]] | None = None
+        if self.optimizer is not None:
+            saved = self.optimizer.state_dict()
+            groups = saved["param_groups"]
+            for index, slots in saved["state"].items():
+                tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
+        save_checkpoint(path, tensors, {"progress": asdict(self.progress), "optimizer": groups})
+
+    def resume(self, path: Path) -> bool:
+        """Go on from a saved state; False if there is none. The model's values are replaced."""
+        if not path.exists():
+            return False
+        tensors, state = load_checkpoint(path)
+        self.progress = Progress(**state["progress"])
+        _load_values(self.model, _under(tensors, "model."))
+        self.best, self.rng = _under(tensors, "best."), tensors["rng"]
+        layers: dict[str, list[Tensor]] = {}
+        for name, value in _under(tensors, "state.").items():
+            layers.setdefault(name.split(".")[0], []).append(value)
+        self.state = tuple(tuple(layers[str(i)]) for i in range(len(layers))) or None
+        if state["optimizer"] is not None:
+            self.optimizer = self._new_optimizer(self.phases[self.progress.phase])
+            saved: dict[int, dict[str, Tensor]] = {}
+            for name, value in _under(tensors, "optimizer.").items():
+                index, slot = name.split(".", 1)
+                saved.setdefault(int(index), {})[slot] = value
+            self.optimizer.load_state_dict({"state": saved, "param_groups": state["optimizer"]})
+        return True
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _values(model: Model) -> dict[str, Tensor]:
+    """Parameters and buffers by name, a shared (tied) one once."""
+    return dict(model.named_parameters()) | dict(model.named_buffers())
+
+
+def _load_values(model: Model, values: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, target in _values(model).items():
+            target.copy_(values[name])
