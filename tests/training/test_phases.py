@@ -1,0 +1,161 @@
+"""Recipes, phases and which layer groups they train."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from textgraft.encoders.base import LayerGroup
+from textgraft.errors import UserError
+from textgraft.training.optimizers import build_optimizer, set_rates
+from textgraft.training.phases import (
+    Phase,
+    Stage,
+    load_recipe,
+    recipe_names,
+    schedule_curve,
+    schedule_table,
+    set_trainable,
+)
+
+NAMES = ["embedding", "layer 1", "layer 2", "layer 3", "head"]
+
+
+def layer_groups() -> list[LayerGroup]:
+    return [LayerGroup(name, (nn.Parameter(torch.ones(3, 3)), nn.Parameter(torch.ones(3)))) for name in NAMES]
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text('name = "mine"\ndescription = "d"\nsource = "s"\n' + text)
+    return str(path)
+
+
+PHASE = '[[finetune.phases]]\nname = "all"\nepochs = 1\nlr = 0.1\n'
+
+
+def test_the_papers_recipes_are_there() -> None:
+    assert {"ulmfit", "ulmfit-one-cycle", "chain-thaw", "frozen", "full"} <= set(recipe_names())
+
+
+@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("stage_name", ["adapt", "finetune"])
+def test_every_recipe_steps_and_each_epoch_trains_exactly_the_groups_it_says(
+    name: str, stage_name: str
+) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    stage: Stage = getattr(recipe, stage_name)
+    groups, steps_per_epoch = layer_groups(), 3
+    table = schedule_table(stage, NAMES, steps_per_epoch)
+    epoch = 0
+    for phase in stage.plan(len(groups)):
+        trained = {group.name for group in set_trainable(groups, phase)}
+        optimizer = build_optimizer(groups, phase)
+        total = phase.steps(steps_per_epoch)
+        for first in range(0, total, steps_per_epoch):
+            epoch += 1
+            before = [[p.detach().clone() for p in group.parameters] for group in groups]
+            for step in range(first, first + steps_per_epoch):
+                set_rates(optimizer, phase, step, total)
+                optimizer.zero_grad()
+                torch.stack([(p**2).sum() for group in groups for p in group.parameters]).sum().backward()
+                optimizer.step()
+            moved = {
+                group.name
+                for group, old in zip(groups, before, strict=True)
+                if any(not torch.equal(p, q) for p, q in zip(group.parameters, old, strict=True))
+            }
+            assert moved == trained
+            assert {row.group for row in table if row.epoch == epoch and row.trainable} == trained
+    assert epoch == max((row.epoch for row in table), default=0)
+
+
+def test_ulmfit_thaws_one_more_group_each_epoch_from_the_last() -> None:
+    table = schedule_table(load_recipe("ulmfit").finetune, NAMES, 100)
+    trained = [[r.group for r in table if r.epoch == epoch and r.trainable] for epoch in range(1, 7)]
+    assert trained == [NAMES[-1:], NAMES[-2:], NAMES[-3:], NAMES[-4:], NAMES, NAMES]
+    peaks = [max(row.peak for row in table if row.group == name and row.epoch >= 5) for name in NAMES]
+    assert peaks == pytest.approx([0.01 / 2.6**distance for distance in (4, 3, 2, 1, 0)])
+
+
+def test_chain_thaw_trains_the_head_then_each_group_alone_from_the_bottom_then_all() -> None:
+    plan = load_recipe("chain-thaw").finetune.plan(5)
+    trained = [[n for n, rate in zip(NAMES, phase.rates(5), strict=True) if rate] for phase in plan]
+    assert trained == [["head"], ["embedding"], ["layer 1"], ["layer 2"], ["layer 3"], NAMES]
+
+
+def test_set_trainable_undoes_the_phase_before() -> None:
+    groups = layer_groups()
+    set_trainable(groups, Phase("all", epochs=1, lr=0.1))
+    assert [g.name for g in set_trainable(groups, Phase("two", epochs=1, lr=0.1, trainable=2))] == NAMES[-2:]
+    assert [all(p.requires_grad for p in g.parameters) for g in groups] == [False, False, False, True, True]
+    assert [any(p.requires_grad for p in g.parameters) for g in groups] == [False, False, False, True, True]
+
+
+def test_schedule_table_and_curve_by_hand() -> None:
+    stage = Stage(
+        (
+            Phase("head", epochs=1, lr=1.0, trainable=1, schedule="constant", warmup=0),
+            Phase("all", epochs=1.5, lr=1.0, lr_decay=2.0, schedule="linear", warmup=0.5),
+        )
+    )
+    table = [
+        (r.phase, r.epoch, r.group, r.trainable, r.start, r.peak, r.end)
+        for r in schedule_table(stage, ["body", "head"], 4)
+    ]
+    assert table == [
+        ("head", 1, "body", False, 0, 0, 0),
+        ("head", 1, "head", True, 1, 1, 1),
+        ("all", 2, "body", True, pytest.approx(1 / 6), 0.5, 0.5),
+        ("all", 2, "head", True, pytest.approx(1 / 3), 1, 1),
+        ("all", 3, "body", True, pytest.approx(1 / 3), pytest.approx(1 / 3), pytest.approx(1 / 6)),
+        ("all", 3, "head", True, pytest.approx(2 / 3), pytest.approx(2 / 3), pytest.approx(1 / 3)),
+    ]
+    assert [len(curve) for curve in schedule_curve(stage, 2, 4)] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            PHASE + "lr_decy = 2.6\n",
+            ["unknown key 'lr_decy'", "finetune.phases.1", "Did you mean 'lr_decay'?"],
+        ),
+        ("[finetune]\nrow = 3\n", ["unknown key 'row'", "Did you mean 'rows'?"]),
+        ("[finetunes]\n[finetune]\n", ["unknown key 'finetunes'", "Did you mean 'finetune'?"]),
+        (PHASE + 'schedule = "stlrr"\n', ["unknown schedule 'stlrr'", "Did you mean 'stlr'?"]),
+        (PHASE + 'optimizer = "adamv"\n', ["optimizer", "adamw"]),
+        (PHASE + 'trainable = "2"\n', ["finetune.phases.1.trainable", "integer"]),
+        (PHASE + "trainable = 0\n", ["trainable is 0", "1 (the head alone) or more"]),
+        (PHASE + "trainable = 1\nonly = 0\n", ["both set"]),
+        (PHASE + "betas = [0.9]\n", ["finetune.phases.1.betas"]),
+        (PHASE.replace("lr = 0.1", "lr = -0.1"), ["lr is -0.1", "above 0"]),
+        (PHASE.replace("epochs = 1", "epochs = nan"), ["epochs"]),
+        (PHASE.replace("lr = 0.1", ""), ["'lr' is missing", "finetune.phases.1"]),
+        ("", ["'finetune' is missing"]),
+        ("[finetune\n", ["not a TOML file"]),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_named_with_its_place(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load_recipe(write(tmp_path, text))
+    assert "mine.toml" in str(caught.value)
+    for part in expected:
+        assert part in str(caught.value)
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="Did you mean 'ulmfit'"):
+        load_recipe("ulmfitt")
+    with pytest.raises(UserError, match="no such recipe file"):
+        load_recipe("nowhere/mine.toml")
+
+
+def test_a_group_that_the_model_lacks_is_a_users_mistake() -> None:
+    stage = Stage((Phase("sixth", epochs=1, lr=0.1, only=5),))
+    with pytest.raises(UserError, match=r"only layer group 5.*model has 5"):
+        stage.plan(5)

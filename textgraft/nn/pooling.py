@@ -1,0 +1,48 @@
+"""Pooling: one vector a text, out of one vector a position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from textgraft.encoders.base import Direction
+
+Pooling = Callable[[Tensor, Tensor, Direction], Tensor]
+
+
+def last(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
+    """h_T (B, D): the last real position of `hidden` (B, T, D), which has read the whole text.
+
+    An encoder that reads backward (`direction` "right") has read the whole text at the first position.
+    """
+    rows = torch.arange(hidden.shape[0], device=hidden.device)
+    positions = torch.zeros_like(rows) if direction == "right" else (mask.sum(1) - 1).clamp(min=0)
+    return hidden[rows, positions].masked_fill(~mask.any(1, keepdim=True), 0)
+
+
+def mean(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
+    """The mean (B, D) of `hidden` (B, T, D) over the real positions."""
+    total = hidden.masked_fill(~mask[..., None], 0).sum(1)
+    return total / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def maximum(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
+    """The maximum (B, D) of `hidden` (B, T, D) over the real positions."""
+    largest = hidden.masked_fill(~mask[..., None], -torch.inf).amax(1)
+    return largest.masked_fill(~mask.any(1, keepdim=True), 0)
+
+
+def concat(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
+    """[h_T, maxpool(H), meanpool(H)] (B, 3 D): "concat pooling" (Howard & Ruder 2018, section 3.3)."""
+    return torch.cat([pooling(hidden, mask, direction) for pooling in (last, maximum, mean)], dim=-1)
+
+
+POOLINGS: dict[str, Pooling] = {"concat": concat, "last": last, "max": maximum, "mean": mean}
+"""Each takes (hidden (B, T, D), mask (B, T) padded on the right, direction); only padding gives 0."""
+
+
+def pooled_dim(name: str, output_dim: int) -> int:
+    """The width of what the pooling `name` makes of vectors of width `output_dim`."""
+    return 3 * output_dim if name == "concat" else output_dim

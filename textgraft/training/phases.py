@@ -1,0 +1,247 @@
+"""Staged fine-tuning as data: recipes of stages, stages of phases, and a phase trains some layer groups."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+from textgraft.encoders.base import LayerGroup
+from textgraft.errors import UserError, did_you_mean
+from textgraft.training.schedules import SCHEDULES, group_rates
+
+OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd"]
+STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of training: which layer groups, for how long, at which rates.
+
+    `trainable` is how many groups train, counted from the top (the head); None or more than there are: all.
+    `only` trains a single group instead, by its index from the bottom (-1 is the head), or "each" below the
+    head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay ** (distance
+    from the top).
+    """
+
+    name: str
+    epochs: float
+    lr: float
+    trainable: int | None = None
+    only: int | Literal["each"] | None = None
+    lr_decay: float = 1.0
+    schedule: str = "linear"
+    warmup: float = 0.1
+    optimizer: OptimizerName = "adamw"
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.99)
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+    def __post_init__(self) -> None:
+        for key, known in (("schedule", tuple(SCHEDULES)), ("optimizer", get_args(OptimizerName))):
+            name = str(getattr(self, key))
+            if name not in known:
+                raise UserError(f"unknown {key} '{name}'.", remedy=did_you_mean(name, known))
+        if self.trainable is not None and self.only is not None:
+            raise UserError("'trainable' and 'only' are both set.", remedy="Keep one of them.")
+        wrong = [
+            (not 0 < self.epochs < math.inf, "epochs", "above 0"),
+            (not 0 < self.lr < math.inf, "lr", "above 0"),
+            (not self.lr_decay >= 1, "lr_decay", "1 or more (ULMFiT: 2.6)"),
+            (not 0 <= self.warmup < 1, "warmup", "a share of the steps, at least 0 and below 1"),
+            (not self.weight_decay >= 0, "weight_decay", "0 or more"),
+            (self.trainable is not None and self.trainable < 1, "trainable", "1 (the head alone) or more"),
+            (not all(0 <= beta < 1 for beta in self.betas), "betas", "two numbers at least 0 and below 1"),
+        ]
+        for is_wrong, key, remedy in wrong:
+            if is_wrong:
+                raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {remedy}.")
+
+    def steps(self, steps_per_epoch: int) -> int:
+        """How many optimizer steps the phase lasts, at least one."""
+        return max(1, round(self.epochs * steps_per_epoch))
+
+    def rates(self, num_groups: int) -> list[float | None]:
+        """Each group's peak learning rate, bottom -> top; None for a group that does not train."""
+        if self.only == "each":
+            raise ValueError(f"phase '{self.name}' stands for several; Stage.plan writes them out")
+        rates = group_rates(self.lr, self.lr_decay, num_groups)
+        if self.only is not None:
+            trained = {range(num_groups)[self.only]}
+        else:
+            count = num_groups if self.trainable is None else min(self.trainable, num_groups)
+            trained = set(range(num_groups - count, num_groups))
+        return [rate if i in trained else None for i, rate in enumerate(rates)]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The phases of one stage (adapt or finetune) and what holds for all of them; no phases: nothing to do.
+
+    `rows` is the batch size in texts (streams, for a language model), `bptt` the mean window of a language
+    model in tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0:
+    not at all).
+    """
+
+    phases: tuple[Phase, ...] = ()
+    rows: int = 32
+    bptt: int = 70
+    dropout: float = 1.0
+    clip: float = 0.0
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+    def plan(self, num_groups: int) -> list[Phase]:
+        """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
+
+        Raises UserError where a phase names a group that the model does not have.
+        """
+        plan: list[Phase] = []
+        for phase in self.phases:
+            if phase.only == "each":
+                plan += [replace(phase, name=f"{phase.name} {i + 1}", only=i) for i in range(num_groups - 1)]
+            elif phase.only is not None and not -num_groups <= phase.only < num_groups:
+                raise UserError(
+                    f"phase '{phase.name}' trains only layer group {phase.only}; the model has {num_groups}.",
+                    remedy=f'Name a group from 0 (the bottom) to {num_groups - 1} (the head), or "each".',
+                )
+            else:
+                plan.append(phase)
+        return plan
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A published way to fine-tune: what to do with unlabelled text (`adapt`) and what with labels."""
+
+    name: str
+    description: str
+    source: str
+    finetune: Stage
+    adapt: Stage = Stage()
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+
+def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup]:
+    """Freeze and thaw so that exactly the groups of `phase` train; returns those.
+
+    `groups` are the model's, bottom -> top, the head last. To be called before a model is wrapped for
+    distributed training and before its optimizer is made.
+    """
+    trained = []
+    for group, rate in zip(groups, phase.rates(len(groups)), strict=True):
+        for parameter in group.parameters:
+            parameter.requires_grad_(rate is not None)
+        if rate is not None:
+            trained.append(group)
+    return trained
+
+
+@dataclass(frozen=True)
+class ScheduleRow:
+    """One line of `textgraft schedule`: one group's learning rates over one epoch, 0 while it is frozen.
+
+    `epoch` counts from 1 across the phases of the stage; a phase of less than an epoch has a line of its own.
+    """
+
+    phase: str
+    epoch: int
+    group: str
+    trainable: bool
+    start: float
+    peak: float
+    end: float
+
+
+def schedule_curve(stage: Stage, num_groups: int, steps_per_epoch: int) -> list[list[float]]:
+    """The learning rate of every step of `stage` for each group, bottom -> top; 0 while frozen. For plots."""
+    curves: list[list[float]] = [[] for _ in range(num_groups)]
+    for phase in stage.plan(num_groups):
+        total = phase.steps(steps_per_epoch)
+        multipliers = [SCHEDULES[phase.schedule](step, total, phase.warmup) for step in range(total)]
+        for curve, rate in zip(curves, phase.rates(num_groups), strict=True):
+            curve += [(rate or 0.0) * m for m in multipliers]
+    return curves
+
+
+def schedule_table(stage: Stage, group_names: Sequence[str], steps_per_epoch: int) -> list[ScheduleRow]:
+    """What each epoch trains, and how fast: a row for each epoch and group (bottom -> top, head last)."""
+    rows: list[ScheduleRow] = []
+    curves = schedule_curve(stage, len(group_names), steps_per_epoch)
+    begin = epoch = 0
+    for phase in stage.plan(len(group_names)):
+        total = phase.steps(steps_per_epoch)
+        rates = phase.rates(len(group_names))
+        for first in range(begin, begin + total, steps_per_epoch):
+            epoch += 1
+            window = slice(first, min(first + steps_per_epoch, begin + total))
+            for name, curve, rate in zip(group_names, curves, rates, strict=True):
+                part = curve[window]
+                rates_of_epoch = part[0], max(part), part[-1]
+                rows.append(ScheduleRow(phase.name, epoch, name, rate is not None, *rates_of_epoch))
+        begin += total
+    return rows
+
+
+RECIPE_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[2] / "recipes")
+"""Where the recipes that ship are: inside an installed package, or beside it in a checkout."""
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that ship with textgraft, sorted."""
+    return sorted({path.stem for folder in RECIPE_FOLDERS for path in folder.glob("*.toml")})
+
+
+def find_recipe(name: str) -> Path:
+    """The file of the recipe `name`, which is one that ships or a path to a .toml file.
+
+    Raises UserError for a name or path that does not exist.
+    """
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise UserError("there is no such recipe file.", where=name, remedy="Check the path.")
+        return Path(name)
+    for folder in RECIPE_FOLDERS:
+        if (folder / f"{name}.toml").is_file():
+            return folder / f"{name}.toml"
+    raise UserError(f"unknown recipe '{name}'.", remedy=did_you_mean(name, recipe_names()))
+
+
+def load_recipe(name: str) -> Recipe:
+    """Read the recipe `name` (see `find_recipe`); unknown keys and wrong values raise UserError."""
+    from pydantic import TypeAdapter, ValidationError
+
+    path = find_recipe(name)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"this is not a TOML file: {error}.", where=str(path)) from error
+    try:
+        # By way of JSON, where pydantic's strict mode takes a list for a tuple, and is lax in nothing else.
+        return TypeAdapter(Recipe).validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        raise _explained(error, path) from error
+
+
+def _explained(error: Any, path: Path) -> UserError:
+    """Pydantic's first complaint in our own words: which key of which phase, and what to write."""
+    first = error.errors()[0]
+    loc = first["loc"]
+    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
+    where = f"{path}, {place}" if place else str(path)
+    inner = first.get("ctx", {}).get("error")
+    if isinstance(inner, UserError):
+        return UserError(inner.message, where=where, remedy=inner.remedy)
+    if first["type"] == "unexpected_keyword_argument":
+        table = Recipe if len(loc) == 1 else Phase if "phases" in loc else Stage
+        known = [f.name for f in fields(table)]
+        return UserError(f"unknown key '{loc[-1]}'.", where=where, remedy=did_you_mean(loc[-1], known))
+    if first["type"] == "missing":
+        return UserError(f"the key '{loc[-1]}' is missing.", where=where, remedy="Add it.")
+    return UserError(f"{first['msg']}, not {first['input']!r}.", where=where, remedy="Correct the value.")
