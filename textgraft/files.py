@@ -1,0 +1,42 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+from textgraft.errors import UserError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write beside, fsync, rename: after a crash the old file or the new one is there, whole.
+
+    Raises UserError when the disk is full or the folder cannot be written; what was there stays.
+    """
+    beside = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> UserError:
+    """What a person can do about an OSError met while writing `path`."""
+    remedies = {
+        errno.ENOSPC: "The disk is full: make room and run the same command again.",
+        errno.EACCES: "Choose a folder that you may write to.",
+        errno.EROFS: "Choose a folder that you may write to.",
+        errno.EEXIST: "A file stands where a folder is wanted: choose another path.",
+        errno.ENOTDIR: "A file stands where a folder is wanted: choose another path.",
+    }
+    remedy = remedies.get(error.errno or 0, "Check the path and run the same command again.")
+    return UserError(f"cannot write ({error.strerror or error}).", where=str(path), remedy=remedy)

@@ -1,0 +1,75 @@
+"""Grapheme clusters: what a reader takes for one character, so that no offset falls inside one."""
+
+from __future__ import annotations
+
+import unicodedata
+from array import array
+
+_ZWNJ, _ZWJ = 0x200C, 0x200D
+_SARA_AM = (0x0E33, 0x0EB3)  # Thai and Lao: letters to Unicode, yet written onto the consonant before
+
+
+def cluster_spans(text: str) -> tuple[array[int], array[int]]:
+    """For every character of `text` the start and end of the grapheme cluster that it belongs to.
+
+    Follows Unicode Standard Annex 29, extended clusters, from the character categories that Python carries: marks,
+    Thai and Lao vowels, Hangul syllables, flags, emoji with skin tones and joiners. Left out: prepended marks
+    (GB9b) and Indic conjuncts (GB9c), so that a conjunct counts as two clusters.
+    """
+    if text.isascii() and "\r\n" not in text:
+        return array("q", range(len(text))), array("q", range(1, len(text) + 1))
+    starts, ends = array("q", bytes(8 * len(text))), array("q", bytes(8 * len(text)))
+    begin = flags = 0
+    for i in range(1, len(text) + 1):
+        if i < len(text):
+            flags = flags + 1 if _is_flag(text[i - 1]) else 0
+            if _joins(text[i - 1], text[i], flags):
+                continue
+        starts[begin:i] = array("q", [begin]) * (i - begin)
+        ends[begin:i] = array("q", [i]) * (i - begin)
+        begin = i
+    return starts, ends
+
+
+def _joins(before: str, char: str, flags: int) -> bool:
+    """Whether `char` continues the cluster of `before`; `flags` regional indicators end in `before`."""
+    if char < "\u0300":
+        return before == "\r" and char == "\n"
+    code = ord(char)
+    category = unicodedata.category(char)
+    if _extends(code, category):
+        return unicodedata.category(before) not in ("Cc", "Zl", "Zp")
+    if _is_flag(char):
+        return flags % 2 == 1
+    if ord(before) == _ZWJ:
+        return category in ("So", "Sm")
+    return _joins_hangul(ord(before), code)
+
+
+def _extends(code: int, category: str) -> bool:
+    return (
+        category in ("Mn", "Mc", "Me")
+        or code in (_ZWNJ, _ZWJ, *_SARA_AM)
+        or 0xFF9E <= code <= 0xFF9F  # halfwidth katakana voicing
+        or 0x1F3FB <= code <= 0x1F3FF  # skin tones
+        or 0xE0020 <= code <= 0xE007F  # tags, as in the flag of Scotland
+    )
+
+
+def _is_flag(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _joins_hangul(before: int, code: int) -> bool:
+    leading = 0x1100 <= before <= 0x115F or 0xA960 <= before <= 0xA97C
+    syllable = 0xAC00 <= before <= 0xD7A3
+    open_syllable = syllable and (before - 0xAC00) % 28 == 0
+    vowel = 0x1160 <= before <= 0x11A7 or 0xD7B0 <= before <= 0xD7C6
+    trailing = 0x11A8 <= before <= 0x11FF or 0xD7CB <= before <= 0xD7FB
+    if 0x1100 <= code <= 0x115F or 0xA960 <= code <= 0xA97C or 0xAC00 <= code <= 0xD7A3:
+        return leading
+    if 0x1160 <= code <= 0x11A7 or 0xD7B0 <= code <= 0xD7C6:
+        return leading or open_syllable or vowel
+    if 0x11A8 <= code <= 0x11FF or 0xD7CB <= code <= 0xD7FB:
+        return syllable or vowel or trailing
+    return False

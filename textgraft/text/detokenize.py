@@ -1,0 +1,65 @@
+"""Tokens back to text that people read: the rules of normalize.py, undone as far as they can be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from textgraft.text.normalize import CONTROL, Kind
+
+_MOST_REPEATS = 100
+"""A language model may write `xxrep 999999999 a`; nobody wants to read that."""
+
+_UPPER = re.compile(r"xxup ([^\W\d_]+)")
+_CAPITAL = re.compile(r"xxmaj ([^\W\d_])")
+_REPEATED = re.compile(r"xxrep (\d{1,9}) (\S)")
+_REPEATED_WORD = re.compile(r"xxwrep (\d{1,9}) (\w+)")
+_STRAY = re.compile(r"\b(?:xxup|xxmaj|xxrep|xxwrep)\b")
+_CLOSES = re.compile(r" (?=[.,!?;:)\]}%…”’]|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b)")
+_OPENS = re.compile(r"([(\[{“‘]) ")
+
+
+def detokenize(tokens: Iterable[str], kind: Kind) -> str:
+    """One string. Case and repetitions return, `xxunk` reads as U+FFFD, `xxbos` and the like are left out.
+
+    What normalising lost stays lost: case within a word (iPhone), kinds of whitespace, and at word level where the
+    spaces were (punctuation goes to the side it usually has in English).
+    """
+    text = _joined_words(tokens) if kind == "word" else _joined_pieces(tokens)
+    text = _UPPER.sub(lambda match: match.group(1).upper(), text)
+    text = _CAPITAL.sub(lambda match: match.group(1).title(), text)
+    text = _REPEATED.sub(lambda match: match.group(2) * _repeats(match), text)
+    text = _REPEATED_WORD.sub(lambda match: " ".join([match.group(2)] * _repeats(match)), text)
+    return " ".join(_STRAY.sub("", text).split())
+
+
+def _repeats(match: re.Match[str]) -> int:
+    return min(int(match.group(1)), _MOST_REPEATS)
+
+
+def _shown(token: str) -> str:
+    if token == "xxunk":
+        return "\ufffd"
+    return token if token in CONTROL[5:] or token not in CONTROL else ""
+
+
+def _joined_words(tokens: Iterable[str]) -> str:
+    return _OPENS.sub(r"\1", _CLOSES.sub("", " ".join(_shown(token) for token in tokens)))
+
+
+def _joined_pieces(tokens: Iterable[str]) -> str:
+    text = ""
+    parts: list[str] = []
+    for token in tokens:
+        shown = _shown(token).replace("▁", " ")
+        # A control word swallows the space before it, whether there was one or not.
+        if token in CONTROL[5:] and not _opens(text):
+            shown = " " + shown
+        parts.append(shown)
+        text = (text + shown)[-2:]
+    return "".join(parts)
+
+
+def _opens(text: str) -> bool:
+    """Whether the next word goes right behind `text`: after a bracket, or a quote that has just been opened."""
+    return text[-1:] in tuple("([{“‘-/") or (text[-1:] in tuple("\"'") and text[-2:-1] in ("", " "))

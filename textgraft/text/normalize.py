@@ -1,0 +1,193 @@
+"""ULMFiT's text rules: case and repetition leave the words and become control words of their own.
+
+"The USA" reads `xxmaj the xxup usa`, so that a small vocabulary knows every word once. The rules are those of fastai
+(Howard & Gugger 2020, `fastai.text.core`), with these differences: Unicode is composed first (NFC); `<br />` is a
+space; a control word that stands in the user's own text is broken in two (`xxbos` -> `xx bos`) and so never acts as
+one. They run in Python because the `tokenizers` library cannot map offsets through such rewriting.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Kind = Literal["subword", "word"]
+RULES_VERSION = 1
+"""Raised whenever the same text would normalise differently; part of a tokenizer's fingerprint."""
+
+CONTROL = ("xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj")
+"""The control words in the order of their ids, 0 to 8."""
+
+_CONTROL_ENDINGS = "|".join(word[2:] for word in CONTROL)
+
+Span = tuple[int, int]
+
+
+def _case(match: re.Match[str]) -> str:
+    word = match.group()
+    if word[0].isupper():
+        return ("xxup " if len(word) > 1 and word.isupper() else "xxmaj ") + word.lower()
+    return word.lower()
+
+
+def _case_spans(word: str, new: str) -> list[Span]:
+    # One character may lower to two (İ), so each is asked for its own length.
+    spans = [(i, i + 1) for i, char in enumerate(word) for _ in char.lower()]
+    return [(0, 0)] * (len(new) - len(spans)) + spans
+
+
+def _repeated_character(match: re.Match[str]) -> str:
+    return f" xxrep {len(match.group())} {match.group(1)} "
+
+
+def _repeated_word(match: re.Match[str]) -> str:
+    return f" xxwrep {len(match.group().split())} {match.group(1)} "
+
+
+def _repeated_spans(old: str, new: str) -> list[Span]:
+    """The repeated unit covers the whole repetition; control word and number cover nothing."""
+    unit = len(new.split()[-1])
+    return [(0, 0)] * (len(new) - unit - 1) + [(0, len(old))] * unit + [(len(old), len(old))]
+
+
+def _whole(old: str, new: str) -> list[Span]:
+    return [(0, len(old))] * len(new)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One substitution, and where each character of its replacement came from within the match."""
+
+    pattern: re.Pattern[str]
+    replacement: str | Callable[[re.Match[str]], str]
+    spans: Callable[[str, str], list[Span]] = _whole
+
+
+# JSON may carry half a surrogate pair; no encoder of Unicode text takes one.
+_SURROGATE = Rule(re.compile(r"[\ud800-\udfff]"), "\ufffd")
+_ENTITY = Rule(
+    re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|\w{2,31});"), lambda match: html.unescape(match.group())
+)
+_LINE_BREAK = Rule(re.compile(r"<br\s*+/?>"), " ")
+_WIKITEXT_JOINT = Rule(re.compile(r" @([-.,])@ "), lambda match: match.group(1))
+_GUARD = Rule(
+    re.compile(rf"xx(?={_CONTROL_ENDINGS})", re.IGNORECASE),
+    lambda match: match.group() + " ",
+    lambda old, new: [(0, 1), (1, 2), (2, 2)],
+)
+_UNKNOWN = Rule(re.compile(r"<unk>"), " xxunk ")
+_REPEATED_WORD = Rule(re.compile(r"(?<!\S)(\w++)(?:\s+\1){2,}(?!\w)"), _repeated_word, _repeated_spans)
+_REPEATED_CHARACTER = Rule(re.compile(r"([^\s\d])\1{2,}"), _repeated_character, _repeated_spans)
+_WHITESPACE = Rule(re.compile(r"\s+"), " ")
+_CASE = Rule(re.compile(r"[^\W\d_]+"), _case, _case_spans)
+
+RULES: dict[Kind, tuple[Rule, ...]] = {
+    "subword": (_SURROGATE, _LINE_BREAK, _GUARD, _WHITESPACE, _CASE),
+    "word": (
+        _SURROGATE,
+        _ENTITY,
+        _LINE_BREAK,
+        _WIKITEXT_JOINT,
+        _GUARD,
+        _UNKNOWN,
+        _REPEATED_WORD,
+        _REPEATED_CHARACTER,
+        _WHITESPACE,
+        _CASE,
+    ),
+}
+
+
+def normalize(text: str, kind: Kind = "subword") -> str:
+    """`text` as a tokenizer of this kind reads it.
+
+    Word rules add `xxrep 4 c` for `cccc`, `xxwrep 3 word` for `word word word`, HTML entities, and WikiText's
+    ` @-@ ` and `<unk>`. Two differences from fastai: repeated words are replaced before repeated characters, so that
+    "aaa aaa aaa" is found, and digits may repeat ("2000" would become "2 xxrep 3 0").
+    """
+    text = unicodedata.normalize("NFC", text)
+    for rule in RULES[kind]:
+        text = rule.pattern.sub(rule.replacement, text)
+    return text.strip()
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A normalised text whose character i came from `original[starts[i]:ends[i]]`.
+
+    Both arrays never fall. A character that a rule put in (a control word's) has an empty span.
+    """
+
+    text: str
+    starts: array[int]
+    ends: array[int]
+
+
+def align(text: str, kind: Kind = "subword") -> Aligned:
+    """What `normalize` gives, with the origin of every character; several times slower."""
+    aligned = _compose(text)
+    for rule in RULES[kind]:
+        aligned = _apply(rule, aligned)
+    first = len(aligned.text) - len(aligned.text.lstrip())
+    last = max(first, len(aligned.text.rstrip()))
+    # A rule that cuts through characters which share an origin (a merged stretch) leaves its own span out of order.
+    starts = np.minimum.accumulate(np.array(aligned.starts[first:last])[::-1])[::-1]
+    ends = np.maximum.accumulate(np.array(aligned.ends[first:last]))
+    return Aligned(aligned.text[first:last], array("q", starts.tolist()), array("q", ends.tolist()))
+
+
+def _apply(rule: Rule, old: Aligned) -> Aligned:
+    pieces: list[str] = []
+    starts, ends = array("q"), array("q")
+    done = 0
+    for match in rule.pattern.finditer(old.text):
+        begin, end = match.span()
+        new = rule.replacement if isinstance(rule.replacement, str) else rule.replacement(match)
+        pieces += (old.text[done:begin], new)
+        starts.extend(old.starts[done:begin])
+        ends.extend(old.ends[done:begin])
+        for first, last in rule.spans(match.group(), new):
+            # An empty span stands before its character, or after the last one of the match.
+            begins = old.starts[begin + first] if begin + first < end else old.ends[end - 1]
+            starts.append(begins)
+            ends.append(old.ends[begin + last - 1] if last > first else begins)
+        done = end
+    starts.extend(old.starts[done:])
+    ends.extend(old.ends[done:])
+    return Aligned("".join((*pieces, old.text[done:])), starts, ends)
+
+
+def _compose(text: str) -> Aligned:
+    """NFC with origins. A stretch that composition changes maps as one, since its parts have merged."""
+    if unicodedata.is_normalized("NFC", text):
+        return Aligned(text, array("q", range(len(text))), array("q", range(1, len(text) + 1)))
+    pieces: list[str] = []
+    starts, ends = array("q"), array("q")
+    begin = 0
+    for end in range(1, len(text) + 1):
+        if end < len(text) and not _composes_apart(text[begin:end], text[end]):
+            continue
+        piece = unicodedata.normalize("NFC", text[begin:end])
+        same = piece == text[begin:end]
+        pieces.append(piece)
+        starts.extend(range(begin, end) if same else [begin] * len(piece))
+        ends.extend(range(begin + 1, end + 1) if same else [end] * len(piece))
+        begin = end
+    return Aligned("".join(pieces), starts, ends)
+
+
+def _composes_apart(stretch: str, char: str) -> bool:
+    """Whether `char` neither merges with `stretch` nor is reordered into it, whatever follows."""
+    if char < "\u0300":
+        return True
+    if unicodedata.combining(unicodedata.normalize("NFD", char)[0]):
+        return False
+    together = unicodedata.normalize("NFC", stretch + char)
+    return together == unicodedata.normalize("NFC", stretch) + unicodedata.normalize("NFC", char)

@@ -1,0 +1,313 @@
+"""Text to token ids and back, over the `tokenizers` library: subword (unigram or BPE) or whole words.
+
+Our rules (see normalize.py) run before the library's own steps. A saved tokenizer is a plain `tokenizer.json` that
+the library reads: its model says the kind, and a file of a later rules version would say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Pipeline
+
+from textgraft.errors import UserError, did_you_mean
+from textgraft.files import write_atomically
+from textgraft.text.clusters import cluster_spans
+from textgraft.text.detokenize import detokenize
+from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
+
+ModelName = Literal["unigram", "bpe"]
+
+PIECE_CHARACTERS = 100_000
+"""Longer texts go to the library in pieces, so that its memory stays small and both cores have work."""
+
+_ANY_CONTROL = Regex(rf" ?(?:{'|'.join(CONTROL)})(?= |$)")
+_UNSPACED = re.compile(r"\S{32,}")
+_DIGIT = Regex(r"\p{N}")
+# Clitics as spaCy cuts them (do|n't, it|'s), then words, numbers with their points, and any other cluster by itself.
+_WORD = Regex(
+    r"\p{L}[\p{L}\p{M}]*?(?=n['’]t(?![\p{L}\p{M}]))|n['’]t(?![\p{L}\p{M}])|['’](?:s|m|d|re|ve|ll)(?![\p{L}\p{M}])"
+    r"|\p{N}+(?:[.,]\p{N}+)*|[\p{L}\p{M}][\p{L}\p{M}\p{N}]*|(?!\s)\X"
+)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One text as T tokens.
+
+    `offsets` are [start, end) in the user's own string, never inside a grapheme cluster; two pieces of one cluster
+    both get the whole of it. A token that stands for none of the user's characters (a control word, a bare word
+    mark) has an empty span.
+    """
+
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[Span]
+
+
+class Tokenizer:
+    """A vocabulary of V tokens and the way from text to their ids; made by `train` or `load`.
+
+    Ids 0 to 8 are the control words (normalize.CONTROL). Every text starts with `xxbos`.
+    """
+
+    unk_id, pad_id, bos_id, eos_id = (CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxeos"))
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        pipeline.no_padding()
+        pipeline.no_truncation()
+        self._pipeline = pipeline
+        self.kind: Kind = "word" if isinstance(pipeline.model, models.WordLevel) else "subword"
+        self.vocab_size: int = pipeline.get_vocab_size()
+        vocabulary = pipeline.get_vocab()
+        self.tokens: list[str] = sorted(vocabulary, key=vocabulary.__getitem__)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the canonical file and the rules version: equal where all texts get equal ids."""
+        content = {"rules": RULES_VERSION, "tokenizer": json.loads(self._pipeline.to_str())}
+        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def encode(self, text: str) -> Encoding:
+        """One text with its tokens and their offsets. `xxbos` comes first, at (0, 0)."""
+        aligned = align(text, self.kind)
+        encoding = self._pipeline.encode(aligned.text)
+        cluster_starts, cluster_ends = cluster_spans(text)
+        offsets: list[Span] = [(0, 0)]
+        for token_id, (start, end) in zip(encoding.ids, encoding.offsets):
+            # Pass over the word mark's space, and over one that a control word swallowed.
+            while start < end and aligned.text[start] in " ▁":
+                start += 1
+            bare = start == end or self.tokens[token_id] == "▁"
+            first = aligned.starts[start] if start < len(aligned.text) else len(text)
+            last = aligned.ends[end - 1] if not bare else first
+            if first < last:
+                offsets.append((cluster_starts[first], cluster_ends[last - 1]))
+            else:
+                offsets.append((cluster_starts[first],) * 2 if first < len(text) else (first, first))
+        ids = [self.bos_id, *encoding.ids]
+        return Encoding(ids=ids, tokens=[self.tokens[i] for i in ids], offsets=offsets)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32, `xxbos` first; the same as `encode`'s, on all cores and much faster."""
+        pieces = [list(_pieces(normalize(text, self.kind))) for text in texts]
+        encodings = iter(self._pipeline.encode_batch_fast([piece for text in pieces for piece in text]))
+        bos = np.array([self.bos_id], dtype=np.int32)
+        return [
+            np.concatenate([bos, *(np.array(next(encodings).ids, dtype=np.int32) for _ in text)])
+            for text in pieces
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Readable text: case and repetitions are put back, other control words left out, spacing is a guess."""
+        return detokenize([self.tokens[i] for i in ids], self.kind)
+
+    def save(self, path: str | Path) -> None:
+        """Write `tokenizer.json`, atomically. Raises UserError where it cannot be written."""
+        write_atomically(Path(path), self._pipeline.to_str(pretty=True).encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Read what `save` wrote. Raises UserError for a missing, damaged or foreign file."""
+        path = Path(path)
+        remedy = "Give a tokenizer.json that textgraft wrote, or train one."
+        try:
+            pipeline = Pipeline.from_str(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(
+                f"cannot read the tokenizer ({error.strerror}).", where=str(path), remedy=remedy
+            ) from error
+        except Exception as error:  # the library raises bare Exception for whatever it cannot parse
+            raise UserError(
+                f"this tokenizer is damaged ({error}).", where=str(path), remedy=remedy
+            ) from error
+        if sorted(pipeline.get_vocab().values()) != list(range(pipeline.get_vocab_size())):
+            raise UserError("this tokenizer is damaged (ids are missing).", where=str(path), remedy=remedy)
+        if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
+            message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
+            raise UserError(message, where=str(path), remedy=remedy)
+        return cls(pipeline)
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        *,
+        kind: Kind = "subword",
+        model: ModelName = "unigram",
+        vocab_size: int | None = None,
+        min_frequency: int = 2,
+        max_characters: int = 200_000_000,
+        max_unspaced: int = 4_000_000,
+    ) -> Tokenizer:
+        """A tokenizer learned from one pass over `texts`, the same for the same stream.
+
+        `vocab_size` counts the control words and is a ceiling (default: 10,000 subwords, 60,000 words as in ULMFiT).
+        `min_frequency` is what a word must reach (word level), a pair to be merged (BPE), or a character to be part
+        of any subword; the rest read as `xxunk`. The library holds what it counts in memory, so no more than
+        `max_characters` are read: mix a corpus that is sorted by topic before you pass it. Of text without spaces
+        (Thai, Chinese), where every stretch is a new one, subwords learn from the first `max_unspaced` characters:
+        a unigram model needs about half a minute for each million. Raises UserError for settings out of range or
+        no text.
+
+        Word level cuts at whitespace and punctuation and splits off English clitics. fastai uses spaCy's rules, which
+        also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
+        written without spaces want subwords.
+        """
+        size = vocab_size if vocab_size is not None else {"word": 60_000, "subword": 10_000}.get(kind, 0)
+        _check_settings(kind, model, size, min_frequency)
+        pipeline, trainer = _untrained(kind, model, size, min_frequency)
+        stream = _limited(texts, kind, max_characters)
+        if kind == "subword":
+            stream = _without_rare_characters(_limited_unspaced(stream, max_unspaced), min_frequency)
+        pipeline.train_from_iterator(stream, trainer)
+        return cls(_finished(pipeline, kind))
+
+
+def vocabulary_map(old: Tokenizer, new: Tokenizer) -> np.ndarray:
+    """Where to find each new token in the old vocabulary: (V_new,) int64, the old id or -1.
+
+    The embedding of a token marked -1 starts as the mean of the old ones (Howard & Ruder 2018, §3.2 and their code).
+    """
+    ids = {token: i for i, token in enumerate(old.tokens)}
+    return np.array([ids.get(token, -1) for token in new.tokens], dtype=np.int64)
+
+
+def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) -> None:
+    if kind not in ("subword", "word"):
+        raise UserError(
+            f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, ("subword", "word"))
+        )
+    if model not in ("unigram", "bpe"):
+        raise UserError(
+            f"there is no subword model '{model}'.", remedy=did_you_mean(model, ("unigram", "bpe"))
+        )
+    if vocab_size <= len(CONTROL):
+        remedy = f"It counts the {len(CONTROL)} control words; give some thousands."
+        raise UserError(f"a vocabulary of {vocab_size} is too small.", where="vocab_size", remedy=remedy)
+    if min_frequency < 1:
+        raise UserError(f"{min_frequency} is out of range.", where="min_frequency", remedy="Give 1 or more.")
+
+
+def _untrained(kind: Kind, model: ModelName, vocab_size: int, min_frequency: int) -> tuple[Pipeline, Any]:
+    common: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "special_tokens": list(CONTROL),
+        "show_progress": False,
+    }
+    if kind == "word":
+        pipeline = Pipeline(models.WordLevel(unk_token="xxunk"))
+        trainer: Any = trainers.WordLevelTrainer(min_frequency=min_frequency, **common)
+    elif model == "unigram":
+        pipeline = Pipeline(models.Unigram())
+        trainer = trainers.UnigramTrainer(unk_token="xxunk", max_piece_length=16, **common)
+    else:
+        pipeline = Pipeline(models.BPE(unk_token="xxunk", fuse_unk=True))
+        trainer = trainers.BpeTrainer(min_frequency=min_frequency, max_token_length=16, **common)
+    # Control words are no text to learn from; when encoding they are added tokens and never reach this step.
+    cuts = pre_tokenizers.Split(_ANY_CONTROL, "removed")
+    pipeline.pre_tokenizer = pre_tokenizers.Sequence([cuts, *_pre_tokenizers(kind)])
+    return pipeline, trainer
+
+
+def _pre_tokenizers(kind: Kind) -> list[Any]:
+    if kind == "word":
+        return [pre_tokenizers.Split(_WORD, "removed", invert=True)]
+    metaspace = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    return [metaspace, pre_tokenizers.Split(_DIGIT, "isolated")]
+
+
+def _finished(pipeline: Pipeline, kind: Kind) -> Pipeline:
+    if isinstance(pipeline.model, models.Unigram):
+        pipeline.model = _settled(pipeline)
+    pipeline.pre_tokenizer = pre_tokenizers.Sequence(_pre_tokenizers(kind))
+    controls = [AddedToken(word, normalized=False, special=True, lstrip=True) for word in CONTROL]
+    pipeline.add_special_tokens(controls)
+    if kind == "subword":
+        pipeline.decoder = decoders.Metaspace()
+    return pipeline
+
+
+def _settled(pipeline: Pipeline) -> models.Unigram:
+    """The trained unigram model with what the trainer leaves to chance made certain.
+
+    The trainer walks hash maps whose order changes from run to run: sums differ in their last bits, and characters
+    that no piece of its own earned a place get the lowest score plus 0.0001 for each one before them, in any order.
+    """
+    vocabulary = [
+        (str(piece), float(score)) for piece, score in json.loads(pipeline.to_str())["model"]["vocab"]
+    ]
+    pieces = vocabulary[len(CONTROL) :]
+    lowest = min((score for _, score in pieces), default=0.0)
+    singles = [piece for piece, _ in pieces if len(piece) == 1]
+    late = {
+        piece for piece, score in pieces if len(piece) == 1 and score < lowest + 0.0001 * (len(singles) + 1)
+    }
+    scores = {piece: round(lowest, 6) + 0.0001 * rank for rank, piece in enumerate(sorted(late))}
+    settled = [(piece, round(scores.get(piece, score), 6)) for piece, score in pieces]
+    settled.sort(key=lambda entry: (-entry[1], entry[0]))
+    return models.Unigram([*vocabulary[: len(CONTROL)], *settled], unk_id=0, byte_fallback=False)
+
+
+def _limited(texts: Iterable[str], kind: Kind, max_characters: int) -> Iterator[str]:
+    read = 0
+    for text in texts:
+        read += len(text)
+        yield normalize(text[: len(text) - max(0, read - max_characters)], kind)
+        if read >= max_characters:
+            return
+    if not read:
+        raise UserError(
+            "there is no text to train a tokenizer on.", remedy="Check that the input is not empty."
+        )
+
+
+def _limited_unspaced(texts: Iterable[str], max_unspaced: int) -> Iterator[str]:
+    """Leave out stretches longer than words are, once `max_unspaced` of their characters have passed."""
+    read = 0
+    for text in texts:
+        if read < max_unspaced:
+            read += sum(map(len, _UNSPACED.findall(text)))
+            yield text
+        else:
+            yield _UNSPACED.sub(" ", text)
+
+
+def _without_rare_characters(texts: Iterable[str], min_frequency: int) -> Iterator[str]:
+    """Blank each character until it has been seen `min_frequency` times.
+
+    Every character that the trainer meets takes a place in the vocabulary, and in an encyclopedia thousands occur
+    only once or twice.
+    """
+    seen: Counter[str] = Counter()
+    for text in texts:
+        here = Counter(text)
+        seen.update(here)
+        rare = {ord(char): " " for char in here if seen[char] < min_frequency}
+        yield text.translate(rare) if rare else text
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a normalised text before spaces into pieces of PIECE_CHARACTERS or a little more, if it has spaces.
+
+    No token crosses a space, so the ids are those of the whole.
+    """
+    start = 0
+    while len(text) - start > PIECE_CHARACTERS:
+        end = text.find(" ", start + PIECE_CHARACTERS)
+        if end < 0:
+            break
+        yield text[start:end]
+        start = end
+    yield text[start:]
