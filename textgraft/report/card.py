@@ -1,0 +1,172 @@
+"""The model card: README.md of an artifact, made from run.json and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+STAGES = {
+    "pretrain": "A language model, pretrained on general text. Adapt it to a domain or fine-tune it on labels.",
+    "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
+    "finetune": "A model fine-tuned on labelled texts.",
+}
+LIMITS = {
+    "pretrain": "It has read what is named under Data and repeats the errors and leanings of that text.",
+    "adapt": "It has read what is named under Data and repeats the errors and leanings of that text.",
+    "finetune": (
+        "It gives one of the answers it was trained on to any text whatever, also to text of another kind, language or "
+        "time, where the scores above do not hold. Look at the calibration before acting on a probability."
+    ),
+}
+
+
+def model_card(run: Mapping[str, Any]) -> str:
+    """The card as markdown: what it is, data, training, results beside baselines, limits, licence.
+
+    `run` is run.json's object. Used where present: `name`, `stage`, `language`, `base`, `data`,
+    `tokens_seen`, `seconds`, `recipe`, `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each
+    metric -> value), `methods` (name -> {metric: {mean, low, high}, minutes, peak_mb}, the shape of
+    results.json), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there is
+    not mentioned; no number is made up.
+    """
+    stage = str(run.get("stage", ""))
+    sections = [
+        _heading(run, stage),
+        _section("Data", _data(run)),
+        _section("Training", _training(run)),
+        _section("Results", _results(run)),
+        _section("Limits", [str(run.get("limits") or LIMITS.get(stage, ""))]),
+        _section("Licence", [_text(run.get("licence") or "None stated: ask whoever gave you this model.")]),
+        _section("Made with", _made_with(run)),
+    ]
+    return "\n\n".join(s for s in sections if s) + "\n"
+
+
+def _heading(run: Mapping[str, Any], stage: str) -> str:
+    lines = [f"# {_text(run.get('name') or 'A textgraft model')}", STAGES.get(stage, "A textgraft model.")]
+    if run.get("language"):
+        lines.append(f"Language: {_text(run['language'])}.")
+    base = run.get("base") or {}
+    if base.get("name"):
+        lines.append(f"It started from `{_text(base['name'])}`{_of_stage(base)}.")
+    return "\n\n".join(lines)
+
+
+def _of_stage(base: Mapping[str, Any]) -> str:
+    seen = f", {base['tokens_seen']:,} tokens seen" if base.get("tokens_seen") else ""
+    return f" ({_text(base['stage'])}{seen})" if base.get("stage") else ""
+
+
+def _data(run: Mapping[str, Any]) -> list[str]:
+    lines = [f"- {_label(key)}: {_value(value)}" for key, value in (run.get("data") or {}).items()]
+    base = (run.get("base") or {}).get("data") or {}
+    lines += [f"- before that, {_label(key)}: {_value(value)}" for key, value in base.items()]
+    if run.get("tokens_seen"):
+        lines.append(f"- tokens seen in training: {run['tokens_seen']:,}")
+    return lines
+
+
+def _training(run: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if run.get("recipe"):
+        lines.append(f"- recipe: `{_text(run['recipe'])}`")
+    if run.get("seconds"):
+        lines.append(f"- time: {run['seconds'] / 60:,.1f} minutes")
+    if run.get("seeds") is not None:
+        lines.append(f"- seeds: {_value(run['seeds'])}")
+    settings = {k: v for k, v in (run.get("settings") or {}).items() if v is not None}
+    if settings:
+        lines.append("- settings: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in settings.items()))
+    if run.get("command"):
+        lines += ["", "```", str(run["command"]).replace("```", "'''"), "```"]
+    return lines
+
+
+def _results(run: Mapping[str, Any]) -> list[str]:
+    lines = _methods_table(run.get("methods") or {})
+    if lines and run.get("test_n"):
+        lines.append(f"\nMeasured on {run['test_n']:,} held-out texts; in brackets the 95 % interval.")
+    metrics = {k: v for k, v in (run.get("metrics") or {}).items() if v is not None}
+    if metrics:
+        lines += ["", *(f"- {_label(name)}: {_score(value, name)}" for name, value in metrics.items())]
+    held_out = run.get("held_out") or {}
+    before, after = held_out.get("before") or {}, held_out.get("after") or {}
+    for name in after:
+        start = f" (before: {_score(before[name], name)})" if before.get(name) is not None else ""
+        lines.append(f"- held-out {_label(name)}: {_score(after[name], name)}{start}")
+    calibration = {k: v for k, v in (run.get("calibration") or {}).items() if v is not None}
+    lines += [f"- calibration, {_label(name)}: {value:.3g}" for name, value in calibration.items()]
+    return lines
+
+
+def _methods_table(methods: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    scored = {name: [k for k, v in row.items() if isinstance(v, Mapping)] for name, row in methods.items()}
+    columns = list(dict.fromkeys(k for names in scored.values() for k in names))
+    extras = [k for k in ("minutes", "peak_mb") if any(row.get(k) is not None for row in methods.values())]
+    if not columns:
+        return []
+    head = [
+        "method",
+        *map(_label, columns),
+        *({"minutes": "minutes", "peak_mb": "peak MB"}[k] for k in extras),
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    for name, row in methods.items():
+        cells = [_score(row[k], k) if row.get(k) is not None else "" for k in columns]
+        cells += [f"{row[k]:,.1f}" if row.get(k) is not None else "" for k in extras]
+        lines.append("| " + " | ".join([_text(name), *cells]) + " |")
+    return lines
+
+
+def _made_with(run: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for title in ("versions", "machine"):
+        facts = {k: v for k, v in (run.get(title) or {}).items() if v is not None}
+        if facts:
+            lines.append(f"- {title}: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in facts.items()))
+    return lines
+
+
+def _section(title: str, lines: list[str]) -> str:
+    text = "\n".join(lines).strip()
+    return f"## {title}\n\n{text}" if text else ""
+
+
+SHARES = ("accuracy", "f1", "precision", "recall")
+
+
+def _score(value: Any, name: str) -> str:
+    """A score with its interval if it has one; shares as per cent, all else as it is."""
+    if isinstance(value, Mapping):
+        text = _score(value.get("mean"), name)
+        if value.get("low") is not None and value.get("high") is not None:
+            text += f" [{_score(value['low'], name)}, {_score(value['high'], name)}]"
+        return text
+    if not isinstance(value, int | float):
+        return _text(value)
+    return f"{100 * value:.1f} %" if any(name.endswith(share) for share in SHARES) else f"{value:.4g}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_label(k)} {_value(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        shown = ", ".join(_value(v) for v in value[:20])
+        return shown + (f", … ({len(value)} in all)" if len(value) > 20 else "")
+    return _text(value)
+
+
+def _label(key: str) -> str:
+    return _text(key).replace("_", " ")
+
+
+def _text(value: Any) -> str:
+    """User text on one line of markdown: no markup of its own, no way out of a table cell."""
+    text = " ".join(str(value).split())
+    return "".join("\\" + c if c in "\\`*[]|" else {"<": "&lt;", ">": "&gt;"}.get(c, c) for c in text)
