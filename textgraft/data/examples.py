@@ -15,8 +15,10 @@ class Examples:
     """N texts in file order, with their labels and where each one stands.
 
     `labels` is None for unlabelled text; else one entry a text: a string (`kind` "single"), a tuple of strings
-    ("multi", may be empty) or a float ("numeric"). `lines` are 1-based line numbers in `source`; a reader that has
-    no lines (a folder, a list, a frame) gives the 1-based row. `ids` are the user's own identifiers, if any.
+    ("multi", may be empty) or a float ("numeric"). What is missing is kept, so that lines stay true and `check`
+    can name them: an empty text is "", a missing label "" (single) or NaN (numeric). `lines` are 1-based numbers
+    in `source` of what `unit` says: lines of a file, rows of a frame, list or Parquet file, or files
+    of a folder. `ids` are the user's own identifiers, if any; for a folder the path of each file inside it.
     """
 
     texts: Sequence[str]
@@ -25,13 +27,20 @@ class Examples:
     ids: Sequence[str] | None = None
     lines: Sequence[int] | None = None
     source: str = "<memory>"
+    unit: Literal["line", "row", "file"] = "line"
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def where(self, index: int) -> str:
-        """The place of example `index` as a person would look it up: `train.csv line 37`."""
-        return f"{self.source} line {self.lines[index] if self.lines is not None else index + 1}"
+        """The place of example `index` as a person would look it up: `train.csv line 37`, `reviews/pos/9.txt`."""
+        if self.unit == "file" and self.ids is not None:
+            return f"{self.source}/{self.ids[index]}"
+        return f"{self.source} {self.unit} {self.line(index)}"
+
+    def line(self, index: int) -> int:
+        """The 1-based line, row or file number of example `index`."""
+        return self.lines[index] if self.lines is not None else index + 1
 
     def take(self, indices: Sequence[int]) -> Examples:
         """The examples at `indices`, in that order."""
@@ -39,12 +48,12 @@ class Examples:
         def pick(values: Sequence[Any] | None) -> list[Any] | None:
             return None if values is None else [values[i] for i in indices]
 
-        lines = self.lines if self.lines is not None else range(1, len(self) + 1)
         return Examples(
             texts=[self.texts[i] for i in indices],
             labels=pick(self.labels),
             kind=self.kind,
             ids=pick(self.ids),
-            lines=pick(lines),
+            lines=[self.line(i) for i in indices],
             source=self.source,
+            unit=self.unit,
         )

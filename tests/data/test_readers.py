@@ -1,0 +1,246 @@
+"""Every way that texts and labels come in, and that they come in whole."""
+
+import csv
+import gzip
+import json
+import lzma
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pandas
+import polars
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from textgraft.data.examples import Examples
+from textgraft.data.readers import read, read_texts
+from textgraft.errors import UserError
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+SOME_TEXT = ANY_TEXT.filter(lambda s: s.strip() != "")
+
+
+def write(path: Path, content: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(content.encode(encoding))
+    return path
+
+
+def test_csv_gives_texts_labels_ids_and_the_line_where_each_record_starts(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'id,review,class\n1,"two\nlines",pos\n\n2,one,neg\n')
+    examples = read(path)
+    assert examples.texts == ["two\nlines", "one"]
+    assert examples.labels == ["pos", "neg"]
+    assert examples.ids == ["1", "2"]
+    assert examples.lines == [2, 5]
+    assert examples.kind == "single"
+    assert examples.where(1) == f"{path} line 5"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_of_a_csv_is_the_one_that_cuts_its_header(tmp_path: Path, delimiter: str) -> None:
+    path = write(
+        tmp_path / "a.csv",
+        f"text{delimiter}label\nfine{delimiter}x\n",
+    )
+    assert read(path).labels == ["x"]
+
+
+def test_a_published_tsv_keeps_its_quotes_and_a_spreadsheet_one_loses_them(tmp_path: Path) -> None:
+    raw = write(tmp_path / "raw.tsv", 'text\tlabel\n"Never", he said.\tx\nan "odd one\ty\n')
+    assert read(raw).texts == ['"Never", he said.', 'an "odd one']
+    quoted = write(tmp_path / "quoted.tsv", 'text\tlabel\n"a ""tab""\tinside"\tx\n"two\nlines"\ty\n')
+    assert read(quoted).texts == ['a "tab"\tinside', "two\nlines"]
+
+
+def test_empty_columns_at_the_end_of_a_spreadsheet_do_no_harm(tmp_path: Path) -> None:
+    assert read(write(tmp_path / "a.csv", "label,text,,\nham,hello,,\n")).texts == ["hello"]
+
+
+def test_json_lines_arrays_and_missing_keys(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": "b"}\n{"label": "y"}\n')
+    examples = read(path)
+    assert (examples.texts, examples.labels, examples.lines) == (["a", "b", ""], ["x", "", "y"], [1, 3, 4])
+    array = write(tmp_path / "a.json", '[{"text": "a", "label": 1},\n {"text": "b", "label": 0}]')
+    assert read(array).labels == ["1", "0"]
+
+
+def test_parquet_frames_and_lists_give_the_same_examples(tmp_path: Path) -> None:
+    texts, labels = ["good", "bad", "ü🙂"], ["pos", "neg", "pos"]
+    frame = pandas.DataFrame({"text": texts, "label": labels})
+    frame.to_parquet(tmp_path / "a.parquet")
+    (tmp_path / "a.parquet.xz").write_bytes(lzma.compress((tmp_path / "a.parquet").read_bytes()))
+    sources = [
+        tmp_path / "a.parquet",
+        tmp_path / "a.parquet.xz",
+        frame,
+        polars.from_pandas(frame),
+        (texts, np.array(labels)),
+        (frame["text"], frame["label"]),
+        [{"text": t, "label": y} for t, y in zip(texts, labels)],
+    ]
+    for source in sources:
+        examples = read(source)
+        assert (examples.texts, examples.labels, examples.unit) == (texts, labels, "row")
+    assert read(texts).labels is None
+    assert read(examples) is examples
+
+
+def test_a_folder_per_class_reads_one_text_a_file_in_sorted_order(tmp_path: Path) -> None:
+    for name, text in [
+        ("pos/2.txt", "late\nlines\n"),
+        ("pos/1.txt", "early"),
+        ("neg/1.txt", "bad"),
+        (".git/x", "no"),
+    ]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, text)
+    examples = read(tmp_path)
+    assert examples.texts == ["bad", "early", "late\nlines"]
+    assert examples.labels == ["neg", "pos", "pos"]
+    assert examples.where(2) == f"{tmp_path}/pos/2.txt"
+    assert examples.take([2]).where(0) == f"{tmp_path}/pos/2.txt"
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_files_read_like_plain_ones(tmp_path: Path, suffix: str, compress) -> None:  # type: ignore[no-untyped-def]
+    contents = {
+        "a.csv": "text,label\nä,x\n",
+        "a.jsonl": '{"text": "ä", "label": "x"}\n',
+        "a.txt": "\nä\r\n \n",
+    }
+    for name, content in contents.items():
+        path = tmp_path / (name + suffix)
+        path.write_bytes(compress(content.encode()))
+        assert read(path).texts == ["ä"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "labels"),
+    [
+        (["0", "1", "1"], "single", ["0", "1", "1"]),
+        ([0, 1, None], "single", ["0", "1", ""]),
+        ([1.0, 2.0, float("nan")], "single", ["1", "2", ""]),
+        (["007", "008", "7"], "single", ["007", "008", "7"]),
+        ([True, False, True], "single", ["True", "False", "True"]),
+        ([0.5, 1, 2], "numeric", [0.5, 1.0, 2.0]),
+        (["3.5", "-4", "nan"], "numeric", [3.5, -4.0, None]),
+        ([["a", "b"], [], None], "multi", [("a", "b"), (), ()]),
+        ([list(range(25)), [], []], "multi", [tuple(map(str, range(25))), (), ()]),
+    ],
+)
+def test_the_kind_of_label_is_guessed_from_its_values(values: list, kind: str, labels: list) -> None:
+    examples = read((["a", "b", "c"], values))
+    assert examples.kind == kind
+    assert [None if y != y else y for y in examples.labels] == labels
+
+
+def test_whole_numbers_are_classes_up_to_twenty_of_them() -> None:
+    for count, kind in [(20, "single"), (21, "numeric")]:
+        assert read((["t"] * count, list(range(count)))).kind == kind
+    assert read((["t"] * 21, list(range(21))), kind="single").labels[20] == "20"
+
+
+def test_several_labels_in_one_cell_need_a_separator(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,tags\na,x | y|x\nb,\nc,z\n")
+    assert read(path, label_separator="|").labels == [("x", "y"), (), ("z",)]
+    with pytest.raises(UserError, match=r"line 2: several labels expected.*label_separator"):
+        read(path, kind="multi")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-8-sig", "naïve"),
+        ("utf-16", "हिन्दी"),
+        ("utf-16-le", "plain words, nothing but ASCII"),
+        ("utf-32", "x é"),
+        ("latin-1", "Der Film war schön, größer als erwartet"),
+        ("cp1252", "“Très bien” – 5 €"),
+        ("cp1251", "Это очень хороший фильм, мне понравилось. Рекомендую всем друзьям"),
+        ("koi8_r", "Это очень хороший фильм, мне понравилось. Рекомендую всем друзьям"),
+        ("cp874", "นี่เป็นหนังที่ดีมาก ฉันชอบมันจริงๆ แนะนำให้เพื่อนทุกคน"),
+        ("cp1253", "Αυτή είναι μια πολύ καλή ταινία, μου άρεσε."),
+        ("cp1250", "Příliš žluťoučký kůň úpěl ďábelské ódy"),
+        ("gb18030", "这是一部非常好的电影，我很喜欢。推荐给所有朋友。"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*is not UTF-8")
+def test_encodings_are_sniffed_and_can_be_named(tmp_path: Path, encoding: str, text: str) -> None:
+    path = write(tmp_path / "a.csv", "text;label\n" + f'"{text}";x\n' * 4, encoding)
+    assert set(read(path).texts) == {text}
+    assert set(read(path, encoding=encoding).texts) == {text}
+
+
+def test_a_guessed_encoding_is_announced(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"a\.txt is not UTF-8 and was read as cp1252"):
+        assert read(write(tmp_path / "a.txt", "café", "latin-1")).texts == ["café"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ANY_TEXT, SOME_TEXT), min_size=1, max_size=6), st.sampled_from([",", ";", "\t"]))
+def test_any_text_survives_csv(tmp_path_factory, pairs, delimiter) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL)
+        writer.writerows([("text", "label"), *pairs])
+    examples = read(path, kind="single", encoding="utf-8")
+    assert examples.texts == [text for text, _ in pairs]
+    assert [y for _, y in pairs if y.strip().lower() != "nan"] == [y for y in examples.labels if y]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ANY_TEXT, SOME_TEXT), min_size=1, max_size=6), st.booleans())
+def test_any_text_survives_json_lines(tmp_path_factory, pairs, escaped) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(json.dumps({"text": t, "label": y}, ensure_ascii=escaped) + "\n" for t, y in pairs)
+    examples = read(path, kind="single")
+    assert examples.texts == [text for text, _ in pairs]
+    assert examples.lines == list(range(1, len(pairs) + 1))
+
+
+def test_texts_stream_from_files_folders_and_patterns_in_order(tmp_path: Path) -> None:
+    write(tmp_path / "b.txt", "one\n\n  \ntwo\n")
+    write(tmp_path / "a.jsonl", '{"id": 1, "title": "t", "text": "three"}\n{"text": ""}\n{"text": null}\n')
+    write(tmp_path / "c.csv", 'review,label\n"four\nlines",x\n')
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress(b"five"))
+    write(tmp_path / "notes.md", "not a text file")
+    assert list(read_texts(tmp_path)) == ["three", "one", "two", "four\nlines", "five"]
+    assert list(read_texts([tmp_path / "c.csv", str(tmp_path / "[ab].*")])) == [
+        "four\nlines",
+        "three",
+        "one",
+        "two",
+    ]
+    assert list(read_texts(tmp_path / "a.jsonl", text="title")) == ["t"]
+
+
+def test_streaming_takes_memory_for_one_text_not_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "big.jsonl.gz"
+    line = json.dumps({"text": "word " * 2000}).encode() + b"\n"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(2_000):  # 20 MB of text
+            file.write(line)
+    tracemalloc.start()
+    total = sum(map(len, read_texts(path)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total == 20_000_000
+    assert peak < 8_000_000
+
+
+def test_examples_keep_their_lines_when_taken() -> None:
+    examples = Examples(texts=["a", "b", "c"], labels=["x", "y", "z"], kind="single")
+    assert examples.take([2, 0]).where(0) == "<memory> line 3"
+    assert examples.take([2, 0]).labels == ["z", "x"]
+
+
+def test_the_imdb_reviews_read_whole() -> None:
+    path = Path(__file__).parents[2] / ".." / "shared" / "data" / "imdb" / "train.jsonl.xz"
+    if not path.exists():
+        pytest.skip("the IMDb reviews are not here")
+    examples = read(path)
+    assert len(examples) == 25_000
+    assert sorted(set(examples.labels)) == ["neg", "pos"]

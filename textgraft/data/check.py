@@ -1,0 +1,320 @@
+"""What is wrong or suspicious in data, before a model learns it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from textgraft.data.examples import Examples
+from textgraft.data.labels import missing_labels
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+_LINES_KEPT = 100
+_LINES_SHOWN = 8
+_LEAK_SHARE = 0.01  # of the test texts; a few short ones ("Thank you!") recur by chance
+
+# Two or more characters that UTF-8 bytes turn into when read as Windows-1252 or Latin-1: é -> Ã©, ’ -> â€™, ก -> à¸
+_MOJIBAKE = re.compile(
+    "[ÂÃ][\u0080-\u00bfŒœŠšŸŽžƒˆ˜–—‘’‚“”„†‡•…‰‹›€™]|â€[\u0080-\u00bfœ™˜¦“”¢]|â\u0080[\u0080-\u00bf]|"
+    "à[¸¹¤¦][\u0080-\u00bf]|Ð[\u0080-\u00bf]Ñ|ï»¿|ðŸ"
+)
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_HTML = re.compile(
+    r"</?(?:br|p|div|span|a|b|i|li|ul|td|tr|img|strong|em|h[1-6])\b[^<>]{0,200}>|&(?:[a-z]{2,8}|#\d{2,6});"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding: `count` places in `source`, of which `lines` names the first hundred (`files`, in a folder)."""
+
+    severity: Severity
+    name: str  # the kind of finding, for programs: "missing-label", "test-leak"…
+    message: str
+    source: str = ""
+    lines: tuple[int, ...] = ()
+    count: int = 0
+    remedy: str = ""
+    unit: str = "line"
+    files: tuple[str, ...] = ()
+
+
+def check(
+    train: Examples,
+    *,
+    test: Examples | None = None,
+    unlabelled: Examples | None = None,
+    count_tokens: Callable[[Sequence[str]], Sequence[int]] | None = None,
+    max_tokens: int = 2000,
+    max_characters: int = 20_000,
+    rare: int = 5,
+) -> list[Problem]:
+    """What stands in the way of training on `train` and trusting a result on `test`, the worst first.
+
+    "error": training would fail or the result mislead; "warning": probably a mistake; "note": worth knowing.
+    `count_tokens` gives the number of tokens of each text and turns on the check against `max_tokens`; classes of
+    fewer than `rare` texts are called rare. Texts count as the same when they differ in case and spaces only.
+    Time grows with the text, memory by some 200 bytes a text: 100,000 reviews take seconds.
+    """
+    problems: list[Problem] = []
+    parts = [part for part in (train, test, unlabelled) if part is not None]
+    for part in parts:
+        problems += _check_texts(part, max_characters)
+        if count_tokens is not None:
+            problems += _check_tokens(part, count_tokens, max_tokens)
+        problems += _check_ids(part)
+    problems += _check_labels(train, rare)
+    keys = [[_folded_digest(text) for text in part.texts] for part in parts]
+    for part, digests in zip(parts, keys):
+        problems += _check_duplicates(part, digests)
+    if test is not None:
+        problems += _check_test_labels(train, test)
+        problems += _check_leak(test, keys[1], set(keys[0]), "training")
+        if unlabelled is not None:
+            problems += _check_leak(test, keys[1], set(keys[2]), "unlabelled")
+    return sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
+
+
+def has_errors(problems: Iterable[Problem]) -> bool:
+    return any(problem.severity == "error" for problem in problems)
+
+
+def to_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """The problems as plain values, for `--json` and for the report."""
+    return [asdict(problem) for problem in problems]
+
+
+def render(problems: Sequence[Problem], console: Console | None = None) -> None:
+    """Print the problems for people: severity, place, finding, remedy."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = console or Console()
+    colours = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+    for problem in problems:
+        line = Text(f"{problem.severity:<8}", style=colours[problem.severity])
+        line.append(_place(problem), style="bold")
+        line.append(f"{problem.message} {problem.remedy}".rstrip(), style="default")
+        console.print(line, soft_wrap=True)
+    counts = Counter(problem.severity for problem in problems)
+    told = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] > 1)}" for s in SEVERITIES if counts[s])
+    console.print(told or "Nothing wrong found.", style="bold", highlight=False)
+
+
+def _place(problem: Problem) -> str:
+    if not problem.source:
+        return ""
+    shown = ", ".join(map(str, (problem.files or problem.lines)[:_LINES_SHOWN]))
+    more = ", …" if problem.count > _LINES_SHOWN else ""
+    unit = problem.unit + "s" * (len(problem.lines) > 1)
+    return f"{problem.source} {unit} {shown}{more}: " if shown else f"{problem.source}: "
+
+
+def _problem(
+    severity: Severity, name: str, message: str, part: Examples, indices: Sequence[int] = (), remedy: str = ""
+) -> Problem:
+    kept = indices[:_LINES_KEPT]
+    lines = tuple(part.line(i) for i in kept)
+    files = tuple(part.ids[i] for i in kept) if part.unit == "file" and part.ids is not None else ()
+    return Problem(severity, name, message, part.source, lines, len(indices), remedy, part.unit, files)
+
+
+def _texts(count: int) -> str:
+    return f"{count:,} text{'s' * (count != 1)}"
+
+
+def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
+    """Each text by itself."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for index, text in enumerate(part.texts):
+        if not text or text.isspace():
+            found["empty"].append(index)
+            continue
+        if len(text) > max_characters:
+            found["long"].append(index)
+        if not text.isascii() and ("\ufffd" in text or _MOJIBAKE.search(text)):
+            found["garbled"].append(index)
+        if _CONTROL.search(text):
+            found["control"].append(index)
+        if _HTML.search(text):
+            found["html"].append(index)
+    if not part.texts or len(found["empty"]) == len(part.texts):
+        yield _problem("error", "no-text", "there is no text at all.", part, remedy="Is it the right column?")
+    elif empty := found["empty"]:
+        remedy = "Take the rows out."
+        yield _problem(
+            "warning", "empty-text", f"{_texts(len(empty))} missing or empty.", part, empty, remedy
+        )
+    if garbled := found["garbled"]:
+        message = f"{_texts(len(garbled))} decoded with the wrong encoding at some time (such as Ã© for é)."
+        remedy = "Export the data again as UTF-8, or name its encoding."
+        yield _problem("warning", "mis-decoded", message, part, garbled, remedy)
+    if control := found["control"]:
+        message = f"{_texts(len(control))} with NUL bytes or other control characters."
+        yield _problem("warning", "control-characters", message, part, control, "Remove them.")
+    if long := found["long"]:
+        longest = max(len(part.texts[i]) for i in long)
+        message = f"{_texts(len(long))} of more than {max_characters:,} characters (longest {longest:,})."
+        yield _problem(
+            "warning", "too-long", message, part, long, "Is a line break or a quote missing? Else cut them."
+        )
+    if html := found["html"]:
+        message = f"{_texts(len(html))} with HTML left over (such as <br /> or &amp;)."
+        yield _problem("note", "html", message, part, html, "Strip it unless it tells classes apart.")
+
+
+def _check_tokens(
+    part: Examples, count_tokens: Callable[[Sequence[str]], Sequence[int]], max_tokens: int
+) -> Iterator[Problem]:
+    counts = np.fromiter(
+        (n for start in range(0, len(part), 1000) for n in count_tokens(part.texts[start : start + 1000])),
+        dtype=int,
+    )
+    over = np.flatnonzero(counts > max_tokens).tolist()
+    if over:
+        lost = (counts[over] - max_tokens).sum() / counts.sum()
+        message = f"{_texts(len(over))} of more than {max_tokens:,} tokens; {lost:.1%} of all tokens would be cut off."
+        yield _problem("note", "truncated", message, part, over)
+
+
+def _check_ids(part: Examples) -> Iterator[Problem]:
+    if part.ids is None or part.unit == "file":
+        return
+    counts = Counter(name for name in part.ids if name)
+    again = [i for i, name in enumerate(part.ids) if counts[name] > 1]
+    if again:
+        example = part.ids[again[0]]
+        message = f"{len(again):,} rows share their id with another (such as '{example}')."
+        remedy = "Give each row its own id, or take out rows that were exported twice."
+        yield _problem("error", "duplicate-id", message, part, again, remedy)
+
+
+def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
+    if part.labels is None:
+        remedy = "Name the label column."
+        yield _problem("error", "no-labels", "there are no labels to learn from.", part, remedy=remedy)
+        return
+    if missing := missing_labels(part):
+        message = f"{_texts(len(missing))} without a label."
+        yield _problem("error", "missing-label", message, part, missing, "Fill it in, or take the rows out.")
+    gaps = set(missing)
+    if part.kind == "numeric":
+        if len({y for i, y in enumerate(part.labels) if i not in gaps}) < 2:
+            yield _problem("error", "one-class", "all labels are the same number.", part)
+        return
+    sets = [_names(y) for y in part.labels]
+    counts = Counter(name for names in sets for name in names)
+    constant = all(len(names) == len(counts) for i, names in enumerate(sets) if i not in gaps)
+    if constant:
+        remedy = "Add examples of another class."
+        yield _problem("error", "one-class", f"only one class: {_listed(counts)}.", part, remedy=remedy)
+    scarce = sorted(name for name, count in counts.items() if count < rare)
+    if scarce and not constant:
+        rows = [i for i, names in enumerate(sets) if not set(scarce).isdisjoint(names)]
+        message = (
+            f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {_listed(scarce)}."
+        )
+        yield _problem(
+            "warning", "rare-class", message, part, rows, "Add examples, or merge them into other classes."
+        )
+    for group in _alike(counts):
+        rows = [i for i, names in enumerate(sets) if not set(group[1:]).isdisjoint(names)]
+        message = f"class names that differ in case, spaces or punctuation only: {_listed(group)}."
+        yield _problem("warning", "similar-classes", message, part, rows, "Spell the class in one way.")
+
+
+def _check_test_labels(train: Examples, test: Examples) -> Iterator[Problem]:
+    if train.labels is None or train.kind == "numeric":
+        return
+    if test.labels is None:
+        yield _problem("error", "no-labels", "there are no labels to measure against.", test)
+        return
+    if missing := missing_labels(test):
+        message = f"{_texts(len(missing))} without a label."
+        yield _problem("error", "missing-label", message, test, missing, "Fill it in, or take the rows out.")
+    known = {name for y in train.labels for name in _names(y)}
+    unseen = [i for i, y in enumerate(test.labels) if not known.issuperset(_names(y))]
+    if unseen:
+        names = sorted({name for i in unseen for name in _names(test.labels[i])} - known)
+        message = f"{_texts(len(unseen))} with a label that is not in training: {_listed(names)}."
+        yield _problem(
+            "error", "unseen-label", message, test, unseen, "Correct the label, or train on it too."
+        )
+
+
+def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Problem]:
+    """Texts that recur, exactly or but for case and spaces, and those whose labels contradict each other."""
+    groups: dict[bytes, list[int]] = defaultdict(list)
+    for index, digest in enumerate(digests):
+        if digest:
+            groups[digest].append(index)
+    exact: list[int] = []
+    near: list[int] = []
+    conflicting: list[int] = []
+    for members in (group for group in groups.values() if len(group) > 1):
+        if part.labels is not None and len({_label_key(part.labels[i]) for i in members}) > 1:
+            conflicting += members
+        seen = {part.texts[members[0]]}
+        for index in members[1:]:
+            (exact if part.texts[index] in seen else near).append(index)
+            seen.add(part.texts[index])
+    if conflicting:
+        message = f"{_texts(len(conflicting))} whose label contradicts that of the same text elsewhere."
+        remedy = "Decide on one label a text."
+        yield _problem("warning", "conflicting-labels", message, part, sorted(conflicting), remedy)
+    if exact:
+        message = f"{_texts(len(exact))} repeated word for word."
+        yield _problem("warning", "duplicate", message, part, sorted(exact), "Take the copies out.")
+    if near:
+        message = f"{_texts(len(near))} repeated but for case or spaces."
+        yield _problem("note", "near-duplicate", message, part, sorted(near), "Take the copies out.")
+
+
+def _check_leak(test: Examples, digests: Sequence[bytes], seen: set[bytes], where: str) -> Iterator[Problem]:
+    leaked = [i for i, digest in enumerate(digests) if digest and digest in seen]
+    if not leaked:
+        return
+    severe = where == "training" and len(leaked) > _LEAK_SHARE * len(test)
+    message = (
+        f"{_texts(len(leaked))} of the test set ({len(leaked) / len(test):.1%}) are in the {where} texts too."
+    )
+    remedy = f"Take them out of the {where} texts, or the result will look better than it is."
+    yield _problem("error" if severe else "warning", f"test-leak-{where}", message, test, leaked, remedy)
+
+
+def _folded_digest(text: str) -> bytes:
+    """16 bytes that texts share when they differ in case and spaces only; empty for an empty text."""
+    folded = " ".join(text.casefold().split())
+    return hashlib.blake2b(folded.encode("utf-8", "replace"), digest_size=16).digest() if folded else b""
+
+
+def _names(label: Any) -> tuple[str, ...]:
+    if isinstance(label, tuple):
+        return label
+    return (str(label),) if label != "" else ()
+
+
+def _label_key(label: Any) -> Any:
+    return frozenset(label) if isinstance(label, tuple) else label
+
+
+def _alike(names: Iterable[str]) -> Iterator[list[str]]:
+    folded: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        folded[re.sub(r"[\W_]+", "", name.casefold()) or name].append(name)
+    return (group for group in folded.values() if len(group) > 1)
+
+
+def _listed(names: Iterable[str]) -> str:
+    given = list(names)
+    return ", ".join(f"'{name}'" for name in given[:8]) + (", …" if len(given) > 8 else "")

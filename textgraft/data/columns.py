@@ -1,0 +1,223 @@
+"""Which column is the text and which the label, and what kind of label its values are."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from textgraft.data.examples import Label, TargetKind
+from textgraft.errors import UserError, did_you_mean
+
+TEXT_NAMES = (
+    *(
+        "text",
+        "review",
+        "content",
+        "sentence",
+        "body",
+        "comment",
+        "message",
+        "document",
+        "tweet",
+        "utterance",
+    ),
+    *(
+        "question",
+        "review_text",
+        "reviewtext",
+        "comment_text",
+        "full_text",
+        "description",
+        "abstract",
+        "post",
+    ),
+)
+LABEL_NAMES = (
+    *(
+        "label",
+        "labels",
+        "class",
+        "category",
+        "categories",
+        "target",
+        "targets",
+        "sentiment",
+        "y",
+        "tag",
+        "tags",
+    ),
+    *("intent", "topic", "topics", "polarity", "rating", "stars", "score", "gold_label"),
+)
+ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "document_id", "review_id")
+_MOST_NUMBER_CLASSES = 20
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
+
+def find_column(
+    columns: Sequence[str], named: str | None, guesses: Sequence[str], option: str, source: str
+) -> str | None:
+    """The column that the user `named`, else the first of `guesses` that is there, else None.
+
+    Case and outer spaces do not matter. Raises UserError when a named column is not there.
+    """
+    folded = {str(column).strip().casefold(): column for column in reversed(columns)}
+    if named is None:
+        return next((folded[guess] for guess in guesses if guess in folded), None)
+    if named in columns:
+        return named
+    if (near := folded.get(str(named).strip().casefold())) is not None:
+        return near
+    raise UserError(
+        f"no column '{named}' for {option}.", where=source, remedy=did_you_mean(str(named), map(str, columns))
+    )
+
+
+def find_text_column(
+    columns: Sequence[str], named: str | None, others: Sequence[str | None], source: str
+) -> str:
+    """The text column: named, guessed by its name, or the only one left beside `others` (label, id)."""
+    found = find_column(columns, named, TEXT_NAMES, "the text", source)
+    if found is not None:
+        return found
+    left = [column for column in columns if column not in others]
+    if len(left) == 1:
+        return left[0]
+    raise UserError(
+        f"no column looks like the text. Columns: {', '.join(map(str, columns))}.",
+        where=source,
+        remedy="Name it with text=…; a file without a header line needs one.",
+    )
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def guess_kind(values: Sequence[Any], separator: str | None = None) -> TargetKind:
+    """What label values are: lists, or strings with a `separator`, "multi"; numbers "numeric"; else "single".
+
+    Whole numbers of at most 20 different values are class names ("single"), as in 0/1 or one to five stars.
+    """
+    if separator is not None or any(_is_list(value) for value in values):
+        return "multi"
+    present = [value for value in values if not _no_label(value)]
+    numbers = {_number(value) for value in present}
+    if not numbers or None in numbers:
+        return "single"
+    whole = all(number is not None and number.is_integer() for number in numbers)
+    return "single" if whole and len(numbers) <= _MOST_NUMBER_CLASSES else "numeric"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Turns the raw cells of one source into texts and labels, and knows where each cell stands.
+
+    Every method takes one value a row and raises UserError with the place of a value that does not fit.
+    """
+
+    source: str
+    unit: str
+    lines: Sequence[int]
+
+    def texts(self, values: Sequence[Any]) -> list[str]:
+        """Missing cells are "", numbers are written out, half a surrogate pair becomes U+FFFD."""
+        return [
+            value if type(value) is str and value.isascii() else self._text(value, i)
+            for i, value in enumerate(values)
+        ]
+
+    def labels(self, values: Sequence[Any], kind: TargetKind, separator: str | None) -> list[Label] | None:
+        """Labels as `Examples.labels` wants them; None when not one is there."""
+        if all(_no_label(value) for value in values):
+            return None
+        if kind == "numeric":
+            return [self._number(value, i) for i, value in enumerate(values)]
+        if kind == "multi":
+            return [self._names(value, separator, i) for i, value in enumerate(values)]
+        return [self._name(value, i) for i, value in enumerate(values)]
+
+    def _fail(self, message: str, index: int, remedy: str = "") -> NoReturn:
+        raise UserError(message, where=f"{self.source} {self.unit} {self.lines[index]}", remedy=remedy)
+
+    def _text(self, value: Any, index: int) -> str:
+        if is_missing(value):
+            return ""
+        if isinstance(value, (bytes, bytearray, dict)) or _is_list(value):
+            self._fail(f"the text is a {type(value).__name__}, not a string.", index)
+        text = str(value)
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text
+
+    def _name(self, value: Any, index: int) -> str:
+        if _is_list(value):
+            remedy = 'Say kind="multi" if a text can have several labels.'
+            self._fail("a list of labels where one is expected.", index, remedy)
+        if isinstance(value, dict):
+            self._fail("the label is an object, not a string.", index)
+        if _no_label(value):
+            return ""
+        if (
+            isinstance(value, float) and value.is_integer()
+        ):  # whole numbers beside a gap are floats in a frame
+            return str(int(value))
+        return self._text(value, index)
+
+    def _names(self, value: Any, separator: str | None, index: int) -> tuple[str, ...]:
+        if _is_list(value):
+            names = [self._name(item, index) for item in value]
+        elif _no_label(value):
+            names = []
+        elif separator is None:
+            remedy = 'Say what separates them, for example label_separator="|".'
+            self._fail(f"several labels expected, but {value!r} is one string.", index, remedy)
+        else:
+            names = [name.strip() for name in str(value).split(separator)]
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def _number(self, value: Any, index: int) -> float:
+        if _no_label(value):
+            return math.nan
+        number = _number(value)
+        if number is None or math.isinf(number):
+            remedy = 'Correct it, or say kind="single" if these are class names.'
+            self._fail(f"label {value!r} is not a finite number.", index, remedy)
+        return number
+
+
+def _number(value: Any) -> float | None:
+    """The number that a cell is or spells; None for anything else, booleans and codes such as 007 too."""
+    if isinstance(value, str):
+        value = value.strip()
+        return float(value) if _NUMBER.fullmatch(value) and any(c.isdigit() for c in value) else None
+    if (
+        isinstance(value, bool)
+        or type(value).__name__ == "bool"
+        or _is_list(value)
+        or isinstance(value, dict)
+    ):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _no_label(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip() in ("", "nan", "NaN")  # what a missing value becomes on its way through CSV
+    return is_missing(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset)) or (
+        hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1
+    )

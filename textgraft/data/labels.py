@@ -1,0 +1,211 @@
+"""Labels as numbers and back: class names, sets of names, or a scaled quantity."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast, get_args
+
+import numpy as np
+
+from textgraft.data.examples import Examples, Label, TargetKind
+from textgraft.errors import UserError
+
+ClassWeights = str | Mapping[str, float]
+"""`"none"`, `"balanced"`, or a weight a class name; names left out weigh 1."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a model can answer, fixed by the training examples.
+
+    `names` are the C class names in sorted order (empty for "numeric"); `mean` and `std` scale a numeric target to
+    zero mean and unit variance, so that the loss and the learning rate mean the same whatever its unit.
+    """
+
+    kind: TargetKind
+    names: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+
+    @classmethod
+    def fit(cls, examples: Examples) -> Labels:
+        """The labels of `examples`.
+
+        Raises UserError when there are none, some are missing (with their lines), or they do not differ.
+        """
+        if examples.labels is None or not len(examples):
+            remedy = "Name the column with label=…, or give labels."
+            raise UserError("there are no labels to learn from.", where=examples.source, remedy=remedy)
+        _refuse_missing(examples)
+        kind = examples.kind or "single"
+        if kind == "numeric":
+            values = np.asarray(examples.labels, dtype=np.float64)
+            if not values.std() > 0:
+                _one_answer(examples, f"every label is {values[0]:g}")
+            return cls("numeric", mean=float(values.mean()), std=float(values.std()))
+        if kind == "multi":
+            sets = cast(Sequence[tuple[str, ...]], examples.labels)
+            names = sorted({name for row in sets for name in row})
+            if all(len(row) == len(names) for row in sets):
+                _one_answer(examples, f"every text has the labels {', '.join(map(repr, names))}")
+        else:
+            names = sorted(set(cast(Sequence[str], examples.labels)))
+            if len(names) == 1:
+                _one_answer(examples, f"every label is '{names[0]}'")
+        return cls(kind, tuple(names))
+
+    @property
+    def num_outputs(self) -> int:
+        """How many numbers a model gives a text: C, or 1 for a numeric target."""
+        return len(self.names) or 1
+
+    def encode(self, examples: Examples) -> np.ndarray:
+        """Labels as targets: int64 (N,) class numbers, float32 (N, C) zeros and ones, or float32 (N,) scaled.
+
+        Raises UserError, with the line, for a label that is missing or was not seen in training.
+        """
+        if examples.labels is None:
+            raise UserError(
+                "there are no labels.", where=examples.source, remedy="Name the column with label=…."
+            )
+        _refuse_missing(examples)
+        if self.kind == "numeric":
+            values = [self._number(examples, i) for i in range(len(examples))]
+            return ((np.array(values, dtype=np.float64) - self.mean) / self.std).astype(np.float32)
+        number = {name: i for i, name in enumerate(self.names)}
+        rows = [self._names_of(examples, i) for i in range(len(examples))]
+        for index, row in enumerate(rows):
+            for name in row:
+                if name not in number:
+                    self._refuse_unseen(name, examples.where(index))
+        if self.kind == "single":
+            return np.array([number[row[0]] for row in rows], dtype=np.int64)
+        targets = np.zeros((len(rows), len(self.names)), dtype=np.float32)
+        for index, row in enumerate(rows):
+            targets[index, [number[name] for name in row]] = 1
+        return targets
+
+    def decode(self, targets: np.ndarray) -> list[Label]:
+        """The inverse of `encode`; for "multi" every class of at least 0.5, so probabilities decode as well."""
+        if self.kind == "single":
+            return [self.names[int(number)] for number in targets]
+        if self.kind == "multi":
+            return [tuple(name for name, value in zip(self.names, row) if value >= 0.5) for row in targets]
+        return [float(value) * self.std + self.mean for value in targets]
+
+    def class_weights(self, examples: Examples, weights: ClassWeights) -> np.ndarray | None:
+        """Float32 (C,) weights for the loss; None when all weigh the same.
+
+        "balanced" is N / (C * count) for "single", as in scikit-learn, and (N - count) / count for "multi", the
+        weight of a class's positive examples. Raises UserError for an unknown class, or a weight that is not
+        positive and finite.
+        """
+        if weights == "none":
+            return None
+        if self.kind == "numeric":
+            raise UserError("a numeric target has no classes to weigh.", remedy='Use class weights "none".')
+        if isinstance(weights, Mapping):
+            return self._named_weights(weights)
+        if weights != "balanced":
+            raise UserError(
+                f"unknown class weights {weights!r}.", remedy="Known: none, balanced, {label: weight}."
+            )
+        targets = self.encode(examples)
+        if self.kind == "multi":
+            counts = np.maximum(targets.sum(axis=0), 1)
+            return ((len(examples) - counts).clip(min=1) / counts).astype(np.float32)
+        counts = np.maximum(np.bincount(targets, minlength=len(self.names)), 1)
+        return (len(examples) / (len(self.names) * counts)).astype(np.float32)
+
+    def to_json(self) -> str:
+        """The text of an artifact's labels.json."""
+        fields: dict[str, Any] = {"kind": self.kind, "names": list(self.names)}
+        if self.kind == "numeric":
+            fields = {"kind": self.kind, "mean": self.mean, "std": self.std}
+        return json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "labels.json") -> Labels:
+        """The inverse of `to_json`. Raises UserError when `text` is not what that gives."""
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict):
+            fields = {}
+        names = fields.get("names", [])
+        mean, std = fields.get("mean", 0.0), fields.get("std", 1.0)
+        sound = (
+            fields.get("kind") in get_args(TargetKind)
+            and isinstance(names, list)
+            and all(isinstance(name, str) for name in names)
+            and len(set(names)) == len(names)
+            and bool(names) == (fields["kind"] != "numeric")
+            and all(isinstance(value, (int, float)) and math.isfinite(value) for value in (mean, std))
+            and std > 0
+        )
+        if not sound:
+            raise UserError(
+                "this is not a set of labels.", where=where, remedy="Restore the file, or train again."
+            )
+        return cls(fields["kind"], tuple(names), float(mean), float(std))
+
+    def _names_of(self, examples: Examples, index: int) -> tuple[str, ...]:
+        """Example `index`'s class names, whatever kind its own file was taken for."""
+        label = cast(Sequence[Label], examples.labels)[index]
+        if isinstance(label, float):
+            label = f"{label:g}"
+        names = (label,) if isinstance(label, str) else label
+        if self.kind == "single" and len(names) != 1:
+            raise UserError(f"{len(names)} labels where the model gives one.", where=examples.where(index))
+        return names
+
+    def _number(self, examples: Examples, index: int) -> float:
+        label = cast(Sequence[Label], examples.labels)[index]
+        try:
+            value = float(cast(Any, label))
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise UserError(f"label {label!r} is not a number.", where=examples.where(index))
+        return value
+
+    def _named_weights(self, weights: Mapping[str, float]) -> np.ndarray:
+        for name, weight in weights.items():
+            if name not in self.names:
+                self._refuse_unseen(name, "class weights")
+            if not (isinstance(weight, (int, float)) and math.isfinite(weight) and weight > 0):
+                raise UserError(f"the weight of '{name}' must be a positive number, not {weight!r}.")
+        return np.array([weights.get(name, 1.0) for name in self.names], dtype=np.float32)
+
+    def _refuse_unseen(self, name: str, where: str) -> NoReturn:
+        shown = ", ".join(self.names[:20])
+        more = f", … ({len(self.names)} in all)" if len(self.names) > 20 else ""
+        near = difflib.get_close_matches(name, self.names, n=1)
+        raise UserError(
+            f"label '{name}' is not one of: {shown}{more}.",
+            where=where,
+            remedy=f"Did you mean '{near[0]}'?" if near else "",
+        )
+
+
+def missing_labels(examples: Examples) -> list[int]:
+    """The indices of the examples whose label is missing (an empty set of labels is an answer, not a gap)."""
+    labels = examples.labels or ()
+    return [i for i, y in enumerate(labels) if y == "" or (isinstance(y, float) and math.isnan(y))]
+
+
+def _refuse_missing(examples: Examples) -> None:
+    if missing := missing_labels(examples):
+        more = f" ({len(missing)} texts have none)" if len(missing) > 1 else ""
+        remedy = "Fill it in, or take the row out."
+        raise UserError(f"the label is missing{more}.", where=examples.where(missing[0]), remedy=remedy)
+
+
+def _one_answer(examples: Examples, fact: str) -> NoReturn:
+    remedy = "There is nothing to learn to tell apart: add examples of another."
+    raise UserError(f"{fact}.", where=examples.source, remedy=remedy)

@@ -1,0 +1,229 @@
+"""Texts and labels from files, folders, frames and lists; corpora of any size as a stream of texts."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from textgraft.data.columns import (
+    ID_NAMES,
+    LABEL_NAMES,
+    Cells,
+    find_column,
+    find_text_column,
+    guess_kind,
+)
+from textgraft.data.examples import Examples, TargetKind
+from textgraft.data.tables import TABLE_SUFFIXES, Row, rows
+from textgraft.data.text_files import explained, format_of, lines, open_binary
+from textgraft.errors import UserError
+
+SUFFIXES = (*TABLE_SUFFIXES, ".txt")
+KINDS = ("single", "multi", "numeric")
+_STREAM_SNIFF = (
+    1 << 22
+)  # bytes that decide the encoding of a corpus file, which may be too large to read twice
+_FORMATS = f"Formats: {', '.join(SUFFIXES)}, each also as .gz or .xz, or a folder with one subfolder a class."
+
+
+def read(
+    source: Any,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    id: str | None = None,
+    kind: TargetKind | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    label_separator: str | None = None,
+) -> Examples:
+    """Texts, and labels if there are any, from `source`, all in memory.
+
+    `source` is the path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or .gz or .xz;
+    a folder with one subfolder a class; a pandas or polars frame; a list of strings or of dicts; or the tuple
+    `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `kind` says what labels are
+    ("single", "multi", "numeric"), else guessed by `guess_kind`; `label_separator` cuts several labels in one
+    CSV cell. An `Examples` comes back as it is.
+    Raises UserError for whatever cannot be read, is empty, or lacks a column, with the place and the remedy.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UserError(f"unknown kind of label '{kind}'.", remedy=f"Known: {', '.join(KINDS)}.")
+    if isinstance(source, Examples):
+        return source
+    if _is_path(source) and Path(source).is_dir():
+        return _read_folder(Path(source), encoding)
+    if _is_path(source):
+        name, unit = str(source), _unit(Path(source))
+        found = list(_file_rows(Path(source), encoding, delimiter))
+    else:
+        name, unit = "<frame>" if hasattr(source, "columns") else "<memory>", "row"
+        found = list(_memory_rows(source))
+    if not found:
+        raise UserError(_why_empty(source), where=name)
+    columns = list(dict.fromkeys(column for _, row in found for column in row))
+    label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
+    id_column = find_column(columns, id, ID_NAMES, "the id", name)
+    text_column = find_text_column(columns, text, (label_column, id_column), name)
+    cells = Cells(name, unit, [number for number, _ in found])
+
+    def column(key: str) -> list[Any]:
+        return [row.get(key) for _, row in found]
+
+    labels = None
+    if label_column is not None and label_column != text_column:
+        values = column(label_column)
+        kind = kind or guess_kind(values, label_separator)
+        labels = cells.labels(values, kind, label_separator)
+        if labels is None and label is not None:
+            raise UserError(f"the label column '{label_column}' is empty.", where=name)
+    return Examples(
+        texts=cells.texts(column(text_column)),
+        labels=labels,
+        kind=kind if labels is not None else None,
+        ids=None if id_column is None else cells.texts(column(id_column)),
+        lines=cells.lines,
+        source=name,
+        unit=unit,
+    )
+
+
+def read_texts(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    text: str | None = None,
+    encoding: str | None = None,
+) -> Iterator[str]:
+    """The texts of a corpus one by one, in memory that does not grow with it; empty ones are left out.
+
+    `paths` are files as `read` takes them, folders (every such file inside, sorted) and glob patterns. A .txt
+    file is one text a line; tables give their `text` column, guessed from the first row when not named. The
+    encoding is decided by the first 4 MB of each file. Paths are looked up at once, files opened as they come.
+    Raises UserError for a path or pattern that leads to no file, and for what cannot be read, with its place.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files = [file for path in given for file in _expand(path)]
+    if not files:
+        raise UserError("no files were named to read texts from.", remedy=_FORMATS)
+    return _stream(files, text, encoding)
+
+
+def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> Iterator[str]:
+    empty = True
+    for path in files:
+        column = None
+        for number, row in _file_rows(path, encoding, None, sniff_bytes=_STREAM_SNIFF):
+            if column is None:
+                columns = list(row)
+                others = [find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES)]
+                column = find_text_column(columns, text, others, str(path))
+            (value,) = Cells(str(path), _unit(path), [number]).texts([row.get(column)])
+            if value and not value.isspace():
+                empty = False
+                yield value
+    if empty:
+        raise UserError("there is not one text in it.", where=", ".join(map(str, files[:3])))
+
+
+def _expand(path: str | os.PathLike[str]) -> list[Path]:
+    found = Path(path)
+    if found.is_dir():
+        files = [file for file in _visible_files(found) if format_of(file) in SUFFIXES]
+        if not files:
+            raise UserError("the folder holds no file of text.", where=str(found), remedy=_FORMATS)
+        return files
+    if not found.exists() and glob.has_magic(str(found)):
+        files = [file for name in sorted(glob.glob(str(found), recursive=True)) for file in _expand(name)]
+        if not files:
+            raise UserError("the pattern matches no file.", where=str(found))
+        return files
+    with explained(found):
+        found.open("rb").close()
+    return [found]
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
+
+
+def _file_rows(
+    path: Path, encoding: str | None, delimiter: str | None, *, sniff_bytes: int | None = None
+) -> Iterator[Row]:
+    """The rows of a table, or the lines of a .txt file as rows of one column."""
+    suffix = format_of(path)
+    if suffix not in SUFFIXES and delimiter is None:
+        with explained(path):
+            path.open("rb").close()
+        found = f"the suffix '{suffix}'" if suffix else "no suffix"
+        raise UserError(f"cannot tell the format of a file with {found}.", where=str(path), remedy=_FORMATS)
+    if suffix == ".txt" and delimiter is None:
+        return _line_rows(path, encoding, sniff_bytes)
+    return rows(path, encoding=encoding, delimiter=delimiter, sniff_bytes=sniff_bytes)
+
+
+def _line_rows(path: Path, encoding: str | None, sniff_bytes: int | None) -> Iterator[Row]:
+    for number, line in enumerate(lines(path, encoding=encoding, sniff_bytes=sniff_bytes), start=1):
+        if line.strip():
+            yield number, {"text": line.rstrip("\r\n")}
+
+
+def _memory_rows(source: Any) -> Iterator[Row]:
+    """Rows of a frame, of `(texts, labels)`, or of a list of strings or dicts; numbered from 1."""
+    if hasattr(source, "columns"):
+        columns = list(source.columns)
+        values: Iterable[dict[str, Any]] = (
+            dict(zip(columns, cells)) for cells in zip(*(list(source[column]) for column in columns))
+        )
+        return enumerate(values, start=1)
+    if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], (str, dict)):
+        texts, labels = list(source[0]), list(source[1])
+        if len(texts) != len(labels):
+            raise UserError(f"{len(texts)} texts but {len(labels)} labels.", remedy="Give one label a text.")
+        return enumerate(({"text": t, "label": y} for t, y in zip(texts, labels)), start=1)
+    if not isinstance(source, Iterable) or isinstance(source, (bytes, dict)):
+        raise UserError(
+            f"cannot read texts from a {type(source).__name__}.",
+            remedy="Give a path, a frame, a list of strings, or the tuple (texts, labels).",
+        )
+    return enumerate((item if isinstance(item, dict) else {"text": item} for item in source), start=1)
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike))
+
+
+def _unit(path: Path) -> Literal["line", "row"]:
+    return "row" if format_of(path) == ".parquet" else "line"
+
+
+def _why_empty(source: Any) -> str:
+    if not _is_path(source) or format_of(Path(source)) not in (".csv", ".tsv"):
+        return "there is not one text in it."
+    with explained(Path(source)), open_binary(Path(source)) as file:
+        header = file.read(1 << 16).strip(b"\xef\xbb\xbf\xff\xfe\0\r\n\t ")
+    return "there is a header but not one row below it." if header else "the file is empty."
+
+
+def _read_folder(folder: Path, encoding: str | None) -> Examples:
+    """One class a subfolder, one text a file, both in sorted order."""
+    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    files = [(file, cls.name) for cls in classes for file in _visible_files(cls)]
+    if not files:
+        raise UserError(
+            "the folder has no subfolders with files in them.", where=str(folder), remedy=_FORMATS
+        )
+    texts = ["".join(lines(file, encoding=encoding)).rstrip("\r\n") for file, _ in files]
+    return Examples(
+        texts=texts,
+        labels=[name for _, name in files],
+        kind="single",
+        ids=[file.relative_to(folder).as_posix() for file, _ in files],
+        source=str(folder),
+        unit="file",
+    )
