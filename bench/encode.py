@@ -28,8 +28,8 @@ SHIPPED = ROOT / "pretrained" / "en-ulmfit" / "tokenizer.json"
 
 def read(files: list[Path]) -> Iterator[str]:
     for path in files:
-        opened = lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else open(path, encoding="utf-8")
-        with opened as lines:
+        opener = lzma.open if path.suffix == ".xz" else open
+        with opener(path, "rt", encoding="utf-8") as lines:
             for line in lines:
                 yield json.loads(line)["text"] if ".jsonl" in path.suffixes else line.rstrip("\n")
 

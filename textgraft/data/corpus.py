@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
@@ -27,7 +27,7 @@ from textgraft.text.tokenizer import Tokenizer
 
 SHARD_TOKENS = 16_777_216
 BATCH_CHARACTERS = 1_000_000
-"""Texts are encoded in batches of about so many characters, so that memory depends on neither their number nor length."""
+"""Texts are encoded in batches of about so many characters, so that memory does not depend on their number."""
 
 _FORMAT, _VERSION = "textgraft corpus", 1
 _DELETE = "Delete the folder and build the corpus again."
@@ -58,9 +58,8 @@ class Index:
     shards: list[Shard] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        counts = {
-            name: sum(getattr(s, name) for s in self.shards) for name in ("documents", "tokens", "words", "characters")
-        }
+        counted = ("documents", "tokens", "words", "characters")
+        counts = {name: sum(getattr(shard, name) for shard in self.shards) for name in counted}
         content = {"format": _FORMAT, "version": _VERSION, **counts, **asdict(self)}
         write_atomically(folder / "index.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
@@ -181,7 +180,8 @@ def build_corpus(
     index = _begin_or_resume(folder, source_description, tokenizer, shard_tokens)
     if index.complete:
         return Corpus.open(folder)
-    total = len(texts) if total is None and hasattr(texts, "__len__") else total
+    if total is None and isinstance(texts, Sized):
+        total = len(texts)
     stream = enumerate(texts, start=1)
     with Meter("Encoding", total, shown=progress) as meter:
         for number, shard in enumerate(index.shards):
@@ -208,9 +208,7 @@ def _begin_or_resume(folder: Path, source: str, tokenizer: Tokenizer, shard_toke
     if not (folder / "index.json").exists():
         if any(path.suffix != ".part" for path in folder.iterdir()):
             raise UserError("this folder holds other files.", where=str(folder), remedy=elsewhere)
-        index = Index(source, tokenizer.fingerprint, _dtype(tokenizer), shard_tokens)
-        index.write(folder)
-        return index
+        return Index(source, tokenizer.fingerprint, _dtype(tokenizer), shard_tokens)
     index = Index.read(folder)
     if index.tokenizer != tokenizer.fingerprint:
         raise UserError("this folder holds a corpus of another tokenizer.", where=str(folder), remedy=elsewhere)
@@ -307,7 +305,7 @@ class _ShardFile:
         self.path, self._beside = path, path.with_name(path.name + ".part")
         self._digest = hashlib.sha256()
         with _writing(path):
-            self._file = open(self._beside, "wb")
+            self._file = open(self._beside, "wb")  # noqa: SIM115 (closed by __exit__)
 
     @property
     def sha256(self) -> str:

@@ -72,9 +72,7 @@ class Rule:
 
 # JSON may carry half a surrogate pair; no encoder of Unicode text takes one.
 _SURROGATE = Rule(re.compile(r"[\ud800-\udfff]"), "\ufffd")
-_ENTITY = Rule(
-    re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|\w{2,31});"), lambda match: html.unescape(match.group())
-)
+_ENTITY = Rule(re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|\w{2,31});"), lambda match: html.unescape(match.group()))
 _LINE_BREAK = Rule(re.compile(r"<br\s*+/?>"), " ")
 _WIKITEXT_JOINT = Rule(re.compile(r" @([-.,])@ "), lambda match: match.group(1))
 _GUARD = Rule(

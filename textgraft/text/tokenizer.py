@@ -105,8 +105,7 @@ class Tokenizer:
         encodings = iter(self._pipeline.encode_batch_fast([piece for text in pieces for piece in text]))
         bos = np.array([self.bos_id], dtype=np.int32)
         return [
-            np.concatenate([bos, *(np.array(next(encodings).ids, dtype=np.int32) for _ in text)])
-            for text in pieces
+            np.concatenate([bos, *(np.array(next(encodings).ids, dtype=np.int32) for _ in text)]) for text in pieces
         ]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -125,13 +124,9 @@ class Tokenizer:
         try:
             pipeline = Pipeline.from_str(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise UserError(
-                f"cannot read the tokenizer ({error.strerror}).", where=str(path), remedy=remedy
-            ) from error
+            raise UserError(f"cannot read the tokenizer ({error.strerror}).", where=str(path), remedy=remedy) from error
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
-            raise UserError(
-                f"this tokenizer is damaged ({error}).", where=str(path), remedy=remedy
-            ) from error
+            raise UserError(f"this tokenizer is damaged ({error}).", where=str(path), remedy=remedy) from error
         if sorted(pipeline.get_vocab().values()) != list(range(pipeline.get_vocab_size())):
             raise UserError("this tokenizer is damaged (ids are missing).", where=str(path), remedy=remedy)
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
@@ -186,13 +181,9 @@ def vocabulary_map(old: Tokenizer, new: Tokenizer) -> np.ndarray:
 
 def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) -> None:
     if kind not in ("subword", "word"):
-        raise UserError(
-            f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, ("subword", "word"))
-        )
+        raise UserError(f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, ("subword", "word")))
     if model not in ("unigram", "bpe"):
-        raise UserError(
-            f"there is no subword model '{model}'.", remedy=did_you_mean(model, ("unigram", "bpe"))
-        )
+        raise UserError(f"there is no subword model '{model}'.", remedy=did_you_mean(model, ("unigram", "bpe")))
     if vocab_size <= len(CONTROL):
         remedy = f"It counts the {len(CONTROL)} control words; give some thousands."
         raise UserError(f"a vocabulary of {vocab_size} is too small.", where="vocab_size", remedy=remedy)
@@ -245,15 +236,11 @@ def _settled(pipeline: Pipeline) -> models.Unigram:
     The trainer walks hash maps whose order changes from run to run: sums differ in their last bits, and characters
     that no piece of its own earned a place get the lowest score plus 0.0001 for each one before them, in any order.
     """
-    vocabulary = [
-        (str(piece), float(score)) for piece, score in json.loads(pipeline.to_str())["model"]["vocab"]
-    ]
+    vocabulary = [(str(piece), float(score)) for piece, score in json.loads(pipeline.to_str())["model"]["vocab"]]
     pieces = vocabulary[len(CONTROL) :]
     lowest = min((score for _, score in pieces), default=0.0)
     singles = [piece for piece, _ in pieces if len(piece) == 1]
-    late = {
-        piece for piece, score in pieces if len(piece) == 1 and score < lowest + 0.0001 * (len(singles) + 1)
-    }
+    late = {piece for piece, score in pieces if len(piece) == 1 and score < lowest + 0.0001 * (len(singles) + 1)}
     scores = {piece: round(lowest, 6) + 0.0001 * rank for rank, piece in enumerate(sorted(late))}
     settled = [(piece, round(scores.get(piece, score), 6)) for piece, score in pieces]
     settled.sort(key=lambda entry: (-entry[1], entry[0]))
@@ -268,9 +255,7 @@ def _limited(texts: Iterable[str], kind: Kind, max_characters: int) -> Iterator[
         if read >= max_characters:
             return
     if not read:
-        raise UserError(
-            "there is no text to train a tokenizer on.", remedy="Check that the input is not empty."
-        )
+        raise UserError("there is no text to train a tokenizer on.", remedy="Check that the input is not empty.")
 
 
 def _limited_unspaced(texts: Iterable[str], max_unspaced: int) -> Iterator[str]:
