@@ -308,9 +308,10 @@ def _label_key(label: Any) -> Any:
     return frozenset(label) if isinstance(label, tuple) else label
 
 
-def _alike(names: Iterable[str]) -> Iterator[list[str]]:
+def _alike(counts: Counter[str]) -> Iterator[list[str]]:
+    """Class names that fold to the same, the most frequent spelling first."""
     folded: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
+    for name in sorted(counts, key=lambda name: (-counts[name], name)):
         folded[re.sub(r"[\W_]+", "", name.casefold()) or name].append(name)
     return (group for group in folded.values() if len(group) > 1)
 

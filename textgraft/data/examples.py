@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 TargetKind = Literal["single", "multi", "numeric"]
+Unit = Literal["line", "row", "file"]
 Label = str | tuple[str, ...] | float
 
 
@@ -27,7 +28,7 @@ class Examples:
     ids: Sequence[str] | None = None
     lines: Sequence[int] | None = None
     source: str = "<memory>"
-    unit: Literal["line", "row", "file"] = "line"
+    unit: Unit = "line"
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from textgraft.data.columns import (
     ID_NAMES,
@@ -16,7 +16,7 @@ from textgraft.data.columns import (
     find_text_column,
     guess_kind,
 )
-from textgraft.data.examples import Examples, TargetKind
+from textgraft.data.examples import Examples, TargetKind, Unit
 from textgraft.data.tables import TABLE_SUFFIXES, Row, rows
 from textgraft.data.text_files import explained, format_of, lines, open_binary
 from textgraft.errors import UserError
@@ -55,14 +55,7 @@ def read(
         return source
     if _is_path(source) and Path(source).is_dir():
         return _read_folder(Path(source), encoding)
-    if _is_path(source):
-        name, unit = str(source), _unit(Path(source))
-        found = list(_file_rows(Path(source), encoding, delimiter))
-    else:
-        name, unit = "<frame>" if hasattr(source, "columns") else "<memory>", "row"
-        found = list(_memory_rows(source))
-    if not found:
-        raise UserError(_why_empty(source), where=name)
+    name, unit, found = _all_rows(source, encoding, delimiter)
     columns = list(dict.fromkeys(column for _, row in found for column in row))
     label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
     id_column = find_column(columns, id, ID_NAMES, "the id", name)
@@ -152,6 +145,19 @@ def _visible_files(folder: Path) -> list[Path]:
     )
 
 
+def _all_rows(source: Any, encoding: str | None, delimiter: str | None) -> tuple[str, Unit, list[Row]]:
+    """What to call the source, what its rows are counted in, and at least one row."""
+    if _is_path(source):
+        path = Path(source)
+        name, unit, found = str(path), _unit(path), list(_file_rows(path, encoding, delimiter))
+    else:
+        name = "<frame>" if hasattr(source, "columns") else "<memory>"
+        unit, found = "row", list(_memory_rows(source))
+    if not found:
+        raise UserError(_why_empty(source), where=name)
+    return name, unit, found
+
+
 def _file_rows(
     path: Path, encoding: str | None, delimiter: str | None, *, sniff_bytes: int | None = None
 ) -> Iterator[Row]:
@@ -198,7 +204,7 @@ def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def _unit(path: Path) -> Literal["line", "row"]:
+def _unit(path: Path) -> Unit:
     return "row" if format_of(path) == ".parquet" else "line"
 
 

@@ -17,9 +17,7 @@ from textgraft.errors import UserError
 Row = tuple[int, dict[str, Any]]
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 TABLE_SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, ".parquet")
-_FIELD_LIMIT = (
-    2**31 - 1
-)  # csv's own limit is 131,072 characters a field; this is the largest C long everywhere
+_FIELD_LIMIT = 2**31 - 1  # the largest C long everywhere; csv's own limit is 131,072 characters a field
 _DELIMITERS = ",;\t|"
 
 

@@ -1,0 +1,167 @@
+"""The check finds each thing that is wrong with data, says where, and keeps quiet about the rest."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from textgraft.data.check import check, has_errors, render, to_json
+from textgraft.data.examples import Examples
+from textgraft.data.readers import read
+
+
+def labelled(texts: list, labels: list | None = None, **options: object) -> Examples:
+    """Examples that nothing is wrong with but for what the test gives."""
+    clean = [f"An ordinary remark number {i} about the weather" for i in range(12)]
+    classes = ["neg", "pos"] * 6
+    given = labels if labels is not None else ["pos"] * len(texts)
+    return read((clean + texts, classes + given), **options)
+
+
+def found(problems: list) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {problem.name: (problem.severity, problem.lines) for problem in problems}
+
+
+def test_clean_data_has_no_problem() -> None:
+    assert (
+        check(
+            labelled([]), test=read((["Something new", "Else"], ["pos", "neg"])), unlabelled=read(["x y z"])
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "name", "severity", "rows"),
+    [
+        (["", " \n"], None, "empty-text", "warning", (13, 14)),
+        (["one", "two"], [None, float("nan")], "missing-label", "error", (13, 14)),
+        (["same", "other", "same"], None, "duplicate", "warning", (15,)),
+        (["Same  text", "same TEXT\n"], None, "near-duplicate", "note", (14,)),
+        (["It is good", "it is  good"], ["pos", "neg"], "conflicting-labels", "warning", (13, 14)),
+        (["rare one"], ["odd"], "rare-class", "warning", (13,)),
+        (["one", "two"], ["Pos ", "POS"], "similar-classes", "warning", (14, 13)),
+        (["x " * 20_000], None, "too-long", "warning", (13,)),
+        (
+            ["CafÃ© olÃ©", "donâ€™t", "lost \ufffd sign", "à¸ªà¸§à¸±à¸ªà¸”à¸µ"],
+            None,
+            "mis-decoded",
+            "warning",
+            (13, 14, 15, 16),
+        ),
+        (["a\0b"], None, "control-characters", "warning", (13,)),
+        (["good<br /><br />film", "salt &amp; pepper", "I <3 it; a<b"], None, "html", "note", (13, 14)),
+    ],
+)
+def test_each_problem_is_found_where_it_is(
+    texts: list, labels: list, name: str, severity: str, rows: tuple
+) -> None:
+    problems = found(check(labelled(texts, labels)))
+    assert problems[name][0] == severity
+    assert sorted(problems[name][1]) == sorted(rows)
+
+
+@pytest.mark.parametrize(
+    "text", ["NÃO É ASSIM", "Â la carte", "25 °C – “naïve” café", "สวัสดีครับ", "шутка", "à la mode"]
+)
+def test_sound_text_is_not_called_garbled(text: str) -> None:
+    assert check(labelled([text])) == []
+
+
+def test_one_class_no_labels_and_no_text_are_errors() -> None:
+    assert found(check(read((["a", "b"], ["x", "x"]))))["one-class"][0] == "error"
+    assert found(check(read((["a", "b"], [0.5, 0.5]))))["one-class"][0] == "error"
+    assert found(check(read(["a", "b"])))["no-labels"][0] == "error"
+    assert found(check(read((["", " "], ["x", "y"]))))["no-text"][0] == "error"
+
+
+def test_duplicate_ids_are_errors_and_name_every_row() -> None:
+    rows = [
+        {"id": i, "text": f"text {i} {n}", "label": "ab"[n % 2]}
+        for n, i in enumerate([1, 2, 1, 3, None, None])
+    ]
+    assert found(check(read(rows), rare=1)) == {"duplicate-id": ("error", (1, 3))}
+
+
+def test_a_test_set_that_leaks_is_an_error_unless_it_is_a_text_in_a_hundred() -> None:
+    train = labelled(["Leaked text"])
+    test = read((["leaked  TEXT", *(f"new {i}" for i in range(5))], ["pos"] * 6))
+    assert found(check(train, test=test)) == {"test-leak-training": ("error", (1,))}
+    large = read((["leaked  TEXT", *(f"new {i}" for i in range(200))], ["pos"] * 201))
+    assert found(check(train, test=large)) == {"test-leak-training": ("warning", (1,))}
+    pool = read(["something", "New 3"])
+    assert found(check(labelled([]), test=test, unlabelled=pool)) == {
+        "test-leak-unlabelled": ("warning", (5,))
+    }
+
+
+def test_labels_of_the_test_set_must_be_known_and_there() -> None:
+    test = read((["one", "two", "three"], ["pos", "poss", None]))
+    assert found(check(labelled([]), test=test)) == {
+        "unseen-label": ("error", (2,)),
+        "missing-label": ("error", (3,)),
+    }
+    assert found(check(labelled([]), test=read(["one"])))["no-labels"][0] == "error"
+
+
+def test_several_labels_and_numbers_are_checked_as_such() -> None:
+    sets = [["a"], ["b"], [], ["a", "b"]] * 5 + [["a", "rare"]]
+    texts = [f"text {i}" for i in range(len(sets))]
+    assert found(check(read((texts, sets)))) == {"rare-class": ("warning", (21,))}
+    twice = read((["same", "same", "x"], [["a", "b"], ["b", "a"], []]))
+    assert "conflicting-labels" not in found(check(twice))
+    assert found(check(read((["a", "b", "c"], [0.5, 1.5, None])))) == {"missing-label": ("error", (3,))}
+
+
+def test_tokens_beyond_the_limit_are_told_as_a_share() -> None:
+    examples = labelled(["word " * 100])
+    problems = check(examples, count_tokens=lambda texts: [len(t.split()) for t in texts], max_tokens=50)
+    (problem,) = problems
+    assert (problem.name, problem.lines) == ("truncated", (13,))
+    assert f"{50 / (12 * 8 + 100):.1%}" in problem.message
+
+
+def test_errors_come_first_and_lines_are_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\n"<p>\n\nfine</p>",pos\nbad,neg\nlost,\n')
+    problems = check(read(path), rare=1)
+    assert [p.severity for p in problems] == ["error", "note"]
+    assert [p.lines for p in problems] == [(6,), (2,)]
+    assert has_errors(problems)
+    assert not has_errors(problems[1:])
+    assert json.loads(json.dumps(to_json(problems)))[0]["name"] == "missing-label"
+
+
+def test_the_rendering_names_severity_place_finding_and_remedy(tmp_path: Path) -> None:
+    for name, text in [("pos/1.txt", "good"), ("neg/1.txt", "bad"), ("neg/2.txt", "bad")]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    out = io.StringIO()
+    render(check(read(tmp_path), rare=1), Console(file=out, width=200))
+    assert out.getvalue().split("\n")[:2] == [
+        f"warning {tmp_path} file neg/2.txt: 1 text repeated word for word. Take the copies out.",
+        "1 warning",
+    ]
+    out = io.StringIO()
+    render([], Console(file=out))
+    assert out.getvalue() == "Nothing wrong found.\n"
+
+
+def test_the_places_of_a_frequent_problem_are_counted_not_listed() -> None:
+    (problem,) = check(labelled([f"<br/> {i}" for i in range(500)], ["pos", "neg"] * 250))
+    assert problem.count == 500
+    assert len(problem.lines) == 100
+    out = io.StringIO()
+    render([problem], Console(file=out, width=300))
+    assert "rows 13, 14, 15, 16, 17, 18, 19, 20, …: 500 texts" in out.getvalue()
+
+
+def test_imdb_has_the_leak_it_is_known_for() -> None:
+    folder = Path(__file__).parents[2] / ".." / "shared" / "data" / "imdb"
+    if not folder.exists():
+        pytest.skip("the IMDb reviews are not here")
+    problems = check(read(folder / "train.jsonl.xz"), test=read(folder / "test.jsonl.xz"))
+    assert {p.name: p.count for p in problems}["test-leak-training"] == 123
+    assert not has_errors(problems)
