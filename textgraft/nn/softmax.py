@@ -1,0 +1,258 @@
+"""Output layers of a language model: from hidden vectors to a loss over the vocabulary, the cost on a CPU.
+
+All share one interface, `OutputLayer`, and all but the adaptive one the same parameters, so that a model
+trained with one may go on with another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textgraft.errors import UserError
+from textgraft.nn.chunked import IGNORE, chunked_cross_entropy
+
+
+class OutputLayer(nn.Module):
+    """Hidden vectors (N, D) to a loss, or to log probabilities, over V tokens.
+
+    With `weight`, the embedding table (V, D), the layer is tied to it (Press & Wolf 2017; Inan et al. 2017).
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        input_dim: int,
+        *,
+        weight: nn.Parameter | None = None,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if weight is not None and weight.shape != (vocab_size, input_dim):
+            raise ValueError(f"the tied table is {tuple(weight.shape)}, not ({vocab_size}, {input_dim})")
+        self.vocab_size, self.label_smoothing = vocab_size, label_smoothing
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+        """The summed negative log likelihood of `targets` (N,), and how many counted; those of -100 do not."""
+        raise NotImplementedError
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """(N, V), exact whatever the loss approximates."""
+        raise NotImplementedError
+
+
+class FullSoftmax(OutputLayer):
+    """The softmax as everyone writes it: all N x V logits at once. The reference for the others."""
+
+    def __init__(
+        self,
+        vocab_size: int,
+        input_dim: int,
+        *,
+        weight: nn.Parameter | None = None,
+        label_smoothing: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(vocab_size, input_dim, weight=weight, label_smoothing=label_smoothing)
+        self.weight = _new_weight(vocab_size, input_dim) if weight is None else weight
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+        logits = _at_least_float32(F.linear(hidden, self.weight, self.bias))
+        total = F.cross_entropy(
+            logits, targets, ignore_index=IGNORE, reduction="sum", label_smoothing=self.label_smoothing
+        )
+        return total, int((targets != IGNORE).sum())
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        return _log_softmax(hidden, self.weight, self.bias)
+
+
+class ChunkedSoftmax(FullSoftmax):
+    """The same numbers as `FullSoftmax`, a few hundred rows at a time: memory does not grow with N x V."""
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+        return chunked_cross_entropy(
+            hidden, self.weight, self.bias, targets, label_smoothing=self.label_smoothing
+        )
+
+
+class SampledSoftmax(ChunkedSoftmax):
+    """In training, a softmax over the target and a sample of the vocabulary; in evaluation the exact one.
+
+    Importance sampling of the partition function (Bengio & Senécal 2008; Jean et al. 2015): a sampled token's
+    logit is corrected by -log of the probability that it was sampled, so that Z = exp(s_target) + sum of
+    exp(s_j) / q_j over the sample is unbiased. The loss, -s_target + log Z, is not quite (log is concave),
+    less so the larger the sample. All rows of a batch share the sample; where it holds a row's own target,
+    that is left out.
+
+    We differ from them in two things. Each token is in or out of the sample on its own (Poisson sampling),
+    with probability min(1, τ p_j) and τ such that `num_samples` come out on average. So q_j is exact,
+    frequent tokens are always in, and with num_samples = V this is the full softmax. And the target, never
+    left to chance, has no correction.
+
+    p_j is proportional to `counts` ** 0.75 (Mikolov et al. 2013), or without counts log-uniform, which
+    supposes token ids by falling frequency.
+    """
+
+    inclusion: Tensor  # (V,) the probability q_j of being in the sample
+
+    def __init__(
+        self,
+        vocab_size: int,
+        input_dim: int,
+        *,
+        weight: nn.Parameter | None = None,
+        label_smoothing: float = 0.0,
+        bias: bool = True,
+        num_samples: int = 2048,
+        counts: Tensor | None = None,
+    ) -> None:
+        _refuse_smoothing(label_smoothing, "sampled")
+        super().__init__(vocab_size, input_dim, weight=weight, bias=bias)
+        if counts is None:
+            proposal = torch.arange(1, vocab_size + 1, dtype=torch.float64).reciprocal().log1p()
+        else:
+            proposal = counts.to(torch.float64).clamp(min=1) ** 0.75
+        self.register_buffer("inclusion", inclusion_probabilities(proposal, num_samples).float())
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+        if not self.training:
+            return super().loss(hidden, targets)
+        kept = targets != IGNORE
+        hidden, targets = hidden[kept], targets[kept]
+        sample = (torch.rand(self.vocab_size) < self.inclusion).nonzero().squeeze(1)
+        rows = F.embedding(torch.cat([targets, sample]), self.weight)
+        of_targets, of_sample = rows[: len(targets)], rows[len(targets) :]
+        target_logits = _at_least_float32(hidden * of_targets).sum(dim=1, keepdim=True)
+        logits = _at_least_float32(F.linear(hidden, of_sample)) - self.inclusion[sample].log()
+        if self.bias is not None:
+            target_logits = target_logits + self.bias[targets, None]
+            logits = logits + self.bias[sample]
+        logits = logits.masked_fill(sample == targets[:, None], -torch.inf)
+        log_z = torch.logsumexp(torch.cat([target_logits, logits], dim=1), dim=1)
+        return log_z.sum() - target_logits.sum(), len(targets)
+
+
+class AdaptiveSoftmax(OutputLayer):
+    """A softmax over the frequent tokens and a few clusters of rare ones, then one inside the target's cluster.
+
+    Grave et al. 2017, equations 9 to 12, as torch.nn.AdaptiveLogSoftmaxWithLoss has it. Token ids must go by
+    falling frequency; `cutoffs` are the first ids of the clusters (by default an eighth and half of the
+    vocabulary). The vectors of cluster i are `div_value` ** i narrower than the hidden ones. Tied to the
+    embedding table, a cluster uses its rows of the table at full width: what is saved then is only that most
+    targets need no cluster. We add a bias for every token, and never hold more than a few hundred rows of
+    logits.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        input_dim: int,
+        *,
+        weight: nn.Parameter | None = None,
+        label_smoothing: float = 0.0,
+        bias: bool = True,
+        cutoffs: Sequence[int] | None = None,
+        div_value: float = 4.0,
+    ) -> None:
+        _refuse_smoothing(label_smoothing, "adaptive")
+        super().__init__(vocab_size, input_dim, weight=weight)
+        bounds = [*(cutoffs or (max(1, vocab_size // 8), max(2, vocab_size // 2))), vocab_size]
+        if bounds[0] < 1 or any(low >= high for low, high in pairwise(bounds)):
+            raise ValueError(f"cutoffs must rise from at least 1 to below {vocab_size}, not {cutoffs}")
+        self.shortlist, self.starts = bounds[0], bounds[:-1]
+        self.sizes = [high - low for low, high in pairwise([0, *bounds])]
+        widths = [max(1, int(input_dim // div_value**i)) for i in range(len(self.sizes))]
+        self.weight = weight
+        self.weights = nn.ParameterList()
+        self.projections = nn.ParameterList()
+        if weight is None:
+            self.weights.extend(_new_weight(n, d) for n, d in zip(self.sizes, widths, strict=True))
+            self.projections.extend(_new_weight(d, input_dim) for d in widths[1:])
+        self.cluster_weight = _new_weight(len(self.starts), input_dim)
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+        self.cluster_bias = nn.Parameter(torch.zeros(len(self.starts))) if bias else None
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+        weights, biases = self._head_and_clusters()
+        cluster = torch.bucketize(targets, torch.tensor(self.starts), right=True)  # 0: shortlist, or ignored
+        in_head = torch.where(cluster == 0, targets, self.shortlist + cluster - 1)
+        total, count = chunked_cross_entropy(hidden, weights[0], biases[0], in_head)
+        for i, start in enumerate(self.starts):
+            rows = (cluster == i + 1).nonzero().squeeze(1)
+            if len(rows):
+                inside = self._projected(hidden[rows], i)
+                total = (
+                    total
+                    + chunked_cross_entropy(inside, weights[i + 1], biases[i + 1], targets[rows] - start)[0]
+                )
+        return total, count
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        weights, biases = self._head_and_clusters()
+        head = _log_softmax(hidden, weights[0], biases[0])
+        parts = [head[:, : self.shortlist]]
+        for i in range(len(self.starts)):
+            inside = _log_softmax(self._projected(hidden, i), weights[i + 1], biases[i + 1])
+            parts.append(head[:, self.shortlist + i, None] + inside)
+        return torch.cat(parts, dim=1)
+
+    def _head_and_clusters(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Weights and biases of the head (shortlist, then one row for each cluster) and of each cluster."""
+        weights = list(self.weights if self.weight is None else self.weight.split(self.sizes))
+        weights[0] = torch.cat([weights[0], self.cluster_weight])
+        if self.bias is None or self.cluster_bias is None:
+            return weights, [None] * len(weights)
+        of_shortlist, *of_clusters = self.bias.split(self.sizes)
+        return weights, [torch.cat([of_shortlist, self.cluster_bias]), *of_clusters]
+
+    def _projected(self, hidden: Tensor, cluster: int) -> Tensor:
+        return hidden if self.weight is not None else F.linear(hidden, self.projections[cluster])
+
+
+OUTPUT_LAYERS: dict[str, type[OutputLayer]] = {
+    "full": FullSoftmax,
+    "chunked": ChunkedSoftmax,
+    "adaptive": AdaptiveSoftmax,
+    "sampled": SampledSoftmax,
+}
+
+
+def inclusion_probabilities(proposal: Tensor, num_samples: int) -> Tensor:
+    """min(1, τ p_j) for the unnormalised `proposal` p (V,), with τ such that they sum to min(num_samples, V)."""
+    if num_samples >= len(proposal):
+        return torch.ones_like(proposal)
+    ordered = proposal.sort(descending=True).values
+    rest = ordered.flip(0).cumsum(0).flip(0)
+    left = num_samples - torch.arange(len(proposal))
+    certain = int(
+        (ordered * left <= rest).nonzero()[0]
+    )  # so many of the largest are at 1; the rest fit below it
+    return (proposal * left[certain] / rest[certain]).clamp(max=1)
+
+
+def _new_weight(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(rows, columns) / math.sqrt(columns))
+
+
+def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return _at_least_float32(F.linear(hidden, weight, bias)).log_softmax(dim=1)
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    """Out of bfloat16, in which no softmax over a vocabulary should be summed."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _refuse_smoothing(label_smoothing: float, name: str) -> None:
+    if label_smoothing:
+        raise UserError(
+            f"label smoothing needs the logit of every token, which the {name} softmax does not compute.",
+            remedy="Use output layer 'chunked' or 'full', or no label smoothing.",
+        )
