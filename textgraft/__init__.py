@@ -1,3 +1,33 @@
-"""textgraft: graft a task onto a pretrained language model."""
+"""textgraft: graft a task onto a pretrained language model.
+
+The verbs of the command line are functions of the same names here, imported when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    "pretrain": "textgraft.pretrain",
+    "adapt": "textgraft.adapt",
+    "finetune": "textgraft.finetune",
+    "load": "textgraft.classifier",
+    "read": "textgraft.data.readers",
+    "check": "textgraft.data.check",
+    "Tokenizer": "textgraft.text.tokenizer",
+    "Settings": "textgraft.training.loop",
+    "FinetuneOptions": "textgraft.finetune",
+    "TextClassifier": "textgraft.estimators",
+    "TextEmbedder": "textgraft.estimators",
+    "UserError": "textgraft.errors",
+}
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'textgraft' has no attribute '{name}'")
+    return getattr(import_module(_PUBLIC[name]), name)

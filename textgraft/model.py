@@ -1,12 +1,24 @@
-"""A model is an encoder and a head."""
+"""A model is an encoder and a head; both are made from plain configs, by the names in two dicts."""
 
 from __future__ import annotations
 
-from torch import nn
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoder, LayerGroup, State
+from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
+
+# name: (module, class, class of its config); imported when first asked for
+ENCODERS = {"awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig")}
+HEADS = {
+    "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
+    "language_model": ("textgraft.heads.language_model", "LanguageModelHead", "LanguageModelConfig"),
+}
 
 
 class Model(nn.Module):
@@ -16,8 +28,13 @@ class Model(nn.Module):
         super().__init__()
         self.encoder, self.head = encoder, head
 
+    def forward(self, batch: Batch) -> Tensor:
+        """The head's raw scores."""
+        scores: Tensor = self.head(self.encoder(batch, keep=self.head.keep))
+        return scores
+
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
-        return self.head.loss(self.encoder(batch, state), batch)
+        return self.head.loss(self.encoder(batch, state, keep=self.head.keep), batch)
 
     def layer_groups(self) -> list[LayerGroup]:
         """The encoder's groups and, last, the head's; a table that both share (weight tying) trains with the head.
@@ -31,3 +48,51 @@ class Model(nn.Module):
             for g in self.encoder.layer_groups()
         ]
         return [g for g in below if g.parameters] + [LayerGroup("head", of_head)]
+
+    def values(self) -> dict[str, Tensor]:
+        """Every parameter and buffer by name, a shared one once; what is saved and loaded."""
+        return dict(self.named_parameters()) | dict(self.named_buffers())
+
+    def describe(self) -> dict[str, Any]:
+        """The configs as JSON, from which `build` makes the same model with fresh weights."""
+        return {"encoder": _described(self.encoder, ENCODERS), "head": _described(self.head, HEADS)}
+
+
+def _described(part: Encoder | Head, registry: dict[str, tuple[str, str, str]]) -> dict[str, Any]:
+    name = next(name for name, (_, cls, _) in registry.items() if cls == type(part).__name__)
+    return {"name": name, **asdict(part.config)}
+
+
+def _made(kind: str, description: dict[str, Any], registry: dict[str, tuple[str, str, str]]) -> tuple[type, Any]:
+    """The class and the config object for one part of a description."""
+    fields = dict(description)
+    name = fields.pop("name", None)
+    if name not in registry:
+        raise UserError(f"unknown {kind} '{name}'.", remedy=did_you_mean(str(name), registry))
+    module, cls, config_cls = registry[name]
+    loaded = import_module(module)
+    try:
+        return getattr(loaded, cls), getattr(loaded, config_cls)(**fields)
+    except TypeError as error:
+        raise UserError(f"the {kind} '{name}' has a setting missing or one it does not know ({error}).") from error
+
+
+def build(description: dict[str, Any]) -> Model:
+    """The model that `Model.describe` described, with fresh weights.
+
+    Raises UserError for an unknown name or a setting that the family does not have.
+    """
+    encoder_cls, config = _made("encoder", description["encoder"], ENCODERS)
+    encoder = encoder_cls(config)
+    head_cls, head_config = _made("head", description["head"], HEADS)
+    tied = getattr(head_config, "tied", False)
+    return Model(encoder, head_cls(head_config, encoder.embedding.weight) if tied else head_cls(head_config))
+
+
+def with_dropout(description: dict[str, Any], multiplier: float) -> dict[str, Any]:
+    """A description with every dropout multiplied (fastai's `drop_mult`); the weights do not change."""
+
+    def scaled(part: dict[str, Any]) -> dict[str, Any]:
+        return {k: min(0.9, v * multiplier) if k.endswith("_dropout") else v for k, v in part.items()}
+
+    return {"encoder": scaled(description["encoder"]), "head": scaled(description["head"])}

@@ -63,14 +63,10 @@ class LanguageModelStream:
         seed: int = 0,
         direction: Direction = "left",
         variable: bool = True,
+        shuffle: bool = True,
     ) -> None:
-        self.corpus, self.bptt, self.seed, self.direction, self.variable = (
-            corpus,
-            bptt,
-            seed,
-            direction,
-            variable,
-        )
+        self.corpus, self.bptt, self.seed, self.direction = corpus, bptt, seed, direction
+        self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= SHUFFLED_TOKENS
         # A tiny corpus gets fewer lanes, so that each still holds a window or two.
         self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
         self.lane = (corpus.num_tokens - 1) // self.rows
@@ -94,8 +90,8 @@ class LanguageModelStream:
         return batch.ids.shape[1] / self.bptt if self.variable else 1.0
 
     def _lanes(self, epoch: int) -> Sequence[np.ndarray] | None:
-        """The lanes in memory, documents shuffled for this epoch; None for a corpus too large to hold."""
-        if self.corpus.num_tokens > SHUFFLED_TOKENS:
+        """The lanes in memory, documents shuffled for this epoch; None where the corpus is read as it lies."""
+        if not self.shuffle:
             return None
         starts = self.corpus.document_starts
         order = np.random.default_rng([self.seed, epoch, 2]).permutation(len(starts))

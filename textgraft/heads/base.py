@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -28,6 +28,7 @@ class Head(nn.Module):
     """The task's layers. The config is a frozen dataclass; `output_dim` of the encoder is part of it."""
 
     config: Any
+    keep: Literal["top", "all"] = "top"  # which of the encoder's layers it reads
 
     def forward(self, encoded: Encoded) -> Tensor:
         """Raw scores (logits)."""

@@ -17,7 +17,10 @@ from textgraft.nn.pooling import POOLINGS, pooled_dim
 
 @dataclass(frozen=True)
 class ClassificationConfig:
-    """`outputs` is the number of classes (1 for a numeric target); `direction` the encoder's."""
+    """`outputs` is the number of classes (1 for a numeric target); `direction` the encoder's.
+
+    `words_dim`, if not 0, adds the mean and the maximum of the embedding layer (of that width) to what is pooled.
+    """
 
     input_dim: int
     outputs: int
@@ -27,13 +30,15 @@ class ClassificationConfig:
     input_dropout: float = 0.4
     hidden_dropout: float = 0.1
     direction: Direction = "left"
+    words_dim: int = 0
 
 
 class ClassificationHead(Head):
     """[h_T, maxpool(H), meanpool(H)] -> BatchNorm-Dropout-Linear-ReLU-BatchNorm-Dropout-Linear.
 
-    Howard & Ruder 2018, §3.3. Scores are logits: softmax for one label, a sigmoid each for many, and for a numeric
-    target the standardised value itself.
+    Howard & Ruder 2018, §3.3; with `words_dim` the word level stands beside the top layer, because a young language
+    model's table knows words long before its upper layers know sentences. Scores are logits: softmax for one label,
+    a sigmoid each for many, and for a numeric target the standardised value itself.
     """
 
     config: ClassificationConfig
@@ -42,7 +47,8 @@ class ClassificationHead(Head):
     def __init__(self, config: ClassificationConfig) -> None:
         super().__init__()
         self.config = config
-        width = pooled_dim(config.pooling, config.input_dim)
+        self.keep = "all" if config.words_dim else "top"
+        width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
         self.layers = nn.Sequential(
             nn.BatchNorm1d(width),
             nn.Dropout(config.input_dropout),
@@ -57,6 +63,9 @@ class ClassificationHead(Head):
     def forward(self, encoded: Encoded) -> Tensor:
         """(B, outputs) logits."""
         pooled = POOLINGS[self.config.pooling](encoded.top, encoded.mask, self.config.direction)
+        if self.config.words_dim:
+            words = (POOLINGS[name](encoded.layers[0], encoded.mask, self.config.direction) for name in ("mean", "max"))
+            pooled = torch.cat([pooled, *words], dim=-1)
         with torch.autocast("cpu", enabled=False):
             return self.layers(pooled.float())  # type: ignore[no-any-return]
 

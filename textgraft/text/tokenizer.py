@@ -28,6 +28,8 @@ from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, 
 
 ModelName = Literal["unigram", "bpe"]
 
+_RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
+
 PIECE_CHARACTERS = 100_000
 """Longer texts go to the library in pieces, so that its memory stays small and both cores have work."""
 
@@ -112,26 +114,34 @@ class Tokenizer:
         """Readable text: case and repetitions are put back, other control words left out, spacing is a guess."""
         return detokenize([self.tokens[i] for i in ids], self.kind)
 
+    def to_json(self) -> str:
+        """The text of `tokenizer.json`."""
+        return str(self._pipeline.to_str(pretty=True))
+
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, atomically. Raises UserError where it cannot be written."""
-        write_atomically(Path(path), self._pipeline.to_str(pretty=True).encode())
+        write_atomically(Path(path), self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
         """Read what `save` wrote. Raises UserError for a missing, damaged or foreign file."""
         path = Path(path)
-        remedy = "Give a tokenizer.json that textgraft wrote, or train one."
         try:
-            pipeline = Pipeline.from_str(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"cannot read the tokenizer ({error.strerror}).", where=str(path), remedy=remedy) from error
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read the tokenizer ({error}).", where=str(path), remedy=_RESTORE) from error
+        return cls.from_json(text, where=str(path))
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
+        """The inverse of `to_json`. Raises UserError for a damaged or foreign one."""
+        try:
+            pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
-            raise UserError(f"this tokenizer is damaged ({error}).", where=str(path), remedy=remedy) from error
-        if sorted(pipeline.get_vocab().values()) != list(range(pipeline.get_vocab_size())):
-            raise UserError("this tokenizer is damaged (ids are missing).", where=str(path), remedy=remedy)
+            raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
-            raise UserError(message, where=str(path), remedy=remedy)
+            raise UserError(message, where=where, remedy=_RESTORE)
         return cls(pipeline)
 
     @classmethod

@@ -63,9 +63,7 @@ def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "singl
         return float(-(smoothed * yes + (1.0 - smoothed) * no).sum() / len(scores))
 
     low, high = np.log(TEMPERATURE_RANGE)
-    return float(
-        np.exp(minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-4}).x)
-    )
+    return float(np.exp(minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-4}).x))
 
 
 def confidence_and_correct(
@@ -82,9 +80,7 @@ def confidence_and_correct(
     return sure.astype(np.float64), ((probs >= 0.5) == (targets > 0.5)).all(1)
 
 
-def reliability(
-    probs: NDArray, targets: NDArray, kind: TargetKind = "single", *, bins: int = 15
-) -> Reliability:
+def reliability(probs: NDArray, targets: NDArray, kind: TargetKind = "single", *, bins: int = 15) -> Reliability:
     """Reliability diagram and expected calibration error over equal-width bins (Guo et al. 2017, eq. 3).
 
     "single" bins the confidence in the predicted class; "multi" bins the probability of every label of every
@@ -116,9 +112,7 @@ def expected_calibration_error(
     return reliability(probs, targets, kind, bins=bins).ece
 
 
-def coverage_table(
-    confidence: NDArray, correct: NDArray, thresholds: Sequence[float] = THRESHOLDS
-) -> list[Coverage]:
+def coverage_table(confidence: NDArray, correct: NDArray, thresholds: Sequence[float] = THRESHOLDS) -> list[Coverage]:
     """For each threshold, the share of documents answered (confidence at or above it) and their accuracy.
 
     confidence and correct (N,), as from `confidence_and_correct`; accuracy is None where nothing is answered.
@@ -138,9 +132,7 @@ def coverage_table(
     return rows
 
 
-def _log_likelihoods(
-    scores: NDArray[np.float64], kind: TargetKind
-) -> tuple[NDArray[np.float64], NDArray | float]:
+def _log_likelihoods(scores: NDArray[np.float64], kind: TargetKind) -> tuple[NDArray[np.float64], NDArray | float]:
     """log P(class), and what an absent class contributes: log(1 - P) in a label set, nothing otherwise."""
     if kind == "numeric":
         raise ValueError("Numeric targets have no probabilities to calibrate.")

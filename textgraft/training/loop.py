@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ class Run:
             )
             self.optimizer, self.state = None, None
         if self.best:
-            _load_values(self.model, self.best)
+            load_values(self.model, self.best)
         self.progress.finished = True
 
     def _new_optimizer(self, phase: Phase) -> torch.optim.Optimizer:
@@ -165,7 +166,7 @@ class Run:
             batches = self.stream.batches(epoch, at.batch)
             while at.batch < length and done() < 1:
                 started = time.perf_counter()
-                micro = [b for b, _ in zip(batches, range(settings.accumulate), strict=False)]
+                micro = list(islice(batches, settings.accumulate))
                 loss, count, lr = self._step(micro, phase, done(), total)
                 at.batch += len(micro)
                 at.step += 1
@@ -185,6 +186,8 @@ class Run:
                 yield Step(phase.name, shown_epoch, step, done(), loss / count, lr, at.tokens, at.seconds, scores)
                 if self._out_of_patience():
                     return
+                if ended:
+                    break
 
     def _step(self, micro: list[Batch], phase: Phase, done: float, total: int) -> tuple[float, int, float]:
         """One optimizer step over one or more batches: (summed loss, its count, the top group's learning rate)."""
@@ -245,7 +248,7 @@ class Run:
             at.history.append(row | scores)
             if at.best is None or scores["score"] > at.best:
                 at.best, at.stale = scores["score"], 0
-                self.best = {name: value.detach().clone() for name, value in _values(self.model).items()}
+                self.best = {name: value.detach().clone() for name, value in self.model.values().items()}
             else:
                 at.stale += 1
         if isinstance(self.optimizer, NTASGD):
@@ -257,7 +260,7 @@ class Run:
 
     def save(self, path: Path) -> None:
         """Everything that `resume` needs, in one atomic file."""
-        tensors = {f"model.{n}": t for n, t in _values(self.model).items()}
+        tensors = {f"model.{n}": t for n, t in self.model.values().items()}
         tensors |= {f"best.{n}": t for n, t in self.best.items()}
         tensors["rng"] = self.rng
         for i, layer in enumerate(self.state or ()):
@@ -276,7 +279,7 @@ class Run:
             return False
         tensors, state = load_checkpoint(path)
         self.progress = Progress(**state["progress"])
-        _load_values(self.model, _under(tensors, "model."))
+        load_values(self.model, _under(tensors, "model."))
         self.best, self.rng = _under(tensors, "best."), tensors["rng"]
         layers: dict[str, list[Tensor]] = {}
         for name, value in _under(tensors, "state.").items():
@@ -296,12 +299,7 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _values(model: Model) -> dict[str, Tensor]:
-    """Parameters and buffers by name, a shared (tied) one once."""
-    return dict(model.named_parameters()) | dict(model.named_buffers())
-
-
-def _load_values(model: Model, values: dict[str, Tensor]) -> None:
+def load_values(model: Model, values: dict[str, Tensor]) -> None:
     with torch.no_grad():
-        for name, target in _values(model).items():
+        for name, target in model.values().items():
             target.copy_(values[name])

@@ -65,9 +65,7 @@ def evaluate(kind: TargetKind, targets: NDArray, outputs: NDArray) -> Scores:
     return multi_label_scores(targets, outputs) if kind == "multi" else numeric_scores(targets, outputs)
 
 
-def document_scores(
-    kind: TargetKind, targets: NDArray, outputs: NDArray, *, threshold: float = 0.5
-) -> NDArray:
+def document_scores(kind: TargetKind, targets: NDArray, outputs: NDArray, *, threshold: float = 0.5) -> NDArray:
     """The headline metric of each document (N,): 1.0 where it is right, or the absolute error if numeric."""
     if kind == "single":
         return (outputs.argmax(1) == targets).astype(np.float64)
@@ -167,9 +165,7 @@ def class_scores(targets: NDArray, predicted: NDArray, names: Sequence[str]) -> 
     ]
 
 
-def bootstrap_interval(
-    scores: ArrayLike, level: float = 0.95, *, seed: int = 0, resamples: int = 2000
-) -> Interval:
+def bootstrap_interval(scores: ArrayLike, level: float = 0.95, *, seed: int = 0, resamples: int = 2000) -> Interval:
     """The mean of per-document scores and its percentile bootstrap interval.
 
     scores: (N,) one score a test document, or (seeds, N) the same documents under several training runs; then

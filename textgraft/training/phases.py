@@ -8,12 +8,13 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from textgraft.encoders.base import LayerGroup
 from textgraft.errors import UserError, did_you_mean
 from textgraft.training.schedules import SCHEDULES, group_rates
 
+T = TypeVar("T")
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd"]
 STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
 
@@ -24,8 +25,8 @@ class Phase:
 
     `trainable` is how many groups train, counted from the top (the head); None or more than there are: all.
     `only` trains a single group instead, by its index from the bottom (-1 is the head), or "each" below the
-    head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay ** (distance
-    from the top).
+    head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay **
+    (distance from the top). For sgd the first of `betas` is the momentum.
     """
 
     name: str
@@ -215,21 +216,25 @@ def find_recipe(name: str) -> Path:
 
 def load_recipe(name: str) -> Recipe:
     """Read the recipe `name` (see `find_recipe`); unknown keys and wrong values raise UserError."""
+    return read_toml(find_recipe(name), Recipe)
+
+
+def read_toml(path: Path, kind: type[T]) -> T:
+    """The dataclass `kind` from a TOML file; unknown keys and wrong values raise UserError with their place."""
     from pydantic import TypeAdapter, ValidationError
 
-    path = find_recipe(name)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"this is not a TOML file: {error}.", where=str(path)) from error
     try:
         # By way of JSON, where pydantic's strict mode takes a list for a tuple, and is lax in nothing else.
-        return TypeAdapter(Recipe).validate_json(json.dumps(table, default=str))
+        return TypeAdapter(kind).validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise _explained(error, path) from error
+        raise _explained(error, path, kind) from error
 
 
-def _explained(error: Any, path: Path) -> UserError:
+def _explained(error: Any, path: Path, kind: Any) -> UserError:
     """Pydantic's first complaint in our own words: which key of which phase, and what to write."""
     first = error.errors()[0]
     loc = first["loc"]
@@ -239,7 +244,7 @@ def _explained(error: Any, path: Path) -> UserError:
     if isinstance(inner, UserError):
         return UserError(inner.message, where=where, remedy=inner.remedy)
     if first["type"] == "unexpected_keyword_argument":
-        table = Recipe if len(loc) == 1 else Phase if "phases" in loc else Stage
+        table = kind if len(loc) == 1 else Phase if "phases" in loc else Stage
         known = [f.name for f in fields(table)]
         return UserError(f"unknown key '{loc[-1]}'.", where=where, remedy=did_you_mean(loc[-1], known))
     if first["type"] == "missing":

@@ -29,9 +29,7 @@ def stlr(step: int, total: int, cut_frac: float = 0.1, *, ratio: float = 32) -> 
     return (1 + max(p, 0.0) * (ratio - 1)) / ratio
 
 
-def one_cycle(
-    step: int, total: int, warmup: float = 0.25, *, div: float = 25, div_final: float = 1e5
-) -> float:
+def one_cycle(step: int, total: int, warmup: float = 0.25, *, div: float = 25, div_final: float = 1e5) -> float:
     """Half a cosine up from 1 / `div`, half a cosine down to 1 / `div_final`.
 
     Smith 2018 (arXiv:1803.09820) in fastai's cosine form (`fit_one_cycle`: div 25, div_final 1e5, pct_start
@@ -40,9 +38,7 @@ def one_cycle(
     return _two_cosines(step / total, warmup, 1 / div, 1.0, 1 / div_final)
 
 
-def one_cycle_momentum(
-    step: int, total: int, warmup: float = 0.25, *, high: float = 0.95, low: float = 0.85
-) -> float:
+def one_cycle_momentum(step: int, total: int, warmup: float = 0.25, *, high: float = 0.95, low: float = 0.85) -> float:
     """The momentum (Adam's first beta) for `one_cycle`: low while the rate is high (fastai's `moms`)."""
     return _two_cosines(step / total, warmup, high, low, high)
 

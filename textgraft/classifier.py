@@ -1,0 +1,119 @@
+"""A fine-tuned classifier at work: predict, predict_proba, embed, evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.data.examples import Examples, Label
+from textgraft.data.labels import Labels
+from textgraft.errors import UserError
+from textgraft.inference import embed_sequences, encode_texts, predict_logits
+from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
+from textgraft.training.classifier import outputs_from_logits
+from textgraft.training.metrics import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
+
+STREAM_TEXTS = 2048
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """`label` is None where the classifier abstained; `confidence` is None for a numeric target."""
+
+    label: Label | None
+    confidence: float | None
+    probabilities: dict[str, float] | None = None
+
+
+class Classifier:
+    """One classifier, or several whose probabilities are averaged (a forward and a backward one, say).
+
+    All members must know the same labels. Raises UserError if one is no classifier.
+    """
+
+    def __init__(self, members: Sequence[Artifact], *, precision: str = "auto") -> None:
+        self.members, self.precision = tuple(members), precision
+        for member in self.members:
+            if member.labels is None:
+                raise UserError(
+                    "this model has no labels: it is a language model.",
+                    remedy="Fine-tune it first (textgraft finetune).",
+                )
+            if member.labels != self.members[0].labels:
+                raise UserError("the members of an ensemble know different labels.")
+
+    @property
+    def labels(self) -> Labels:
+        labels = self.members[0].labels
+        assert labels is not None
+        return labels
+
+    def outputs(self, texts: Sequence[str]) -> np.ndarray:
+        """(N, C) probabilities in the order of `labels.names`; for a numeric target (N,) standardised values."""
+        if not len(texts):
+            return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
+        return np.mean([self._member_outputs(member, texts) for member in self.members], axis=0)
+
+    def _member_outputs(self, member: Artifact, texts: Sequence[str]) -> np.ndarray:
+        sequences, _ = encode_texts(member.tokenizer, texts, member.run["max_tokens"])
+        logits = predict_logits(member.model, sequences, member.tokenizer.pad_id, self.precision)
+        return outputs_from_logits(logits, self.labels.kind, member.run.get("temperature") or 1.0)
+
+    def predict(self, texts: Iterable[str], *, abstain_below: float = 0.0) -> Iterator[Prediction]:
+        """One prediction a text, in order, from a stream of any length in flat memory."""
+        source = iter(texts)
+        while chunk := list(islice(source, STREAM_TEXTS)):
+            yield from self._predictions(self.outputs(chunk), abstain_below)
+
+    def _predictions(self, outputs: np.ndarray, abstain_below: float) -> Iterator[Prediction]:
+        labels = self.labels
+        decoded = labels.decode(outputs.argmax(1) if labels.kind == "single" else outputs)
+        if labels.kind == "numeric":
+            yield from (Prediction(label, None) for label in decoded)
+            return
+        sure = outputs.max(1) if labels.kind == "single" else np.maximum(outputs, 1 - outputs).min(1)
+        for label, confidence, row in zip(decoded, sure.tolist(), outputs.tolist(), strict=True):
+            shown = dict(zip(labels.names, row, strict=True))
+            yield Prediction(label if confidence >= abstain_below else None, confidence, shown)
+
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
+        """(N, D) vectors of the fine-tuned encoders' top layers, members side by side."""
+        return np.concatenate([embed(member, texts, pooling=pooling) for member in self.members], axis=1)
+
+    def evaluate(self, examples: Examples) -> dict[str, Any]:
+        """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""
+        targets, outputs = self.labels.encode(examples), self.outputs(examples.texts)
+        kind = self.labels.kind
+        if kind == "numeric":
+            targets, outputs = (v * self.labels.std + self.labels.mean for v in (targets, outputs))
+        interval = bootstrap_interval(document_scores(kind, targets, outputs))
+        result: dict[str, Any] = {"texts": len(examples), "metrics": evaluate(kind, targets, outputs)}
+        result[HEADLINE[kind]] = interval._asdict()
+        if kind == "numeric":
+            return result
+        confidence, correct = confidence_and_correct(outputs, targets, kind)
+        result["calibration_error"] = reliability(outputs, targets, kind).ece
+        result["coverage"] = [vars(row) for row in coverage_table(confidence, correct)]
+        if kind == "single":
+            result["classes"] = [vars(row) for row in class_scores(targets, outputs.argmax(1), self.labels.names)]
+        return result
+
+
+def embed(source: Artifact, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
+    """(N, D) vectors of a model's top layer, pooled; any model will do, fine-tuned or not."""
+    sequences, _ = encode_texts(source.tokenizer, texts, source.run.get("max_tokens", max_tokens))
+    if not sequences:
+        return np.zeros((0, source.model.encoder.output_dim), dtype=np.float32)
+    return embed_sequences(source.model, sequences, source.tokenizer.pad_id, pooling)
+
+
+def load(*paths: str | Path) -> Classifier:
+    """The classifier at a path; several paths make an ensemble. Raises UserError if one cannot be loaded."""
+    return Classifier([artifact.load(path) for path in paths])

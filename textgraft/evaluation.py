@@ -1,0 +1,181 @@
+"""A classifier's scores beside those of the linear baselines, on the same texts, with intervals and paired tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from textgraft.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.training.meter import Meter
+from textgraft.training.metrics import (
+    HEADLINE,
+    Interval,
+    bootstrap_interval,
+    document_scores,
+    evaluate,
+    mean_and_spread,
+    paired_test,
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one method answered on the examined texts.
+
+    `outputs` (seeds, N, C) are probabilities, or (seeds, N) standardised values for a numeric target; `raw` the same
+    before temperature scaling; `minutes` is for one training.
+    """
+
+    name: str
+    outputs: np.ndarray
+    raw: np.ndarray
+    minutes: float
+    peak_mb: float
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several methods on the same N texts."""
+
+    labels: Labels
+    targets: np.ndarray
+    outcomes: tuple[Outcome, ...]
+
+    def scores(self, outcome: Outcome) -> np.ndarray:
+        """(seeds, N): the headline metric of each text, for every seed."""
+        targets, outputs = self._in_units(self.targets), [self._in_units(o) for o in outcome.outputs]
+        return np.stack([document_scores(self.labels.kind, targets, one) for one in outputs])
+
+    def _in_units(self, values: np.ndarray) -> np.ndarray:
+        """A numeric target in the user's unit; anything else as it is."""
+        return values * self.labels.std + self.labels.mean if self.labels.kind == "numeric" else values
+
+    @property
+    def headline(self) -> str:
+        return HEADLINE[self.labels.kind]
+
+    def interval(self, outcome: Outcome) -> Interval:
+        return bootstrap_interval(self.scores(outcome))
+
+    def best_baseline(self) -> Outcome | None:
+        """The strongest of all methods but the first."""
+        others = self.outcomes[1:]
+        if not others:
+            return None
+        sign = -1 if self.labels.kind == "numeric" else 1
+        return max(others, key=lambda o: sign * self.scores(o).mean())
+
+    def verdict(self) -> str:
+        """One sentence: how good, beside which baseline, and whether the difference is more than chance."""
+        first, rival = self.outcomes[0], self.best_baseline()
+        own = self.interval(first)
+        text = f"{first.name}: {self.headline} {_figure(own)} on {len(self.targets)} texts"
+        if rival is None:
+            return text + "; no baseline was run."
+        test = paired_test(self.scores(first), self.scores(rival))
+        text += f"; {rival.name}: {_figure(self.interval(rival))}. "
+        if test.p >= 0.05:
+            return text + f"No significant difference (p = {test.p:.2g})."
+        worse_is_more = self.labels.kind == "numeric"
+        better = first if (test.difference > 0) != worse_is_more else rival
+        return text + f"{better.name} is better (difference {abs(test.difference):.3f}, p = {test.p:.2g})."
+
+    def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
+        """The shape that every results.json keeps: methods, each with its metrics, minutes and peak memory."""
+        return {
+            "labels": labels,
+            "test_n": len(self.targets),
+            "seeds": seeds,
+            "metric": self.headline,
+            "verdict": self.verdict(),
+            "methods": {outcome.name: self._result(outcome) for outcome in self.outcomes},
+        }
+
+    def _result(self, outcome: Outcome) -> dict[str, Any]:
+        interval = self.interval(outcome)
+        per_seed = [
+            evaluate(self.labels.kind, self._in_units(self.targets), self._in_units(one)) for one in outcome.outputs
+        ]
+        others = {
+            name: None if value is None else {"mean": value[0], "spread": value[1]}
+            for name, value in mean_and_spread(per_seed).items()
+        }
+        result: dict[str, Any] = {self.headline: {**(others.get(self.headline) or {}), **interval._asdict()}}
+        result |= {name: value for name, value in others.items() if name != self.headline}
+        result |= {"minutes": round(outcome.minutes, 3), "peak_mb": round(outcome.peak_mb)}
+        return result | ({"about": outcome.about} if outcome.about else {})
+
+
+def compare_methods(
+    train: Examples,
+    examined: Examples | None,
+    outcome: Outcome,
+    *,
+    labels: Labels,
+    targets: np.ndarray,
+    folds: Sequence[Sequence[int]] | None = None,
+    unlabelled: Sequence[str] | None = None,
+    baselines: bool = True,
+    seed: int = 0,
+) -> Comparison:
+    """`outcome` beside the n-gram linear baseline and, where there is unlabelled text, the one on its LSA.
+
+    Baselines train on `train` and answer for `examined`; with `folds` (each a list of held-out training indices)
+    they are cross-validated on the same folds instead.
+    """
+    known = np.concatenate([np.array(f, dtype=int) for f in folds]) if folds else None
+    outcomes = [outcome]
+    if baselines:
+        rivals: list[Baseline] = [LinearBaseline(seed=seed)]
+        if unlabelled:
+            # The space needs no labels, so one fit on all text there is serves every fold.
+            rivals.append(LsaBaseline(space=LatentSpace(seed=seed).fit([*train.texts, *unlabelled]), seed=seed))
+        outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
+    if known is not None:
+        known.sort()
+        targets = targets[known]
+        outcomes = [_only(o, known) for o in outcomes]
+    return Comparison(labels, targets, tuple(outcomes))
+
+
+def _answers(
+    baseline: Baseline,
+    train: Examples,
+    examined: Examples | None,
+    labels: Labels,
+    folds: Sequence[Sequence[int]] | None,
+    unlabelled: Sequence[str] | None,
+) -> Outcome:
+    targets = labels.encode(train)
+
+    def fitted(indices: Sequence[int]) -> Baseline:
+        texts = [train.texts[i] for i in indices]
+        classes = labels.num_outputs if labels.kind != "numeric" else None
+        return baseline.fit(texts, targets[list(indices)], kind=labels.kind, num_classes=classes, unlabelled=unlabelled)
+
+    with Meter() as meter:
+        if folds is None:
+            assert examined is not None
+            answers = fitted(range(len(train))).predict_proba(list(examined.texts))
+        else:
+            everything = set(range(len(train)))
+            shape = (len(train),) if labels.kind == "numeric" else (len(train), labels.num_outputs)
+            answers = np.full(shape, np.nan)
+            for held in folds:
+                kept = sorted(everything - set(held))
+                answers[list(held)] = fitted(kept).predict_proba([train.texts[i] for i in held])
+    return Outcome(baseline.name, answers[None], answers[None], meter.seconds / 60, meter.peak_mb, baseline.about)
+
+
+def _only(outcome: Outcome, indices: np.ndarray) -> Outcome:
+    return Outcome(**{**vars(outcome), "outputs": outcome.outputs[:, indices], "raw": outcome.raw[:, indices]})
+
+
+def _figure(interval: Interval) -> str:
+    return f"{interval.mean:.3f} ({interval.low:.3f}–{interval.high:.3f})"

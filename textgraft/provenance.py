@@ -1,0 +1,43 @@
+"""What run.json says of how a result came to be: settings, data hashes, seeds, versions, machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from textgraft import __version__
+from textgraft.training.loop import Settings
+
+PACKAGES = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
+
+
+def provenance(
+    *, stage: str, name: str, base: dict[str, Any], data: dict[str, Any], recipe: str, settings: Settings
+) -> dict[str, Any]:
+    """The part of run.json that every stage shares; `base` is the run.json of the model that it started from."""
+    from textgraft.nn.precision import resolve
+
+    ancestry = {k: base[k] for k in ("name", "stage", "data", "tokens_seen", "licence") if k in base}
+    return {
+        "stage": stage,
+        "name": name,
+        "base": ancestry or None,
+        "licence": base.get("licence"),
+        "language": base.get("language"),
+        "data": data,
+        "recipe": recipe,
+        "settings": asdict(settings),
+        "precision": resolve(settings.precision),
+        "versions": {"textgraft": __version__} | {p: version(p) for p in PACKAGES},
+        "machine": {
+            "processor": platform.machine(),
+            "threads": torch.get_num_threads(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+        },
+    }

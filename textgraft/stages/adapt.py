@@ -1,0 +1,162 @@
+"""Stage two: the pretrained language model reads the target's own text, no labels needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.data.corpus import Corpus
+from textgraft.data.stream import LanguageModelStream
+from textgraft.errors import UserError
+from textgraft.model import Model, build, with_dropout
+from textgraft.provenance import provenance
+from textgraft.text.tokenizer import Tokenizer, vocabulary_map
+from textgraft.training.language_model import language_model_validator
+from textgraft.training.loop import Run, Settings
+from textgraft.training.phases import load_recipe
+from textgraft.training.session import content_hash, drive, finished, work_folder
+
+HELD_OUT_TOKENS = 100_000
+
+
+def adapt(
+    texts: Sequence[str],
+    out: Path | str,
+    *,
+    model: str | Path = "en-ulmfit",
+    recipe: str = "default",
+    own_vocabulary: bool = False,
+    settings: Settings | None = None,
+    overwrite: bool = False,
+    show: bool = True,
+) -> Path:
+    """Fine-tune a language model on `texts` and save it as an artifact folder at `out`.
+
+    Howard & Ruder 2018, §3.2: discriminative rates and slanted triangular schedules, as the recipe's `adapt` phases
+    say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
+    state is kept. `own_vocabulary` trains a new tokenizer on the texts; known tokens keep their vectors, new ones
+    start from the mean. `settings.minutes` cuts training to a time. Killed, the same call goes on where it was.
+
+    Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
+    """
+    out = Path(out)
+    settings = settings or Settings()
+    artifact.refuse_existing(out, overwrite)
+    source = artifact.load(model)
+    if "language_model" not in source.model.describe()["head"]["name"]:
+        raise UserError(
+            "this model has been fine-tuned for a task and lost its language-model head.",
+            where=str(model),
+            remedy="Adapt the language model first, then fine-tune the adapted one.",
+        )
+    stage = load_recipe(recipe).adapt
+    plan = {
+        "stage": "adapt",
+        "model": content_hash(source.model.values()) + str(source.run.get("name", "")),
+        "texts": content_hash(texts),
+        "recipe": repr(stage),
+        "settings": repr(settings),
+        "own_vocabulary": own_vocabulary,
+    }
+    folder = work_folder(out, plan)
+    if own_vocabulary:
+        source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer))
+    tokenizer = source.tokenizer
+    train, valid = held_out(texts, tokenizer)
+    adapted = _prepared(source, stage.dropout)
+    stream = LanguageModelStream(
+        train, rows=stage.rows, bptt=stage.bptt, seed=settings.seed, direction=adapted.encoder.direction
+    )
+    validate = language_model_validator(valid)
+    with torch.no_grad():
+        before = validate(source.model.eval())
+    phases = stage.plan(len(adapted.layer_groups()))
+    run = Run(adapted, phases, stream, replace(settings, clip=stage.clip or settings.clip), validate)
+    drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
+    with torch.no_grad():
+        after = validate(adapted.eval())
+    record: dict[str, Any] = provenance(
+        stage="adapt",
+        name=out.name,
+        base=source.run,
+        data={"texts": len(texts), "sha256": plan["texts"], "tokens": train.num_tokens},
+        recipe=recipe,
+        settings=settings,
+    )
+    record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
+    record["held_out"] = {"tokens": valid.num_tokens, "before": before, "after": after}
+    artifact.save(Artifact(adapted, tokenizer, None, record), out, overwrite=overwrite)
+    finished(folder)
+    return out
+
+
+def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus]:
+    """The texts as a training corpus and a held-out one: every twentieth text, up to HELD_OUT_TOKENS.
+
+    Raises UserError if fewer than 20 texts or too few tokens are left to learn from.
+    """
+    sequences = tokenizer.encode_batch(list(texts))
+    kept: list[int] = []
+    tokens = 0
+    for index in range(0, len(texts), 20):
+        if tokens >= HELD_OUT_TOKENS:
+            break
+        kept.append(index)
+        tokens += len(sequences[index])
+    chosen = set(kept)
+    parts = [[i for i in range(len(texts)) if (i in chosen) == held] for held in (False, True)]
+    if len(texts) < 20 or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
+        raise UserError(
+            f"{len(texts)} texts are too few to adapt a language model to.",
+            remedy="Give at least 20 texts and 1,000 tokens, or fine-tune without adapting.",
+        )
+    train, valid = (
+        Corpus.from_ids(
+            [sequences[i] for i in part],
+            tokenizer,
+            words=sum(len(texts[i].split()) for i in part),
+            characters=sum(len(texts[i]) for i in part),
+        )
+        for part in parts
+    )
+    return train, valid
+
+
+def _own_tokenizer(texts: Sequence[str], old: Tokenizer) -> Tokenizer:
+    return Tokenizer.train(texts, kind=old.kind, vocab_size=old.vocab_size)
+
+
+def _prepared(source: Artifact, dropout: float) -> Model:
+    """A copy of the model with the stage's dropout."""
+    model = build(with_dropout(source.model.describe(), dropout))
+    artifact.fill(model, source.model.values(), where="model")
+    return model
+
+
+def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
+    """The language model over another vocabulary: known tokens keep vector and bias, new ones get the mean.
+
+    Howard & Ruder 2018, §3.2 and their code.
+    """
+    old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
+    description = source.model.describe()
+    for part in ("encoder", "head"):
+        description[part]["vocab_size"] = tokenizer.vocab_size
+    model = build(description)
+    old_size = source.tokenizer.vocab_size
+    values = {}
+    for name, value in source.model.values().items():
+        if value.ndim and value.shape[0] == old_size:
+            moved = value[old_ids.clamp(min=0)].clone()
+            moved[old_ids < 0] = value.mean(dim=0)
+            values[name] = moved
+        else:
+            values[name] = value
+    artifact.fill(model, values, where="the new vocabulary")
+    return Artifact(model.eval(), tokenizer, None, source.run)

@@ -1,0 +1,169 @@
+"""Stage one: a language model from general text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.data.corpus import Corpus, build_corpus
+from textgraft.data.readers import read_texts
+from textgraft.data.stream import LanguageModelStream
+from textgraft.model import Model, build
+from textgraft.provenance import provenance
+from textgraft.text.tokenizer import Tokenizer
+from textgraft.training.language_model import language_model_validator
+from textgraft.training.loop import Run, Settings
+from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
+from textgraft.training.session import content_hash, drive, finished, work_folder
+from textgraft.training.token_vectors import cached_token_vectors, start_from_vectors
+
+HELD_OUT_EVERY = 200
+HELD_OUT_TEXTS = 300
+
+
+@dataclass(frozen=True)
+class PretrainRecipe:
+    """How a language model is made: its tokenizer, its shape, its training.
+
+    `tokenizer` are keyword arguments of Tokenizer.train, and `tokenizer_every` says to train it on every so many-th
+    text. `model` are the fields of the encoder's config but vocab_size, `head` those of the language-model head.
+    `token_vectors` is how many tokens skip-gram reads to start the embedding table (0: start at random).
+    """
+
+    name: str
+    description: str
+    language: str
+    licence: str
+    tokenizer: dict[str, Any]
+    model: dict[str, Any]
+    stage: Stage
+    head: dict[str, Any]
+    tokenizer_every: int = 1
+    token_vectors: int = 0
+    validate_every: int = 600
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+
+def load_pretrain_recipe(name: str) -> PretrainRecipe:
+    """A recipe by name or path. Raises UserError for unknown keys, with the nearest name."""
+    return read_toml(find_recipe(f"pretrain/{name}" if "/" not in name and "." not in name else name), PretrainRecipe)
+
+
+def pretrain(
+    sources: Sequence[str | Path],
+    out: Path | str,
+    *,
+    recipe: str = "en-ulmfit",
+    valid: Sequence[str | Path] | None = None,
+    tokenizer: Path | str | None = None,
+    tokens: float | None = None,
+    settings: Settings | None = None,
+    show: bool = True,
+) -> Path:
+    """Train a tokenizer and a language model on files of general text and save them at `out`.
+
+    `sources` are files, folders or globs as read_texts takes them. Held-out text comes from `valid`, or is every
+    200th text (at most 300). `tokenizer` takes an existing tokenizer.json instead of training one. The recipe's
+    epochs, `tokens` (how many the model sees) or `settings.minutes` say when to stop. The tokenizer, the token
+    shards and the checkpoint live in `OUT.run/`; killed, the same call goes on from there.
+
+    Raises UserError if `out` exists, for sources without text, and for a recipe that does not fit.
+    """
+    out = Path(out)
+    artifact.refuse_existing(out)
+    plan = load_pretrain_recipe(recipe)
+    settings = replace(settings or Settings(), clip=plan.stage.clip or None, validate_every=plan.validate_every)
+    source = content_hash(sorted(str(p) for p in sources))
+    asked = {"stage": "pretrain", "sources": source, "recipe": repr(plan), "settings": repr(settings), "tokens": tokens}
+    folder = work_folder(out, asked)
+    tok = _tokenizer(plan, sources, tokenizer, folder)
+    train, held = _corpora(sources, valid, tok, folder, show)
+    model = new_language_model(plan, tok.vocab_size, settings.seed)
+    if plan.token_vectors and not (folder / "checkpoint.safetensors").exists():
+        dim = model.encoder.output_dim
+        path = folder / "vectors.f32"
+        vectors = cached_token_vectors(path, train, dim, tok.vocab_size, tokens=plan.token_vectors, seed=settings.seed)
+        start_from_vectors(model, vectors)
+    stream = LanguageModelStream(
+        train, rows=plan.stage.rows, bptt=plan.stage.bptt, seed=settings.seed, direction=model.encoder.direction
+    )
+    phases = plan.stage.plan(len(model.layer_groups()))
+    if tokens is not None:
+        total = sum(phase.epochs for phase in phases) * train.num_tokens
+        phases = [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
+    validate = language_model_validator(held)
+    run = Run(model, phases, stream, settings, validate)
+    drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
+    with torch.no_grad():
+        scores = validate(model.eval())
+    record = provenance(
+        stage="pretrain",
+        name=out.name,
+        base={},
+        data={"sources": [Path(p).name for p in sources], "tokens": train.num_tokens, "words": train.num_words},
+        recipe=plan.name,
+        settings=settings,
+    )
+    record |= {"licence": plan.licence, "language": plan.language, "description": plan.description}
+    record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
+    record["parameters"] = sum(p.numel() for p in model.parameters())
+    record["held_out"] = {"tokens": held.num_tokens, "words": held.num_words, "after": scores}
+    artifact.save(Artifact(model, tok, None, record), out, half=True)
+    finished(folder)
+    return out
+
+
+def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Model:
+    """The recipe's model with fresh weights."""
+    encoder = {"name": "awd_lstm", "vocab_size": vocab_size, **recipe.model}
+    head = {
+        "name": "language_model",
+        "vocab_size": vocab_size,
+        "input_dim": recipe.model["embedding_dim"],
+        **recipe.head,
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build({"encoder": encoder, "head": head})
+
+
+def _tokenizer(
+    recipe: PretrainRecipe, sources: Sequence[str | Path], given: Path | str | None, folder: Path
+) -> Tokenizer:
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        if given is not None:
+            Tokenizer.load(given).save(path)
+        else:
+            texts = islice(read_texts(sources), 0, None, recipe.tokenizer_every)
+            Tokenizer.train(texts, **recipe.tokenizer).save(path)
+    return Tokenizer.load(path)
+
+
+def _corpora(
+    sources: Sequence[str | Path], valid: Sequence[str | Path] | None, tokenizer: Tokenizer, folder: Path, show: bool
+) -> tuple[Corpus, Corpus]:
+    """The training and the held-out corpus, as token shards in the work folder."""
+
+    def build(texts: Iterable[str], name: str) -> Corpus:
+        return build_corpus(texts, tokenizer, folder / name, source_description=name, progress=show)
+
+    if valid is not None:
+        return build(read_texts(sources), "train"), build(read_texts(valid), "valid")
+    held = islice(read_texts(sources), 0, HELD_OUT_EVERY * HELD_OUT_TEXTS, HELD_OUT_EVERY)
+    return build(_kept(read_texts(sources)), "train"), build(held, "valid")
+
+
+def _kept(texts: Iterator[str]) -> Iterator[str]:
+    """All texts but those that `_corpora` holds out."""
+    for index, text in enumerate(texts):
+        if index % HELD_OUT_EVERY or index >= HELD_OUT_EVERY * HELD_OUT_TEXTS:
+            yield text

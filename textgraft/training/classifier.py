@@ -1,0 +1,168 @@
+"""Train one classifier: a language model's encoder, a fresh head, the phases of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textgraft.data.examples import TargetKind
+from textgraft.data.labels import Labels
+from textgraft.data.stream import ExampleStream
+from textgraft.inference import predict_logits
+from textgraft.model import Model, build, with_dropout
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.loop import Run, Scores, Settings, load_values
+from textgraft.training.metrics import evaluate
+from textgraft.training.phases import Stage
+from textgraft.training.session import drive
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Token ids of N texts and, where known, their targets."""
+
+    sequences: Sequence[np.ndarray]
+    targets: np.ndarray | None = None
+
+    def take(self, indices: Sequence[int]) -> Encoded:
+        targets = None if self.targets is None else self.targets[list(indices)]
+        return Encoded([self.sequences[i] for i in indices], targets)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all classifiers of one fine-tuning share: where they start, how they train, what they answer."""
+
+    language_model: Model
+    from_scratch: bool
+    stage: Stage
+    settings: Settings
+    labels: Labels
+    class_weights: np.ndarray | None
+    pad_id: int
+    words: bool = True
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One classifier's weights by name, its logits for each set of texts asked for, and its history."""
+
+    values: dict[str, Tensor]
+    logits: dict[str, np.ndarray]
+    history: list[dict[str, Any]]
+    seconds: float
+
+
+def new_classifier(plan: Plan, seed: int) -> Model:
+    """The pretrained encoder under a fresh head; all of it fresh if the plan is from scratch."""
+    description = plan.language_model.describe()
+    encoder = description["encoder"]
+    description["head"] = {
+        "name": "classification",
+        "input_dim": encoder["embedding_dim"],
+        "outputs": plan.labels.num_outputs,
+        "kind": plan.labels.kind,
+        "direction": encoder["direction"],
+        "words_dim": encoder["embedding_dim"] if plan.words else 0,
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build(with_dropout(description, plan.stage.dropout))
+    if not plan.from_scratch:
+        model.encoder.load_state_dict(plan.language_model.encoder.state_dict())
+    if plan.class_weights is not None:
+        weights: Any = model.head.class_weights
+        weights.copy_(torch.from_numpy(plan.class_weights))
+    return model
+
+
+def train_classifier(
+    plan: Plan,
+    train: Encoded,
+    evaluated: dict[str, Encoded],
+    *,
+    seed: int,
+    folder: Path,
+    title: str,
+    show: bool = True,
+) -> Trained:
+    """Train on `train` and give logits for every set in `evaluated`; "valid" among them also guides early stopping.
+
+    The result is kept in `folder` as `title`.safetensors and taken from there next time; while training, a
+    checkpoint lies beside it.
+    """
+    done = folder / f"{title}.safetensors"
+    if done.exists():
+        return _read(done)
+    model = new_classifier(plan, seed)
+    assert train.targets is not None
+    targets = torch.from_numpy(train.targets)
+    stream = ExampleStream(train.sequences, targets, pad_id=plan.pad_id, rows=plan.stage.rows, seed=seed)
+    phases = plan.stage.plan(len(model.layer_groups()))
+    settings = replace(plan.settings, seed=seed, clip=plan.stage.clip or plan.settings.clip)
+    run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
+    checkpoint = folder / f"{title}.checkpoint.safetensors"
+    drive(run, checkpoint, title=title, show=show)
+    logits = {
+        name: predict_logits(model, part.sequences, plan.pad_id, settings.precision)
+        for name, part in evaluated.items()
+        if part.sequences
+    }
+    trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
+    tensors = {f"model.{n}": t for n, t in trained.values.items()}
+    tensors |= {f"logits.{n}": torch.from_numpy(a) for n, a in logits.items()}
+    save_checkpoint(done, tensors, {"history": trained.history, "seconds": trained.seconds})
+    checkpoint.unlink(missing_ok=True)
+    return _read(done)
+
+
+def _read(path: Path) -> Trained:
+    tensors, state = load_checkpoint(path)
+    values = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
+    logits = {n.removeprefix("logits."): t.numpy() for n, t in tensors.items() if n.startswith("logits.")}
+    return Trained(values, logits, state["history"], state["seconds"])
+
+
+def _validator(plan: Plan, valid: Encoded | None) -> Callable[[Model], Scores] | None:
+    if valid is None or valid.targets is None:
+        return None
+    targets, kind = valid.targets, plan.labels.kind
+
+    def validate(model: Model) -> Scores:
+        logits = predict_logits(model, valid.sequences, plan.pad_id, plan.settings.precision)
+        outputs = outputs_from_logits(logits, kind)
+        loss = _mean_loss(logits, targets, kind)
+        scores = {k: v for k, v in evaluate(kind, targets, outputs).items() if v is not None}
+        # The loss decides: with few validation texts accuracy is too coarse to tell two epochs apart.
+        return {"loss": loss, "score": -loss} | scores
+
+    return validate
+
+
+def outputs_from_logits(logits: np.ndarray, kind: TargetKind, temperature: float = 1.0) -> np.ndarray:
+    """Probabilities (N, C), or for a numeric target the standardised values (N,)."""
+    from textgraft.training.calibration import probabilities
+
+    return logits[:, 0] if kind == "numeric" else probabilities(logits, kind, temperature)
+
+
+def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
+    x, y = torch.from_numpy(logits), torch.from_numpy(targets)
+    if kind == "single":
+        return float(torch.nn.functional.cross_entropy(x, y))
+    if kind == "multi":
+        return float(torch.nn.functional.binary_cross_entropy_with_logits(x, y))
+    return float(torch.nn.functional.mse_loss(x[:, 0], y))
+
+
+def as_model(plan: Plan, trained: Trained) -> Model:
+    """The classifier that `trained` holds, in eval mode."""
+    model = new_classifier(plan, seed=0)
+    load_values(model, trained.values)
+    return model.eval()
