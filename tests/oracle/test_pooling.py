@@ -11,9 +11,7 @@ LENGTHS = [5, 1, 3, 0]
 
 def example() -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    hidden = (
-        torch.randn(len(LENGTHS), 5, 2, dtype=torch.float64) - 3
-    )  # negative, so that a 0 would show as a maximum
+    hidden = torch.randn(len(LENGTHS), 5, 2, dtype=torch.float64) - 3  # negative, so that a 0 would show as a maximum
     mask = torch.arange(5) < torch.tensor(LENGTHS)[:, None]
     return hidden.masked_fill(~mask[..., None], torch.nan), mask
 

@@ -45,9 +45,7 @@ def by_loop(
     return torch.stack(outputs), c
 
 
-def assert_same_gradients(
-    one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], leaves: list[Tensor]
-) -> None:
+def assert_same_gradients(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], leaves: list[Tensor]) -> None:
     """Both results and the gradients of a random linear function of them."""
     torch.manual_seed(1)
     weights = [torch.randn_like(t) for t in one]

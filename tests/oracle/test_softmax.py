@@ -148,7 +148,7 @@ def test_sampled_with_every_class_sampled_is_full_in_value_and_gradients() -> No
     hidden, targets = example()
     full = fresh(FullSoftmax(V, D))
     sampled = SampledSoftmax(V, D, num_samples=V)
-    sampled.load_state_dict({**full.state_dict(), "inclusion": sampled.inclusion})
+    sampled.load_state_dict(full.state_dict())
     torch.testing.assert_close(
         value_and_gradients(sampled, hidden, targets), value_and_gradients(full, hidden, targets)
     )
@@ -163,7 +163,7 @@ def over_all_samples(layer: SampledSoftmax, of_draw: Callable[[], Tensor]) -> Te
         probability = torch.where(chosen, inclusion, 1 - inclusion).prod()
         if probability > 0:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(torch, "rand", lambda *_, c=chosen: torch.where(c, -1.0, 2.0))
+                patch.setattr(torch, "rand_like", lambda *_, c=chosen: torch.where(c, -1.0, 2.0))
                 expected = expected + probability * of_draw()
     return expected
 

@@ -15,8 +15,7 @@ from textgraft.training.phases import Phase
 def two_groups() -> list[LayerGroup]:
     torch.manual_seed(0)
     return [
-        LayerGroup(name, (nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(4))))
-        for name in ("body", "head")
+        LayerGroup(name, (nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(4)))) for name in ("body", "head")
     ]
 
 
@@ -99,9 +98,7 @@ def train(weight: nn.Parameter, optimizer: NTASGD, losses: list[float], *, first
     """A step down a seeded random gradient and one observation for each loss; returns the weights after each."""
     history = []
     for k, loss in enumerate(losses, start=first):
-        weight.grad = torch.randn(
-            weight.shape, generator=torch.Generator().manual_seed(k), dtype=weight.dtype
-        )
+        weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(k), dtype=weight.dtype)
         optimizer.step()
         history.append(weight.detach().clone())
         optimizer.observe(loss)

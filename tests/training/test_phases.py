@@ -41,9 +41,7 @@ def test_the_papers_recipes_are_there() -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 @pytest.mark.parametrize("stage_name", ["adapt", "finetune"])
-def test_every_recipe_steps_and_each_epoch_trains_exactly_the_groups_it_says(
-    name: str, stage_name: str
-) -> None:
+def test_every_recipe_steps_and_each_epoch_trains_exactly_the_groups_it_says(name: str, stage_name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.name == name
     stage: Stage = getattr(recipe, stage_name)
@@ -138,9 +136,7 @@ def test_schedule_table_and_curve_by_hand() -> None:
         ("[finetune\n", ["not a TOML file"]),
     ],
 )
-def test_a_mistake_in_a_recipe_is_named_with_its_place(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_a_mistake_in_a_recipe_is_named_with_its_place(tmp_path: Path, text: str, expected: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         load_recipe(write(tmp_path, text))
     assert "mine.toml" in str(caught.value)

@@ -67,13 +67,9 @@ def test_one_cycle_is_fastais_combined_cosines() -> None:
 
 
 def test_warmed_up_schedules_by_hand() -> None:
-    assert [linear(t, 8, 0.25) for t in range(8)] == pytest.approx(
-        [0.5, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6]
-    )
+    assert [linear(t, 8, 0.25) for t in range(8)] == pytest.approx([0.5, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
     assert cosine(6, 10, 0.2) == pytest.approx(0.5)
-    assert [wsd(t, 10, 0.2, decay=0.2) for t in range(10)] == pytest.approx(
-        [0.5, 1, 1, 1, 1, 1, 1, 1, 1, 0.5]
-    )
+    assert [wsd(t, 10, 0.2, decay=0.2) for t in range(10)] == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, 1, 1, 0.5])
 
 
 @given(

@@ -25,13 +25,11 @@ class _Pool(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, gates: Tensor, c0: Tensor, update: Tensor | None, truncate: int
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gates: Tensor, c0: Tensor, update: Tensor | None, truncate: int) -> tuple[Tensor, Tensor]:
         steps, rows, hidden = len(gates), *c0.shape
-        active = torch.empty(gates.shape, dtype=c0.dtype)
-        c = torch.empty(steps + 1, rows, hidden, dtype=c0.dtype)
-        h = torch.empty(steps, rows, hidden, dtype=gates.dtype)
+        active = c0.new_empty(gates.shape)
+        c = c0.new_empty(steps + 1, rows, hidden)
+        h = gates.new_empty(steps, rows, hidden)
         c[0] = c0
         for t in range(steps):
             active[t] = gates[t]
@@ -50,7 +48,7 @@ class _Pool(torch.autograd.Function):
         active, c, update = ctx.saved_tensors
         grad_h, d_c = grads[0], grads[1].clone()
         steps, hidden = len(active), c.shape[2]
-        d_gates = torch.empty(active.shape, dtype=ctx.gates_dtype)
+        d_gates = torch.empty_like(active, dtype=ctx.gates_dtype)
         for t in range(steps - 1, -1, -1):
             if ctx.truncate and t + 1 < steps and (t + 1) % ctx.truncate == 0:
                 d_c.zero_()
@@ -162,5 +160,5 @@ class QRNNLayer(nn.Module):
         """The share of each update that zoneout lets through (T, B, H): drawn in training, else its expectation."""
         if not self.zoneout:
             return None
-        share = torch.full((steps, *c0.shape), 1 - self.zoneout, dtype=c0.dtype)
+        share = c0.new_full((steps, *c0.shape), 1 - self.zoneout)
         return share.bernoulli_(1 - self.zoneout) if self.training else share

@@ -77,9 +77,7 @@ class ChunkedSoftmax(FullSoftmax):
     """The same numbers as `FullSoftmax`, a few hundred rows at a time: memory does not grow with N x V."""
 
     def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
-        return chunked_cross_entropy(
-            hidden, self.weight, self.bias, targets, label_smoothing=self.label_smoothing
-        )
+        return chunked_cross_entropy(hidden, self.weight, self.bias, targets, label_smoothing=self.label_smoothing)
 
 
 class SampledSoftmax(ChunkedSoftmax):
@@ -119,24 +117,29 @@ class SampledSoftmax(ChunkedSoftmax):
             proposal = torch.arange(1, vocab_size + 1, dtype=torch.float64).reciprocal().log1p()
         else:
             proposal = counts.to(torch.float64).clamp(min=1) ** 0.75
-        self.register_buffer("inclusion", inclusion_probabilities(proposal, num_samples).float())
+        inclusion = inclusion_probabilities(proposal, num_samples).float()
+        self.register_buffer("inclusion", inclusion, persistent=False)  # of training only, not of the model
 
     def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
         if not self.training:
             return super().loss(hidden, targets)
         kept = targets != IGNORE
         hidden, targets = hidden[kept], targets[kept]
-        sample = (torch.rand(self.vocab_size) < self.inclusion).nonzero().squeeze(1)
+        sample = (torch.rand_like(self.inclusion) < self.inclusion).nonzero().squeeze(1)
         rows = F.embedding(torch.cat([targets, sample]), self.weight)
         of_targets, of_sample = rows[: len(targets)], rows[len(targets) :]
-        target_logits = _at_least_float32(hidden * of_targets).sum(dim=1, keepdim=True)
-        logits = _at_least_float32(F.linear(hidden, of_sample)) - self.inclusion[sample].log()
+        target_logits = _at_least_float32(hidden * of_targets).sum(dim=1)
+        correction = -self.inclusion[sample].log()
         if self.bias is not None:
-            target_logits = target_logits + self.bias[targets, None]
-            logits = logits + self.bias[sample]
-        logits = logits.masked_fill(sample == targets[:, None], -torch.inf)
-        log_z = torch.logsumexp(torch.cat([target_logits, logits], dim=1), dim=1)
-        return log_z.sum() - target_logits.sum(), len(targets)
+            target_logits = target_logits + self.bias[targets]
+            correction = correction + self.bias[sample]
+        logits = F.linear(hidden, of_sample) + correction
+        column = torch.full_like(self.inclusion, -1, dtype=torch.int64)
+        column[sample] = torch.arange(len(sample), device=sample.device)
+        hits = (column[targets] >= 0).nonzero().squeeze(1)
+        logits[hits, column[targets[hits]]] = -torch.inf
+        log_z = torch.logaddexp(target_logits, torch.logsumexp(logits, dim=1))
+        return (log_z - target_logits).sum(), len(targets)
 
 
 class AdaptiveSoftmax(OutputLayer):
@@ -181,17 +184,14 @@ class AdaptiveSoftmax(OutputLayer):
 
     def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
         weights, biases = self._head_and_clusters()
-        cluster = torch.bucketize(targets, torch.tensor(self.starts), right=True)  # 0: shortlist, or ignored
+        cluster = torch.bucketize(targets, targets.new_tensor(self.starts), right=True)  # 0: shortlist or ignored
         in_head = torch.where(cluster == 0, targets, self.shortlist + cluster - 1)
         total, count = chunked_cross_entropy(hidden, weights[0], biases[0], in_head)
         for i, start in enumerate(self.starts):
             rows = (cluster == i + 1).nonzero().squeeze(1)
             if len(rows):
                 inside = self._projected(hidden[rows], i)
-                total = (
-                    total
-                    + chunked_cross_entropy(inside, weights[i + 1], biases[i + 1], targets[rows] - start)[0]
-                )
+                total = total + chunked_cross_entropy(inside, weights[i + 1], biases[i + 1], targets[rows] - start)[0]
         return total, count
 
     def log_probs(self, hidden: Tensor) -> Tensor:
@@ -230,10 +230,8 @@ def inclusion_probabilities(proposal: Tensor, num_samples: int) -> Tensor:
         return torch.ones_like(proposal)
     ordered = proposal.sort(descending=True).values
     rest = ordered.flip(0).cumsum(0).flip(0)
-    left = num_samples - torch.arange(len(proposal))
-    certain = int(
-        (ordered * left <= rest).nonzero()[0]
-    )  # so many of the largest are at 1; the rest fit below it
+    left = num_samples - torch.arange(len(proposal), device=proposal.device)
+    certain = int((ordered * left <= rest).nonzero()[0])  # so many of the largest are at 1; the rest fit below it
     return (proposal * left[certain] / rest[certain]).clamp(max=1)
 
 
