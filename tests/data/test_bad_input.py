@@ -1,5 +1,6 @@
 """What enemies and accidents feed to a reader: each case is read rightly or refused with its place and a remedy."""
 
+import contextlib
 import gzip
 import json
 import lzma
@@ -7,11 +8,27 @@ from pathlib import Path
 
 import pandas
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from textgraft.data.check import check
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read, read_texts
 from textgraft.errors import UserError
+
+SOUND = {
+    "a.csv": 'text,label\n"a, ""b""\nc",x\nd,y\né€,z\n'.encode(),
+    "a.tsv": b'text\tlabel\n"a" b\tx\nd\ty\n',
+    "a.jsonl": b'{"text": "a\\u00e9", "label": ["x"]}\n{"text": null, "label": null}\n',
+    "a.json": b'[{"text": "a", "label": 1}, {"text": "b", "label": 0.5}]',
+    "a.txt": "plain words\nвторая\n".encode("utf-16"),
+    "a.csv.gz": gzip.compress(b"text,label\n" + b"a,x\nb,y\n" * 20),
+    "a.txt.xz": lzma.compress(b"some words\n" * 20),
+}
+
+DAMAGE = st.tuples(
+    st.integers(0, 99), st.integers(0, 3), st.binary(max_size=3)
+)  # where (%), bytes lost, bytes put
 
 
 def refuse(source: object, *parts: str, **options: object) -> None:
@@ -176,6 +193,25 @@ def test_values_from_python_that_are_no_texts() -> None:
     refuse((["a"], [float("inf")]), "not a finite number")
     refuse(["a"], "unknown kind of label 'binary'", kind="binary")
     assert read(["a", None, float("nan"), 5]).texts == ["a", "", "", "5"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(sorted(SOUND)),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 3), st.binary(max_size=3))),
+)
+@pytest.mark.filterwarnings("ignore:.*is not UTF-8")
+def test_no_damage_gets_past_the_one_error(
+    tmp_path_factory: pytest.TempPathFactory, name: str, damage: list[tuple[int, int, bytes]]
+) -> None:
+    content = bytearray(SOUND[name])
+    for place, length, replacement in damage:
+        start = place * len(content) // 100
+        content[start : start + length] = replacement
+    path = write(tmp_path_factory.mktemp("damage") / name, bytes(content))
+    for use in (lambda: check(read(path)), lambda: list(read_texts(path))):
+        with contextlib.suppress(UserError):
+            use()
 
 
 def test_half_a_surrogate_pair_becomes_the_replacement_character(tmp_path: Path) -> None:

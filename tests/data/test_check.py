@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,19 @@ def test_each_problem_is_found_where_it_is(
 )
 def test_sound_text_is_not_called_garbled(text: str) -> None:
     assert check(labelled([text])) == []
+
+
+@pytest.mark.parametrize("names", [["-1", "1"], ["C", "C++"], ["1.0", "10"]])
+def test_classes_that_only_look_alike_are_left_alone(names: list[str]) -> None:
+    assert check(read(([f"text {i}" for i in range(10)], names * 5), kind="single")) == []
+
+
+def test_a_hundred_thousand_texts_of_five_thousand_classes_take_seconds() -> None:
+    texts = [f"a short text number {i}" for i in range(100_000)]
+    examples = read((texts, [f"class {i % 5000}" for i in range(100_000)]))
+    start = time.process_time()
+    assert found(check(examples, rare=25)) == {"rare-class": ("warning", tuple(range(1, 101)))}
+    assert time.process_time() - start < 10
 
 
 def test_one_class_no_labels_and_no_text_are_errors() -> None:
@@ -158,6 +172,7 @@ def test_the_places_of_a_frequent_problem_are_counted_not_listed() -> None:
     assert "rows 13, 14, 15, 16, 17, 18, 19, 20, …: 500 texts" in out.getvalue()
 
 
+@pytest.mark.slow
 def test_imdb_has_the_leak_it_is_known_for() -> None:
     folder = Path(__file__).parents[2] / ".." / "shared" / "data" / "imdb"
     if not folder.exists():

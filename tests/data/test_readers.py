@@ -237,6 +237,7 @@ def test_examples_keep_their_lines_when_taken() -> None:
     assert examples.take([2, 0]).labels == ["z", "x"]
 
 
+@pytest.mark.slow
 def test_the_imdb_reviews_read_whole() -> None:
     path = Path(__file__).parents[2] / ".." / "shared" / "data" / "imdb" / "train.jsonl.xz"
     if not path.exists():

@@ -218,19 +218,22 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
     if constant:
         remedy = "Add examples of another class."
         yield _problem("error", "one-class", f"only one class: {_listed(counts)}.", part, remedy=remedy)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for index, names in enumerate(sets):
+        for name in names:
+            rows[name].append(index)
     scarce = sorted(name for name, count in counts.items() if count < rare)
     if scarce and not constant:
-        rows = [i for i, names in enumerate(sets) if not set(scarce).isdisjoint(names)]
+        places = sorted({i for name in scarce for i in rows[name]})
         message = (
             f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {_listed(scarce)}."
         )
-        yield _problem(
-            "warning", "rare-class", message, part, rows, "Add examples, or merge them into other classes."
-        )
+        remedy = "Add examples, or merge them into other classes."
+        yield _problem("warning", "rare-class", message, part, places, remedy)
     for group in _alike(counts):
-        rows = [i for i, names in enumerate(sets) if not set(group[1:]).isdisjoint(names)]
-        message = f"class names that differ in case, spaces or punctuation only: {_listed(group)}."
-        yield _problem("warning", "similar-classes", message, part, rows, "Spell the class in one way.")
+        places = sorted({i for name in group[1:] for i in rows[name]})
+        message = f"class names that differ in case, spaces or hyphens only: {_listed(group)}."
+        yield _problem("warning", "similar-classes", message, part, places, "Spell the class in one way.")
 
 
 def _check_test_labels(train: Examples, test: Examples) -> Iterator[Problem]:
@@ -312,7 +315,8 @@ def _alike(counts: Counter[str]) -> Iterator[list[str]]:
     """Class names that fold to the same, the most frequent spelling first."""
     folded: dict[str, list[str]] = defaultdict(list)
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
-        folded[re.sub(r"[\W_]+", "", name.casefold()) or name].append(name)
+        letters = any(character.isalpha() for character in name)  # else -1 and 1 would be alike
+        folded[re.sub(r"[\s_-]+", "", name.casefold()) if letters else name].append(name)
     return (group for group in folded.values() if len(group) > 1)
 
 

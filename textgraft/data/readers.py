@@ -184,7 +184,7 @@ def _memory_rows(source: Any) -> Iterator[Row]:
     if hasattr(source, "columns"):
         columns = list(source.columns)
         values: Iterable[dict[str, Any]] = (
-            dict(zip(columns, cells)) for cells in zip(*(list(source[column]) for column in columns))
+            dict(zip(columns, cells)) for cells in zip(*(source[column].to_list() for column in columns))
         )
         return enumerate(values, start=1)
     if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], (str, dict)):
