@@ -25,12 +25,13 @@ def detokenize(tokens: Iterable[str], kind: Kind) -> str:
     What normalising lost stays lost: case within a word (iPhone), kinds of whitespace, and at word level where the
     spaces were (punctuation goes to the side it usually has in English).
     """
-    text = _joined_words(tokens) if kind == "word" else _joined_pieces(tokens)
+    text = " ".join(map(_shown, tokens)) if kind == "word" else _joined_pieces(tokens)
     text = _UPPER.sub(lambda match: match.group(1).upper(), text)
     text = _CAPITAL.sub(lambda match: match.group(1).title(), text)
     text = _REPEATED.sub(lambda match: match.group(2) * _repeats(match), text)
     text = _REPEATED_WORD.sub(lambda match: " ".join([match.group(2)] * _repeats(match)), text)
-    return " ".join(_STRAY.sub("", text).split())
+    text = " ".join(_STRAY.sub("", text).split())
+    return _OPENS.sub(r"\1", _CLOSES.sub("", text)) if kind == "word" else text
 
 
 def _repeats(match: re.Match[str]) -> int:
@@ -41,10 +42,6 @@ def _shown(token: str) -> str:
     if token == "xxunk":
         return "\ufffd"
     return token if token in CONTROL[5:] or token not in CONTROL else ""
-
-
-def _joined_words(tokens: Iterable[str]) -> str:
-    return _OPENS.sub(r"\1", _CLOSES.sub("", " ".join(_shown(token) for token in tokens)))
 
 
 def _joined_pieces(tokens: Iterable[str]) -> str:

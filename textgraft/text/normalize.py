@@ -9,6 +9,7 @@ one. They run in Python because the `tokenizers` library cannot map offsets thro
 from __future__ import annotations
 
 import html
+import html.entities
 import re
 import unicodedata
 from array import array
@@ -57,6 +58,12 @@ def _repeated_spans(old: str, new: str) -> list[Span]:
     return [(0, 0)] * (len(new) - unit - 1) + [(0, len(old))] * unit + [(len(old), len(old))]
 
 
+def _entity(match: re.Match[str]) -> str:
+    # html.unescape alone would read "&notthis;" as "¬this;".
+    name = match.group(1)
+    return html.unescape(match.group()) if name[0] == "#" else html.entities.html5.get(f"{name};", match.group())
+
+
 def _whole(old: str, new: str) -> list[Span]:
     return [(0, len(old))] * len(new)
 
@@ -72,7 +79,7 @@ class Rule:
 
 # JSON may carry half a surrogate pair; no encoder of Unicode text takes one.
 _SURROGATE = Rule(re.compile(r"[\ud800-\udfff]"), "\ufffd")
-_ENTITY = Rule(re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|\w{2,31});"), lambda match: html.unescape(match.group()))
+_ENTITY = Rule(re.compile(r"&(#\d{1,7}|#[xX][\da-fA-F]{1,6}|\w{2,31});"), _entity)
 _LINE_BREAK = Rule(re.compile(r"<br\s*+/?>"), " ")
 _WIKITEXT_JOINT = Rule(re.compile(r" @([-.,])@ "), lambda match: match.group(1))
 _GUARD = Rule(
