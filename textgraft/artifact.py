@@ -59,7 +59,7 @@ def save(artifact: Artifact, folder: Path | str, *, half: bool = False, overwrit
         "run.json": _json(artifact.run),
     }
     if artifact.labels is not None:
-        files["labels.json"] = _json(artifact.labels.to_json())
+        files["labels.json"] = artifact.labels.to_json().encode()
     return write_folder(folder, artifact.model.describe(), files, model_card(artifact.run))
 
 
@@ -163,7 +163,7 @@ def load(name: str | Path) -> Artifact:
         fill(model, load_file(weights), where=str(weights))
     except SafetensorError as error:
         raise UserError(f"damaged ({error}).", where=str(weights), remedy=_RESTORE) from error
-    labels = Labels.from_json(json.loads(files["labels.json"])) if "labels.json" in files else None
+    labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json")) if "labels.json" in files else None
     tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
     return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ def finetune(
     test: Examples | None = None,
     unlabelled: Sequence[str] | None = None,
     options: FinetuneOptions | None = None,
+    beside: Sequence[Outcome] = (),
     overwrite: bool = False,
     show: bool = True,
 ) -> Finetuned:
@@ -73,8 +74,9 @@ def finetune(
 
     Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Scores come from `test`; without one, from
     `valid`, or else from cross-validation. Probabilities are temperature-scaled on `valid` or on the folds'
-    held-out texts. `unlabelled` only serves the LSA baseline here (adapt is what reads it for the model). Killed,
-    the same call goes on where it was.
+    held-out texts. `unlabelled` only serves the LSA baseline here (adapt is what reads it for the model). `beside`
+    are other methods' outcomes on the same texts, to stand in the same table. Killed, the same call goes on where
+    it was.
 
     Raises UserError if `out` exists, for labels that cannot be learned, and for labels unseen in training.
     """
@@ -113,6 +115,8 @@ def finetune(
     temperature = _temperature(labels, runs, folds, encoded)
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
     outcome = _outcome(examined, labels, runs, folds, temperature, meter)
+    if options.from_scratch:
+        outcome = replace(outcome, name="scratch")
     targets = encoded["train"].targets if examined == "folds" else encoded[examined].targets
     assert targets is not None
     comparison = compare_methods(
@@ -126,6 +130,7 @@ def finetune(
         baselines=options.baselines,
         seed=options.settings.seed,
     )
+    comparison = replace(comparison, outcomes=(*comparison.outcomes, *beside))
     best = _best_seed(labels, runs, encoded)
     record = provenance(
         stage="finetune", name=out.name, base=source.run, data=data, recipe=options.recipe, settings=options.settings
