@@ -11,15 +11,15 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "pretrain": "textgraft.pretrain",
-    "adapt": "textgraft.adapt",
-    "finetune": "textgraft.finetune",
+    "pretrain": "textgraft.stages.pretrain",
+    "adapt": "textgraft.stages.adapt",
+    "finetune": "textgraft.stages.finetune",
+    "FinetuneOptions": "textgraft.stages.finetune",
     "load": "textgraft.classifier",
     "read": "textgraft.data.readers",
     "check": "textgraft.data.check",
     "Tokenizer": "textgraft.text.tokenizer",
     "Settings": "textgraft.training.loop",
-    "FinetuneOptions": "textgraft.finetune",
     "TextClassifier": "textgraft.estimators",
     "TextEmbedder": "textgraft.estimators",
     "UserError": "textgraft.errors",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from textgraft.errors import UserError
 
@@ -15,18 +17,27 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     Raises UserError when the disk is full or the folder cannot be written; what was there stays.
     """
+    with writing_atomically(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing_atomically(path: Path) -> Iterator[BinaryIO]:
+    """`write_atomically` for data that comes bit by bit: the file is in place once the block ends without an error."""
     beside = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(beside, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise cannot_write(path, error) from error
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:

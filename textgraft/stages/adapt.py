@@ -34,6 +34,7 @@ def adapt(
     own_vocabulary: bool = False,
     settings: Settings | None = None,
     overwrite: bool = False,
+    reuse: bool = False,
     show: bool = True,
 ) -> Path:
     """Fine-tune a language model on `texts` and save it as an artifact folder at `out`.
@@ -41,13 +42,15 @@ def adapt(
     Howard & Ruder 2018, §3.2: discriminative rates and slanted triangular schedules, as the recipe's `adapt` phases
     say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
     state is kept. `own_vocabulary` trains a new tokenizer on the texts; known tokens keep their vectors, new ones
-    start from the mean. `settings.minutes` cuts training to a time. Killed, the same call goes on where it was.
+    start from the mean. `settings.minutes` cuts training to a time. Killed, the same call goes on where it was;
+    with `reuse` it also takes what it finds at `out`, if that came of this very call.
 
     Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
     """
     out = Path(out)
     settings = settings or Settings()
-    artifact.refuse_existing(out, overwrite)
+    if not reuse:
+        artifact.refuse_existing(out, overwrite)
     source = artifact.load(model)
     if "language_model" not in source.model.describe()["head"]["name"]:
         raise UserError(
@@ -58,12 +61,15 @@ def adapt(
     stage = load_recipe(recipe).adapt
     plan = {
         "stage": "adapt",
-        "model": content_hash(source.model.values()) + str(source.run.get("name", "")),
+        "model": content_hash(source.model.values().items()) + str(source.run.get("name", "")),
         "texts": content_hash(texts),
         "recipe": repr(stage),
         "settings": repr(settings),
         "own_vocabulary": own_vocabulary,
     }
+    asked = content_hash(plan.items())
+    if reuse and out.exists():
+        return _made_before(out, asked)
     folder = work_folder(out, plan)
     if own_vocabulary:
         source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer))
@@ -91,8 +97,20 @@ def adapt(
     )
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record["held_out"] = {"tokens": valid.num_tokens, "before": before, "after": after}
+    record["asked"] = asked
     artifact.save(Artifact(adapted, tokenizer, None, record), out, overwrite=overwrite)
     finished(folder)
+    return out
+
+
+def _made_before(out: Path, asked: str) -> Path:
+    """`out`, if its run.json says that it came of the same model, texts and settings."""
+    if not (out / "config.json").is_file() or artifact.load(out).run.get("asked") != asked:
+        raise UserError(
+            "this is there already, and was not adapted from the same model on the same texts with these settings.",
+            where=str(out),
+            remedy="Name another --out, or remove it.",
+        )
     return out
 
 

@@ -1,0 +1,96 @@
+"""The `textgraft` program: its commands, and what becomes of mistakes, Ctrl-C and closed pipes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from textgraft import __version__
+from textgraft.cli import data, train, use
+from textgraft.cli.console import complain, say
+from textgraft.errors import UserError
+
+INTERRUPTED = 130
+FAILED = 1
+
+COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
+    ("check", data.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
+    ("finetune", train.finetune, "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt"),
+    ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
+    ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
+    ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
+)
+"""Name, function and an example for --help, in the order that help lists them."""
+
+
+def _build() -> typer.Typer:
+    app = typer.Typer(
+        help="Transfer learning for text: adapt a language model to your domain, fine-tune it on a few labels.",
+        epilog="Example: textgraft finetune train.csv --out sentiment --unlabelled pool.txt",
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    for name, function, example in COMMANDS:
+        app.command(name, epilog=f"Example: {example}")(function)
+    return app
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=lambda on: _version(on))
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere in the command line.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"textgraft {__version__}")
+        raise typer.Exit
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the program and exit: 0 done, 1 problems found or a defect, 2 the user's mistake, 130 Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"] or ["--help"]
+    command = typer.main.get_command(_build())
+    try:
+        code = command.main(arguments, prog_name="textgraft", standalone_mode=False)
+        sys.stdout.flush()
+    except UserError as error:
+        if debug:
+            raise
+        complain(error)
+        code = 2
+    except BrokenPipeError:
+        code = _closed_pipe()
+    except Exception as error:
+        usage = getattr(error, "format_message", None)
+        if usage is None:
+            if debug:
+                raise
+            say(f"textgraft: this is a defect ({type(error).__name__}: {error}); --debug shows where.")
+            sys.exit(FAILED)
+        complain(UserError(usage(), remedy="See --help."))
+        code = 2
+    if code == INTERRUPTED:
+        say("textgraft: stopped.")
+    sys.exit(code or 0)
+
+
+def _closed_pipe() -> int:
+    """The reader of our output has seen enough; what Python would still flush at exit goes nowhere."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED

@@ -1,0 +1,259 @@
+"""textgraft pretrain, adapt, finetune: the three stages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json, print_problems, print_table, say
+from textgraft.errors import UserError
+
+if TYPE_CHECKING:
+    from textgraft.stages.finetune import Finetuned
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")]
+
+
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """Ctrl-C inside ends the program with a word on how to go on."""
+    from textgraft.training.session import Stopped
+
+    try:
+        yield
+    except (KeyboardInterrupt, Stopped):
+        say(f"textgraft: stopped; the run is saved in {out}.run, and the same command goes on from there.")
+        raise typer.Exit(130) from None
+
+
+def pretrain(
+    sources: Annotated[list[Path], typer.Argument(help="Files, folders or globs of general text.")],
+    out: Out,
+    recipe: Annotated[
+        str, typer.Option("--recipe", help="A name below recipes/pretrain, or a .toml file.")
+    ] = "en-ulmfit",
+    valid: Annotated[list[Path] | None, typer.Option("--valid", help="Held-out text; else every 200th text.")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")
+    ] = None,
+    tokens: Annotated[float | None, typer.Option("--tokens", min=1, help="Stop after reading so many tokens.")] = None,
+    minutes: o.Minutes = None,
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    threads: o.Threads = None,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Train a language model, and its tokenizer, on general text."""
+    from textgraft.artifact import load
+    from textgraft.stages.pretrain import pretrain
+    from textgraft.training.loop import Settings
+
+    o.use_threads(threads)
+    settings = Settings(seed=seed, precision=precision, minutes=minutes)
+    with resumable(out):
+        pretrain(
+            sources,
+            out,
+            recipe=recipe,
+            valid=valid,
+            tokenizer=tokenizer,
+            tokens=tokens,
+            settings=settings,
+            show=not quiet,
+        )
+    _told(out, load(out).run, as_json)
+
+
+def adapt(
+    pool: Annotated[
+        list[Path], typer.Argument(help="Files, folders or globs of the domain's text; labels are ignored.")
+    ],
+    out: Out,
+    model: o.Model = "en-ulmfit",
+    recipe: o.Recipe = "default",
+    minutes: o.Minutes = None,
+    own_vocabulary: Annotated[
+        bool, typer.Option("--own-vocabulary", help="Train a tokenizer on the pool; known tokens keep their vectors.")
+    ] = False,
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    encoding: o.Encoding = None,
+    overwrite: o.Overwrite = False,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Let a language model read your domain's text; no labels needed."""
+    from textgraft.artifact import load, refuse_existing
+    from textgraft.stages.adapt import adapt
+    from textgraft.stages.preflight import check_writable
+    from textgraft.training.loop import Settings
+
+    refuse_existing(out, overwrite)
+    check_writable(out)
+    o.use_threads(threads)
+    texts = o.read_pool(pool, text=text, encoding=encoding) or []
+    settings = Settings(seed=seed, precision=precision, minutes=minutes)
+    with resumable(out):
+        adapt(
+            texts,
+            out,
+            model=model,
+            recipe=recipe,
+            own_vocabulary=own_vocabulary,
+            settings=settings,
+            overwrite=overwrite,
+            show=not quiet,
+        )
+    _told(out, load(out).run, as_json)
+
+
+def _told(out: Path, run: Mapping[str, Any], as_json: bool) -> None:
+    """How a language model got better, and where it is."""
+    held = run["held_out"]
+    if as_json:
+        print_json({"out": out, "stage": run["stage"], "tokens_seen": run["tokens_seen"], "held_out": held})
+        return
+    columns = [name for name in ("before", "after") if name in held]
+    names = ("loss", "perplexity", "perplexity_per_word", "bits_per_character")
+    rows = [[name.replace("_", " "), *(f"{held[c][name]:,.4g}" for c in columns)] for name in names]
+    print_table([f"on {held['tokens']:,} held-out tokens", *columns], rows)
+    print(f"Written: {out}")
+
+
+def finetune(
+    train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
+    out: Out,
+    model: o.Model = "en-ulmfit",
+    valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts that guide early stopping.")] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Labelled texts that nothing is chosen by.")] = None,
+    unlabelled: Annotated[
+        list[Path] | None, typer.Option("--unlabelled", "-u", help="Text of the domain; repeat for more files.")
+    ] = None,
+    adapt_first: Annotated[
+        bool, typer.Option("--adapt/--no-adapt", help="Adapt the model to the unlabelled text first, into OUT.lm.")
+    ] = True,
+    recipe: o.Recipe = "default",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train so many; report mean and spread.")] = 1,
+    folds: Annotated[
+        int | None, typer.Option("--folds", min=0, help="Cross-validate; else only if nothing is held out.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    class_weights: Annotated[
+        str, typer.Option("--class-weights", help='none, balanced, or JSON such as {"rare": 5}.')
+    ] = "none",
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Forget what the model learned: what is pretraining worth?")
+    ] = False,
+    baselines: Annotated[bool, typer.Option("--baselines/--no-baselines", help="Linear models beside it.")] = True,
+    patience: Annotated[
+        int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a gain.")
+    ] = None,
+    adapt_minutes: Annotated[
+        float | None,
+        typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs."),
+    ] = None,
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    label: o.LabelColumn = None,
+    id: o.IdColumn = None,
+    kind: o.Kind = None,
+    label_separator: o.LabelSeparator = None,
+    encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
+    overwrite: o.Overwrite = False,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Fine-tune a classifier on labelled texts and say how good it is, beside linear baselines."""
+    from textgraft.artifact import refuse_existing
+    from textgraft.data.check import check, to_json
+    from textgraft.stages.adapt import adapt
+    from textgraft.stages.finetune import FinetuneOptions, finetune
+    from textgraft.stages.preflight import check_finetune, check_writable
+    from textgraft.training.loop import Settings
+
+    refuse_existing(out, overwrite)
+    check_writable(out)
+    o.use_threads(threads)
+    asked = FinetuneOptions(
+        recipe=recipe,
+        seeds=seeds,
+        folds=folds,
+        max_tokens=max_tokens,
+        class_weights=parse_weights(class_weights),
+        from_scratch=from_scratch,
+        baselines=baselines,
+        settings=Settings(seed=seed, precision=precision, patience=patience),
+    )
+    columns = {"text": text, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns |= {"encoding": encoding, "delimiter": delimiter}
+    parts = {"train": train, "valid": valid, "test": test}
+    examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
+    pool = o.read_pool(unlabelled, encoding=encoding)
+    check_finetune(examples["train"], model=model, held_out=[*examples.values()][1:], options=asked)
+    problems = check(examples["train"], test=examples.get("test"))
+    if not quiet:
+        print_problems(problems)
+    with resumable(out):
+        if pool and adapt_first:
+            adapted = out.with_name(out.name + ".lm")
+            settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes)
+            adapt(pool, adapted, model=model, recipe=recipe, settings=settings, reuse=True, show=not quiet)
+            model = str(adapted)
+        done = finetune(
+            examples["train"],
+            out,
+            model=model,
+            valid=examples.get("valid"),
+            test=examples.get("test"),
+            unlabelled=pool,
+            options=asked,
+            overwrite=overwrite,
+            show=not quiet,
+        )
+    written = {"out": out, "language_model": model}
+    if as_json:
+        print_json({**done.record["results"], **written, "problems": to_json(problems)})
+    else:
+        print_results(done)
+        print("Written: " + ", ".join(str(path) for path in written.values()))
+
+
+def parse_weights(value: str) -> str | dict[str, float]:
+    """`none`, `balanced`, or a JSON object of weights by label."""
+    if not value.lstrip().startswith("{"):
+        return value
+    try:
+        return dict(json.loads(value))
+    except ValueError as error:
+        raise UserError(
+            f"this is not JSON: {error}.", where="--class-weights", remedy='Write for example {"rare": 5}.'
+        ) from error
+
+
+def print_results(done: Finetuned) -> None:
+    """Every method with its score, interval and cost, then the verdict."""
+    from textgraft.report import wording
+
+    results = done.record["results"]
+    metric = results["metric"]
+    rows = []
+    for name, result in results["methods"].items():
+        score = result[metric]
+        spread = wording.score(score.get("spread"), metric)
+        cells = [wording.interval(score["mean"], score["low"], score["high"], metric), spread]
+        rows.append([name, *cells, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
+    head = [f"{results['test_n']:,} texts", f"{metric.replace('_', ' ')} [95 %]", "spread", "minutes", "peak MB"]
+    print_table(head, rows)
+    print(results["verdict"])

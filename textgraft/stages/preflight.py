@@ -1,0 +1,48 @@
+"""What can be known to go wrong before a long fine-tuning begins, found before it begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.errors import UserError
+from textgraft.files import cannot_write
+from textgraft.nn.precision import resolve
+from textgraft.stages.finetune import FinetuneOptions
+from textgraft.training.phases import load_recipe
+
+
+def check_finetune(
+    train: Examples, *, model: str | Path, held_out: Sequence[Examples] = (), options: FinetuneOptions
+) -> Artifact:
+    """Everything that `finetune` would refuse later: model, recipe, labels, class weights; returns the model.
+
+    `held_out` are the validation and the test set. Raises the UserError that is due.
+    """
+    resolve(options.settings.precision)
+    stage = load_recipe(options.recipe).finetune
+    if not stage.phases:
+        raise UserError("this recipe has no phases to fine-tune in.", where=options.recipe)
+    source = artifact.load(model)
+    stage.plan(len(source.model.layer_groups()))
+    labels = Labels.fit(train)
+    labels.class_weights(train, options.class_weights)
+    for part in held_out:
+        labels.encode(part)
+    return source
+
+
+def check_writable(path: Path) -> None:
+    """Raises UserError if no file or folder could be made at `path`; leaves nothing behind."""
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise UserError("a file stands where a folder is wanted.", where=str(folder), remedy="Choose another path.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise cannot_write(path, PermissionError(13, os.strerror(13)))
