@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from textgraft.report import wording
+
 STAGES = {
     "pretrain": "A language model, pretrained on general text. Adapt it to a domain or fine-tune it on labels.",
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
@@ -132,19 +134,13 @@ def _section(title: str, lines: list[str]) -> str:
     return f"## {title}\n\n{text}" if text else ""
 
 
-SHARES = ("accuracy", "f1", "precision", "recall")
-
-
-def _score(value: Any, name: str) -> str:
-    """A score with its interval if it has one; shares as per cent, all else as it is."""
+def _score(value: Any, metric: str) -> str:
+    """A score, with its interval if it has one."""
     if isinstance(value, Mapping):
-        text = _score(value.get("mean"), name)
-        if value.get("low") is not None and value.get("high") is not None:
-            text += f" [{_score(value['low'], name)}, {_score(value['high'], name)}]"
-        return text
-    if not isinstance(value, int | float):
-        return _text(value)
-    return f"{100 * value:.1f} %" if any(name.endswith(share) for share in SHARES) else f"{value:.4g}"
+        if value.get("low") is None or value.get("high") is None:
+            return _score(value.get("mean"), metric)
+        return wording.interval(value["mean"], value["low"], value["high"], metric)
+    return wording.score(value, metric) if isinstance(value, int | float) else _text(value)
 
 
 def _value(value: Any) -> str:
@@ -163,7 +159,7 @@ def _value(value: Any) -> str:
 
 
 def _label(key: str) -> str:
-    return _text(key).replace("_", " ")
+    return _text(wording.metric_name(key))
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,44 @@
+"""Numbers and texts as people read them: shares as per cent, no number for None, nothing unprintable."""
+
+from __future__ import annotations
+
+import re
+
+SHARES = ("accuracy", "f1", "precision", "recall")
+NOT_KNOWN = "–"
+# Neither a page nor a plot nor a reader can do anything with these, and NUL is forbidden in HTML.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def printable(text: object) -> str:
+    """Any user's text with U+FFFD for control characters and lone surrogates; line ends and tabs stay."""
+    return _UNPRINTABLE.sub("\ufffd", str(text))
+
+
+def metric_name(metric: str) -> str:
+    """`macro F1` for `macro_f1`."""
+    return metric.replace("_", " ").replace("f1", "F1")
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric lies between 0 and 1 and reads best as per cent."""
+    return metric.endswith(SHARES)
+
+
+def score(value: float | None, metric: str) -> str:
+    """`88.3 %` for a share, `0.4121` for anything else, a dash for None."""
+    if value is None:
+        return NOT_KNOWN
+    return f"{100 * value:.1f} %" if is_share(metric) else f"{value:.4g}"
+
+
+def interval(mean: float, low: float, high: float, metric: str) -> str:
+    """`88.3 % [87.4, 89.2]`."""
+    if is_share(metric):
+        return f"{100 * mean:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{mean:.4g} [{low:.4g}, {high:.4g}]"
+
+
+def p_value(p: float) -> str:
+    """`p = 0.031`, or `p < 0.001` where more digits would pretend to know."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
