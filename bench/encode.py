@@ -63,6 +63,7 @@ def main() -> None:
             "tokens": corpus.num_tokens,
             "million_characters": round(corpus.num_characters / 1e6, 1),
             "seconds": round(seconds, 1),
+            "cpu_seconds": round(time.process_time(), 1),
             "million_characters_per_second": round(corpus.num_characters / 1e6 / seconds, 2),
             "tokens_per_second": round(corpus.num_tokens / seconds),
             "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6),

@@ -102,19 +102,28 @@ def test_each_character_comes_from_the_span_that_it_names(text: str) -> None:
     for char, start, end in zip(aligned.text, aligned.starts, aligned.ends):
         origin = text[start:end]
         if origin and not origin.isspace() and origin != "\ufffd":
-            assert char in unicodedata.normalize("NFC", origin).lower()
+            composed = unicodedata.normalize("NFC", origin)
+            assert char in composed + composed.lower()
 
 
 def test_origins_of_what_the_rules_put_in() -> None:
     text = "Oh NOOOO"
     aligned = align(text, "word")
-    assert aligned.text == "xxmaj oh xxup n xxrep 4 o" or aligned.text == "xxmaj oh xxmaj n xxrep 4 xxmaj o"
+    assert aligned.text == "xxmaj oh xxmaj n xxrep 4 xxmaj o"
     at = aligned.text.index("xxrep")
     assert aligned.starts[at] == aligned.ends[at]
     assert text[aligned.starts[-1] : aligned.ends[-1]] == "OOOO"
 
 
-@pytest.mark.parametrize("text", ["a" * 300_000, "ab " * 100_000, "<br" * 100_000, "xx" * 150_000, " " * 300_000])
-def test_rules_take_linear_time(text: str) -> None:
+@pytest.mark.parametrize("part", ["a", "ab ", "<br", "xx", " ", "\u0301\u0323", "no "])
+def test_rules_take_linear_time(part: str) -> None:
     for kind in KINDS:
-        normalize(text, kind)
+        normalize(part * 150_000, kind)
+        align(part * 15_000, kind)
+
+
+def test_a_heap_of_marks_is_cut_to_thirty() -> None:
+    text = "e" + "\u0323" * 100 + "x"
+    aligned = align(text, "subword")
+    assert aligned.text == normalize(text) == "ẹ" + "\u0323" * 29 + "x"
+    assert (aligned.starts[-1], aligned.ends[-1]) == (101, 102)

@@ -77,6 +77,12 @@ class Rule:
     spans: Callable[[str, str], list[Span]] = _whole
 
 
+# Unicode's Stream-Safe Text allows 30 marks in a row; sorting a run of a million (NFC does) would take for ever.
+_MARKS = Rule(
+    re.compile(r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{31,}"),
+    lambda match: match.group()[:30],
+    lambda old, new: [(i, i + 1) for i in range(30)],
+)
 # JSON may carry half a surrogate pair; no encoder of Unicode text takes one.
 _SURROGATE = Rule(re.compile(r"[\ud800-\udfff]"), "\ufffd")
 _ENTITY = Rule(re.compile(r"&(#\d{1,7}|#[xX][\da-fA-F]{1,6}|\w{2,31});"), _entity)
@@ -117,7 +123,8 @@ def normalize(text: str, kind: Kind = "subword") -> str:
     ` @-@ ` and `<unk>`. Two differences from fastai: repeated words are replaced before repeated characters, so that
     "aaa aaa aaa" is found, and digits may repeat ("2000" would become "2 xxrep 3 0").
     """
-    text = unicodedata.normalize("NFC", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _MARKS.pattern.sub(_MARKS.replacement, text))
     for rule in RULES[kind]:
         text = rule.pattern.sub(rule.replacement, text)
     return text.strip()
@@ -137,7 +144,9 @@ class Aligned:
 
 def align(text: str, kind: Kind = "subword") -> Aligned:
     """What `normalize` gives, with the origin of every character; several times slower."""
-    aligned = _compose(text)
+    aligned = Aligned(text, array("q", range(len(text))), array("q", range(1, len(text) + 1)))
+    if not text.isascii():
+        aligned = _compose(_apply(_MARKS, aligned))
     for rule in RULES[kind]:
         aligned = _apply(rule, aligned)
     first = len(aligned.text) - len(aligned.text.lstrip())
@@ -169,10 +178,11 @@ def _apply(rule: Rule, old: Aligned) -> Aligned:
     return Aligned("".join((*pieces, old.text[done:])), starts, ends)
 
 
-def _compose(text: str) -> Aligned:
+def _compose(old: Aligned) -> Aligned:
     """NFC with origins. A stretch that composition changes maps as one, since its parts have merged."""
+    text = old.text
     if unicodedata.is_normalized("NFC", text):
-        return Aligned(text, array("q", range(len(text))), array("q", range(1, len(text) + 1)))
+        return old
     pieces: list[str] = []
     starts, ends = array("q"), array("q")
     begin = 0
@@ -182,8 +192,8 @@ def _compose(text: str) -> Aligned:
         piece = unicodedata.normalize("NFC", text[begin:end])
         same = piece == text[begin:end]
         pieces.append(piece)
-        starts.extend(range(begin, end) if same else [begin] * len(piece))
-        ends.extend(range(begin + 1, end + 1) if same else [end] * len(piece))
+        starts.extend(old.starts[begin:end] if same else [old.starts[begin]] * len(piece))
+        ends.extend(old.ends[begin:end] if same else [old.ends[end - 1]] * len(piece))
         begin = end
     return Aligned("".join(pieces), starts, ends)
 
