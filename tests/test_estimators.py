@@ -1,0 +1,349 @@
+"""TextClassifier and TextEmbedder as scikit-learn uses them.
+
+Of scikit-learn's own checks those apply that need no numeric X: construction, parameters, cloning, tags, mixins, the
+unfitted estimator. The rest draw matrices of numbers, which are refused here with an error of our own.
+"""
+
+import copy
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.errors import UserError
+from textgraft.estimators import TextClassifier, TextEmbedder
+from textgraft.model import build
+from textgraft.text.tokenizer import Tokenizer
+
+WORDS = {"good": "great wonderful superb lovely", "bad": "awful terrible boring poor", "food": "tasty salty fresh ripe"}
+RECIPE = """
+name = "quick"
+description = "A few fast epochs of everything."
+source = "these tests"
+
+[adapt]
+rows = 2
+bptt = 10
+phases = [{ name = "all", epochs = 1, lr = 0.001 }]
+
+[finetune]
+rows = 4
+phases = [{ name = "all", epochs = 10, lr = 0.03 }]
+"""
+
+
+def a_text(topic: str, generator: random.Random) -> str:
+    return " ".join(generator.choice([*WORDS[topic].split(), "the", "was", "it"]) for _ in range(10))
+
+
+def some_texts(topics: list[str], count: int, seed: int = 0) -> tuple[list[str], list[str]]:
+    generator = random.Random(seed)
+    labels = [topics[i % len(topics)] for i in range(count)]
+    return [a_text(label, generator) for label in labels], labels
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The arguments that make training a matter of a moment: a random language model of 16 dimensions, few epochs."""
+    folder = tmp_path_factory.mktemp("estimators")
+    (folder / "quick.toml").write_text(RECIPE)
+    texts, _ = some_texts(list(WORDS), 200)
+    tokenizer = Tokenizer.train(texts, kind="word", min_frequency=1)
+    torch.manual_seed(0)
+    size = {"vocab_size": tokenizer.vocab_size}
+    encoder = {"name": "awd_lstm", **size, "embedding_dim": 16, "hidden_dim": 16, "num_layers": 2}
+    head = {"name": "language_model", **size, "input_dim": 16}
+    model = build({"encoder": encoder, "head": head})
+    artifact.save(Artifact(model, tokenizer, None, {"name": "tiny"}), folder / "tiny")
+    return {"model": str(folder / "tiny"), "recipe": str(folder / "quick.toml")}
+
+
+@pytest.fixture(scope="module")
+def fitted(options: dict[str, str]) -> TextClassifier:
+    texts, labels = some_texts(["good", "bad"], 24)
+    return TextClassifier(**options).fit(texts, labels)
+
+
+CHECKS = [
+    estimator_checks.check_estimator_cloneable,
+    estimator_checks.check_estimator_repr,
+    estimator_checks.check_estimator_tags_renamed,
+    estimator_checks.check_valid_tag_types,
+    estimator_checks.check_no_attributes_set_in_init,
+    estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
+    estimator_checks.check_parameters_default_constructible,
+    estimator_checks.check_get_params_invariance,
+    estimator_checks.check_set_params,
+    estimator_checks.check_fit_score_takes_y,
+    estimator_checks.check_mixin_order,
+    estimator_checks.check_estimators_unfitted,
+]
+
+
+def as_texts(X: Any) -> list[str]:
+    """The numeric rows that scikit-learn's checks draw, as texts, so that more of the checks apply."""
+    return [" ".join(f"w{value:.0f}" for value in row) for row in np.asarray(X).reshape(len(X), -1)]
+
+
+class NumbersClassifier(TextClassifier):
+    """A TextClassifier of rows of numbers."""
+
+    def fit(self, X: Any, y: Any, *, unlabelled: Any = None) -> Any:
+        return super().fit(as_texts(X), y)
+
+    def predict_proba(self, X: Any) -> Any:
+        return super().predict_proba(as_texts(X))
+
+
+class NumbersEmbedder(TextEmbedder):
+    """A TextEmbedder of rows of numbers."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(as_texts(X), y)
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(as_texts(X))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kind", [NumbersClassifier, NumbersEmbedder])
+def test_scikit_learns_own_checks(kind: type, check: Callable[[str, Any], None], options: dict[str, str]) -> None:
+    made = kind(**options) if kind is NumbersClassifier else kind(options["model"])
+    check(kind.__name__, made)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_estimators_pickle,
+        estimator_checks.check_transformers_unfitted,
+        estimator_checks.check_transformer_get_feature_names_out,
+        estimator_checks.check_set_output_transform_pandas,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_scikit_learns_checks_of_transformers(check: Callable[[str, Any], None], options: dict[str, str]) -> None:
+    check("NumbersEmbedder", NumbersEmbedder(options["model"]))
+
+
+def test_arguments_are_stored_and_nothing_else() -> None:
+    estimator = TextClassifier("no-such-model", recipe="none", class_weights={"a": 2.0})
+    assert vars(estimator) == estimator.get_params()
+    assert is_classifier(estimator)
+    assert clone(estimator).get_params() == estimator.get_params()
+
+
+def test_learns_and_predicts(fitted: TextClassifier) -> None:
+    texts, labels = some_texts(["good", "bad"], 20, seed=1)
+    p = fitted.predict_proba(texts)
+    assert fitted.classes_.tolist() == ["bad", "good"]
+    assert fitted.score(texts, labels) >= 0.9
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert fitted.predict(texts).tolist() == fitted.classes_[p.argmax(axis=1)].tolist()
+
+
+@pytest.mark.parametrize("container", [list, tuple, np.array, pd.Series, pl.Series, iter])
+def test_any_row_of_strings_will_do(fitted: TextClassifier, container: Callable[[list[str]], Any]) -> None:
+    texts, _ = some_texts(["good", "bad"], 5, seed=2)
+    np.testing.assert_array_equal(fitted.predict_proba(container(texts)), fitted.predict_proba(texts))
+
+
+def test_no_texts_no_predictions(fitted: TextClassifier, options: dict[str, str]) -> None:
+    assert fitted.predict_proba([]).shape == (0, 2)
+    assert fitted.predict([]).shape == (0,)
+    assert TextEmbedder(options["model"], pooling="concat").fit([]).transform([]).shape == (0, 48)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [(["no", "yes"], np.str_), ([3, 11], np.integer), ([False, True], np.bool_), ([1.0, 2.0], np.floating)],
+    ids=["str", "int", "bool", "float"],
+)
+def test_labels_come_back_as_they_came(values: list[Any], dtype: type, options: dict[str, str], tmp_path: Path) -> None:
+    texts, topics = some_texts(["good", "bad"], 16)
+    y = np.array([values[topic == "good"] for topic in topics])
+    estimator = TextClassifier(**options).fit(texts, y)
+    assert estimator.classes_.tolist() == values
+    assert np.issubdtype(estimator.predict(texts).dtype, dtype)
+    assert estimator.score(texts, y) >= 0.9
+    again = TextClassifier.from_artifact(estimator.save(tmp_path / "model"))
+    assert again.classes_.dtype == estimator.classes_.dtype
+    np.testing.assert_array_equal(again.predict_proba(texts), estimator.predict_proba(texts))
+
+
+def test_eleven_integers_keep_their_own_order(options: dict[str, str]) -> None:
+    """As strings, 10 comes before 2: the columns of predict_proba must not."""
+    texts, topics = some_texts(["good", "bad"], 24)
+    y = [2 if topic == "good" else 10 for topic in topics]
+    estimator = TextClassifier(**options).fit(texts, y)
+    assert estimator.classes_.tolist() == [2, 10]
+    assert estimator.score(texts, y) >= 0.9
+    assert estimator.predict_proba(texts)[0, 0] > 0.5
+
+
+@pytest.mark.parametrize("form", ["matrix", "nested", "lists", "sets"])
+def test_several_labels_a_text(form: str, options: dict[str, str], tmp_path: Path) -> None:
+    topics = ["good", "food"]
+    generator = random.Random(0)
+    truth = [[i & 1, i >> 1 & 1, 0] for i in range(4)] * 6
+    texts = [" ".join(["the was it", *(a_text(t, generator) for t, on in zip(topics, row) if on)]) for row in truth]
+    names = [[t for t, on in zip(topics, row) if on] for row in truth]
+    y: Any = {"matrix": np.array(truth), "nested": truth, "lists": names, "sets": [set(n) for n in names]}[form]
+    estimator = TextClassifier(**options).fit(texts, y)
+    predicted = estimator.predict(texts)
+    if form in ("matrix", "nested"):
+        assert predicted.shape == (24, 3)
+        assert estimator.classes_.tolist() == [0, 1, 2]
+    else:
+        assert isinstance(predicted[0], tuple)
+        assert estimator.classes_.tolist() == ["food", "good"]
+    assert estimator.score(texts, y) >= 0.8
+    again = TextClassifier.from_artifact(estimator.save(tmp_path / "model"))
+    assert again.score(texts, y) == estimator.score(texts, y)
+    np.testing.assert_array_equal(again.predict(texts), predicted)
+
+
+def test_cross_validation_and_grid_search(options: dict[str, str]) -> None:
+    texts, labels = some_texts(["good", "bad"], 24)
+    assert cross_val_score(TextClassifier(**options), texts, labels, cv=2).mean() >= 0.7
+    search = GridSearchCV(TextClassifier(**options), {"max_tokens": [1, 64]}, cv=2).fit(np.array(texts), labels)
+    assert search.best_params_ == {"max_tokens": 64}  # of one token, only xxbos is left
+    assert search.predict(texts[:2]).tolist() == labels[:2]
+
+
+def test_in_a_pipeline(options: dict[str, str]) -> None:
+    texts, labels = some_texts(["good", "bad"], 24)
+    lower = FunctionTransformer(lambda rows: [row.lower() for row in rows])
+    assert make_pipeline(lower, TextClassifier(**options)).fit(texts, labels).score(texts, labels) >= 0.9
+    embedded = make_pipeline(TextEmbedder(options["model"], pooling="concat"), LogisticRegression(C=100))
+    assert embedded.fit(texts, labels).score(texts, labels) >= 0.8
+
+
+def test_embedder_says_what_its_columns_are(options: dict[str, str]) -> None:
+    embedder = TextEmbedder(options["model"]).set_output(transform="pandas").fit(["it"])
+    frame = embedder.transform(["the great", "it was"])
+    assert frame.shape == (2, 16)
+    assert list(frame.columns[:2]) == ["textembedder0", "textembedder1"]
+
+
+def test_same_seed_same_bits(options: dict[str, str]) -> None:
+    texts, labels = some_texts(["good", "bad"], 12)
+    before = torch.get_rng_state()
+    first, second, other = (
+        TextClassifier(**options, seed=s).fit(texts, labels).predict_proba(texts) for s in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_pickle_and_copy_keep_what_was_learned(fitted: TextClassifier) -> None:
+    texts, _ = some_texts(["good", "bad"], 4, seed=3)
+    for again in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        np.testing.assert_array_equal(again.predict_proba(texts), fitted.predict_proba(texts))
+
+
+def test_a_clone_has_learned_nothing(fitted: TextClassifier) -> None:
+    with pytest.raises(NotFittedError):
+        clone(fitted).predict(["it"])
+
+
+def test_class_weights_are_given_in_the_users_labels(options: dict[str, str]) -> None:
+    texts, topics = some_texts(["good", "bad"], 12)
+    y = [int(topic == "good") for topic in topics]
+    weighted = TextClassifier(**options, class_weights={1: 20.0}).fit(texts, y).predict_proba(["the was it"])
+    assert weighted[0, 1] > TextClassifier(**options).fit(texts, y).predict_proba(["the was it"])[0, 1]
+    with pytest.raises(UserError, match="'7' is not one of: 0, 1"):
+        TextClassifier(**options, class_weights={7: 2.0}).fit(texts, y)
+
+
+def test_adapt_reads_unlabelled_texts_first(options: dict[str, str]) -> None:
+    texts, labels = some_texts(["good", "bad"], 12)
+    pool, _ = some_texts(list(WORDS), 150, seed=5)
+    plain = TextClassifier(**options).fit(texts, labels)
+    adapted = TextClassifier(**options, adapt=True).fit(texts, labels, unlabelled=pool)
+    assert not np.array_equal(adapted.predict_proba(texts), plain.predict_proba(texts))
+    assert adapted.classifier_.members[0].run["base"]["stage"] == "adapt"
+    with pytest.raises(UserError, match=r"nothing would read them. Pass adapt=True"):
+        TextClassifier(**options).fit(texts, labels, unlabelled=pool)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ("one text", "X: this is one text. Pass a list"),
+        (np.array([["a"], ["b"]]), "this has 2 dimensions, and texts have one. Pass one column"),
+        (pd.DataFrame({"text": ["a", "b"]}), "this has 2 dimensions"),
+        (["a", 7], r"X\[1\]: the text is of type int"),
+        (["a", None], r"X\[1\]: the text is missing"),
+        (["a", float("nan")], r"X\[1\]: the text is missing"),
+        ([b"a", "b"], r"X\[0\]: the text is of type bytes"),
+        ([["a"], ["b"]], r"X\[0\]: the text is of type list"),
+        (np.array([1.0, 2.0]), r"X\[0\]: the text is of type float"),
+    ],
+)
+def test_texts_that_are_none(X: Any, message: str, options: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=message):
+        TextClassifier(**options).fit(X, ["a", "b"])
+    with pytest.raises(UserError, match=message):
+        TextEmbedder(options["model"]).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["a", "a"], "every label is 'a'"),
+        (["a", None], r"y\[1\]: the label is missing"),
+        ([0.0, np.nan], r"y\[1\]: the label is missing"),
+        (["a", 1], r"of different kinds \(int, str\)"),
+        ([0.5, 0.7], "continuous"),
+        (["a"], "inconsistent numbers of samples"),
+        ([["a", "b"], ["a", "b"]], "every text has the labels 'a', 'b'"),
+        (["", "b"], "the training data row 1: the label is missing"),
+    ],
+)
+def test_labels_that_cannot_be_learned(y: Any, message: str, options: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=message):
+        TextClassifier(**options).fit(["a", "b"], y)
+
+
+def test_settings_that_do_not_exist(options: dict[str, str]) -> None:
+    texts, labels = some_texts(["good", "bad"], 4)
+    with pytest.raises(UserError, match="no model 'nothing'"):
+        TextClassifier("nothing").fit(texts, labels)
+    with pytest.raises(UserError, match=r"unknown recipe 'ulmfut'.*Did you mean 'ulmfit'"):
+        TextClassifier(options["model"], recipe="ulmfut").fit(texts, labels)
+    with pytest.raises(UserError, match=r"unknown pooling 'meen'.*Did you mean 'mean'"):
+        TextEmbedder(options["model"], pooling="meen").fit(texts)
+    with pytest.raises(UserError, match="unknown precision"):
+        TextClassifier(**options, precision="fp8").fit(texts, labels)
+
+
+def test_a_language_model_is_no_classifier(options: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="it is a language model"):
+        TextClassifier.from_artifact(options["model"])
+
+
+def test_saving_needs_a_fit_and_a_free_place(fitted: TextClassifier, tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        TextClassifier().save(tmp_path / "unfitted")
+    fitted.save(tmp_path / "model")
+    with pytest.raises(UserError, match="exists already"):
+        fitted.save(tmp_path / "model")
+    assert not (tmp_path / "unfitted").exists()
