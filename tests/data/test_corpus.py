@@ -184,6 +184,15 @@ def test_a_folder_with_other_files_is_left_alone(tokenizer: Tokenizer, tmp_path:
     assert contents(tmp_path) == {"thesis.txt": b"years of work"}
 
 
+def test_a_build_killed_before_its_first_index_begins_anew(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    build(TEXTS, tokenizer, tmp_path / "whole")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "tokens-00000.bin").write_bytes(b"scraps")
+    (tmp_path / "c" / "starts-00000.bin.part").write_bytes(b"scraps")
+    build(TEXTS, tokenizer, tmp_path / "c")
+    assert contents(tmp_path / "c") == contents(tmp_path / "whole")
+
+
 def test_a_file_where_the_folder_should_be(tokenizer: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "c").write_text("x")
     with pytest.raises(UserError, match="cannot write"):

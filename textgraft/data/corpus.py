@@ -206,7 +206,9 @@ def _begin_or_resume(folder: Path, source: str, tokenizer: Tokenizer, shard_toke
         folder.mkdir(parents=True, exist_ok=True)
     elsewhere = "Choose another folder, or delete this one."
     if not (folder / "index.json").exists():
-        if any(path.suffix != ".part" for path in folder.iterdir()):
+        # What a build killed just before its first index.json leaves is its own, and is written over.
+        scraps = {_tokens_path(folder, 0), _starts_path(folder, 0)}
+        if any(path.suffix != ".part" and path not in scraps for path in folder.iterdir()):
             raise UserError("this folder holds other files.", where=str(folder), remedy=elsewhere)
         return Index(source, tokenizer.fingerprint, _dtype(tokenizer), shard_tokens)
     index = Index.read(folder)
