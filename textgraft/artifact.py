@@ -17,18 +17,20 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import cannot_write, write_atomically
-from textgraft.model import Model, build
+from textgraft.model import Model, build_unfilled
 from textgraft.report.card import model_card
 from textgraft.text.tokenizer import Tokenizer
 
 FORMAT = 1
+FILES = ("model.safetensors", "tokenizer.json", "run.json")
+"""What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
 
@@ -50,17 +52,27 @@ def save(artifact: Artifact, folder: Path | str, *, half: bool = False, overwrit
     """
     folder = Path(folder)
     refuse_existing(folder, overwrite)
-    values = artifact.model.values()
-    if half:
-        values = {n: v.half() if v.is_floating_point() else v for n, v in values.items()}
     files: dict[str, bytes] = {
-        "model.safetensors": to_safetensors({n: v.detach().contiguous() for n, v in values.items()}),
+        "model.safetensors": weights(artifact.model, half=half),
         "tokenizer.json": artifact.tokenizer.to_json().encode(),
         "run.json": _json(artifact.run),
     }
     if artifact.labels is not None:
         files["labels.json"] = artifact.labels.to_json().encode()
     return write_folder(folder, artifact.model.describe(), files, model_card(artifact.run))
+
+
+def weights(model: Model, *, half: bool = False) -> bytes:
+    """The model's values as model.safetensors holds them, float16 with `half`."""
+    values = {name: value.detach().contiguous() for name, value in model.values().items()}
+    return to_safetensors({n: v.half() if half and v.is_floating_point() else v for n, v in values.items()})
+
+
+def has_weights(folder: Path, expected: bytes) -> bool:
+    """Whether `folder` is an artifact with just these weights."""
+    if not (folder / "config.json").is_file():
+        return False
+    return bool(read_config(folder)["files"]["model.safetensors"] == hashlib.sha256(expected).hexdigest())
 
 
 def refuse_existing(folder: Path, overwrite: bool = False) -> None:
@@ -74,28 +86,41 @@ def refuse_existing(folder: Path, overwrite: bool = False) -> None:
 
 
 def write_folder(folder: Path, description: Mapping[str, Any], files: Mapping[str, bytes], card: str) -> Path:
-    """A folder with `files`, their hashes in config.json and the card, put in place by one rename."""
-    beside = folder.with_name(folder.name + ".part")
+    """A folder with `files`, their hashes in config.json and the card, put in place by one rename.
+
+    Raises UserError where it cannot be written; a folder that was there before is then there still.
+    """
+    beside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+    config = _json({"format": FORMAT, **description, "files": hashes})
     try:
-        for name, data in files.items():
+        for name, data in [*files.items(), ("config.json", config), ("README.md", card.encode())]:
             write_atomically(beside / name, data)
-        write_atomically(beside / "config.json", _json({"format": FORMAT, **description, "files": hashes}))
-        write_atomically(beside / "README.md", card.encode())
-        if folder.exists():
-            old = folder.with_name(folder.name + ".old")
-            shutil.rmtree(old, ignore_errors=True)
-            os.replace(folder, old)
-            os.replace(beside, folder)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            os.replace(beside, folder)
+        _put_in_place(beside, folder)
+    except UserError as error:
+        raise UserError(error.message, where=str(folder), remedy=error.remedy) from error
     except OSError as error:
         raise cannot_write(folder, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return folder
+
+
+def _put_in_place(beside: Path, folder: Path) -> None:
+    """Rename `beside` to `folder`, which is set aside first if it is there, and put back if that fails."""
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    replaces = folder.exists()
+    if replaces:
+        os.replace(folder, old)
+    try:
+        os.replace(beside, folder)
+    except OSError:
+        if replaces:
+            os.replace(old, folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def find(name: str | Path) -> Path:
@@ -120,7 +145,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """config.json, checked for its format version. Raises UserError if it is damaged or from a later textgraft."""
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = dict(json.loads(path.read_text(encoding="utf-8")))
         version = config["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=_RESTORE) from error
@@ -129,7 +154,13 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"this is format {version}, and this textgraft reads format {FORMAT}.", where=str(path), remedy=remedy
         )
-    return dict(config)
+    wanted = {"encoder": (), "head": (), "files": FILES}
+    for key, names in wanted.items():
+        absent = [name for name in names if name not in config.get(key, {})]
+        if not isinstance(config.get(key), dict) or absent:
+            what = f"the entry for {absent[0]} in '{key}'" if absent else f"the table '{key}'"
+            raise UserError(f"damaged ({what} is missing).", where=str(path), remedy=_RESTORE)
+    return config
 
 
 _RESTORE = "Restore the folder from where it came, or make it again."
@@ -157,15 +188,27 @@ def load(name: str | Path) -> Artifact:
     folder = find(name)
     config = read_config(folder)
     files = read_files(folder, config)
-    model = build({"encoder": config["encoder"], "head": config["head"]})
-    weights = folder / "model.safetensors"
+    model = _built(config, folder / "config.json")
+    where = str(folder / "model.safetensors")
     try:
-        fill(model, load_file(weights), where=str(weights))
+        fill(model, from_safetensors(files["model.safetensors"]), where=where)
     except SafetensorError as error:
-        raise UserError(f"damaged ({error}).", where=str(weights), remedy=_RESTORE) from error
-    labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json")) if "labels.json" in files else None
+        raise UserError(f"damaged ({error}).", where=where, remedy=_RESTORE) from error
+    labels = None
+    if "labels.json" in files:
+        labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
     return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]))
+
+
+def _built(config: Mapping[str, Any], path: Path) -> Model:
+    """The model that `config` describes, its weights to be filled."""
+    try:
+        return build_unfilled({"encoder": config["encoder"], "head": config["head"]})
+    except UserError as error:
+        raise UserError(error.message, where=str(path), remedy=error.remedy or _RESTORE) from error
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:  # a setting of the wrong kind or out of range
+        raise UserError(f"this describes no model ({error}).", where=str(path), remedy=_RESTORE) from error
 
 
 def fill(model: Model, values: Mapping[str, Tensor], *, where: str) -> None:

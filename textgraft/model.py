@@ -6,6 +6,7 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
@@ -87,6 +88,12 @@ def build(description: dict[str, Any]) -> Model:
     head_cls, head_config = _made("head", description["head"], HEADS)
     tied = getattr(head_config, "tied", False)
     return Model(encoder, head_cls(head_config, encoder.embedding.weight) if tied else head_cls(head_config))
+
+
+def build_unfilled(description: dict[str, Any]) -> Model:
+    """What `build` makes, for weights that are about to be replaced: torch's random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return build(description)
 
 
 def with_dropout(description: dict[str, Any], multiplier: float) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def provenance(
         "language": base.get("language"),
         "data": data,
         "recipe": recipe,
-        "settings": asdict(settings),
+        "settings": {k: v for k, v in asdict(settings).items() if k != "save_seconds"},  # it changes no result
         "precision": resolve(settings.precision),
         "versions": {"textgraft": __version__} | {p: version(p) for p in PACKAGES},
         "machine": {

@@ -59,8 +59,10 @@ def shuffled_batches(
 
     Texts are shuffled, cut into pools of 50 batches, sorted by length inside each pool, and the batches shuffled
     again (the bucketing that fastai's SortishSampler made popular). A pure function of the generator's state. A
-    `tokens` budget divides a batch whose padded size would exceed it, so that long texts cannot exhaust memory.
+    `tokens` budget divides a batch whose padded size would exceed it, so that long texts cannot exhaust memory. Batch
+    normalisation cannot learn from a single text, so one that is left over joins another batch (unless `rows` is 1).
     """
+    least = min(rows, 2)
     order = generator.permutation(len(lengths))
     batches: list[list[int]] = []
     for start in range(0, len(order), rows * 50):
@@ -68,8 +70,12 @@ def shuffled_batches(
         for first in range(0, len(pool), rows):
             batch = [int(i) for i in pool[first : first + rows]]
             width = lengths[batch[0]]
-            most = len(batch) if tokens is None else max(1, tokens // max(1, width))
-            batches += [batch[i : i + most] for i in range(0, len(batch), most)]
+            most = len(batch) if tokens is None else max(least, tokens // max(1, width))
+            for piece in (batch[i : i + most] for i in range(0, len(batch), most)):
+                if len(piece) >= least or not batches:
+                    batches.append(piece)
+                else:
+                    batches[-1] += piece
     generator.shuffle(batches)
     return batches
 

@@ -14,13 +14,13 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.data.stream import LanguageModelStream
 from textgraft.errors import UserError
-from textgraft.model import Model, build, with_dropout
+from textgraft.model import Model, build_unfilled, with_dropout
 from textgraft.provenance import provenance
 from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.training.language_model import language_model_validator
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import load_recipe
-from textgraft.training.session import content_hash, drive, finished, work_folder
+from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
 
 HELD_OUT_TOKENS = 100_000
 
@@ -50,7 +50,7 @@ def adapt(
     out = Path(out)
     settings = settings or Settings()
     if not reuse:
-        artifact.refuse_existing(out, overwrite)
+        refuse_existing(out, overwrite)
     source = artifact.load(model)
     if "language_model" not in source.model.describe()["head"]["name"]:
         raise UserError(
@@ -61,7 +61,8 @@ def adapt(
     stage = load_recipe(recipe).adapt
     plan = {
         "stage": "adapt",
-        "model": content_hash(source.model.values().items()) + str(source.run.get("name", "")),
+        "model": weights_hash(source.model),
+        "tokenizer": source.tokenizer.fingerprint,
         "texts": content_hash(texts),
         "recipe": repr(stage),
         "settings": repr(settings),
@@ -72,7 +73,7 @@ def adapt(
         return _made_before(out, asked)
     folder = work_folder(out, plan)
     if own_vocabulary:
-        source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer))
+        source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
     tokenizer = source.tokenizer
     train, valid = held_out(texts, tokenizer)
     adapted = _prepared(source, stage.dropout)
@@ -98,8 +99,7 @@ def adapt(
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record["held_out"] = {"tokens": valid.num_tokens, "before": before, "after": after}
     record["asked"] = asked
-    artifact.save(Artifact(adapted, tokenizer, None, record), out, overwrite=overwrite)
-    finished(folder)
+    put_in_place(Artifact(adapted, tokenizer, None, record), out, overwrite=overwrite)
     return out
 
 
@@ -146,13 +146,16 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
     return train, valid
 
 
-def _own_tokenizer(texts: Sequence[str], old: Tokenizer) -> Tokenizer:
-    return Tokenizer.train(texts, kind=old.kind, vocab_size=old.vocab_size)
+def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenizer:
+    """A tokenizer of the old one's kind and size, from `path` if an earlier run left it there."""
+    if not path.exists():
+        Tokenizer.train(texts, kind=old.kind, vocab_size=old.vocab_size).save(path)
+    return Tokenizer.load(path)
 
 
 def _prepared(source: Artifact, dropout: float) -> Model:
     """A copy of the model with the stage's dropout."""
-    model = build(with_dropout(source.model.describe(), dropout))
+    model = build_unfilled(with_dropout(source.model.describe(), dropout))
     artifact.fill(model, source.model.values(), where="model")
     return model
 
@@ -166,7 +169,7 @@ def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
     description = source.model.describe()
     for part in ("encoder", "head"):
         description[part]["vocab_size"] = tokenizer.vocab_size
-    model = build(description)
+    model = build_unfilled(description)
     old_size = source.tokenizer.vocab_size
     values = {}
     for name, value in source.model.values().items():

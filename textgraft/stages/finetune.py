@@ -22,7 +22,7 @@ from textgraft.training.classifier import Encoded, Plan, Trained, as_model, outp
 from textgraft.training.loop import Settings
 from textgraft.training.meter import Meter
 from textgraft.training.phases import load_recipe
-from textgraft.training.session import content_hash, finished, work_folder
+from textgraft.training.session import content_hash, put_in_place, refuse_existing, weights_hash, work_folder
 
 MAX_TOKENS = 512
 
@@ -81,7 +81,7 @@ def finetune(
     Raises UserError if `out` exists, for labels that cannot be learned, and for labels unseen in training.
     """
     out, options = Path(out), options or FinetuneOptions()
-    artifact.refuse_existing(out, overwrite)
+    refuse_existing(out, overwrite)
     source = artifact.load(model)
     labels = Labels.fit(train)
     stage = load_recipe(options.recipe).finetune
@@ -94,7 +94,8 @@ def finetune(
             "stage": "finetune",
             "data": data,
             "unlabelled": content_hash(unlabelled or ()),
-            "model": content_hash(source.model.values().items()),
+            "model": weights_hash(source.model),
+            "tokenizer": source.tokenizer.fingerprint,
             "recipe": repr(stage),
             "options": repr(options),
         },
@@ -149,8 +150,7 @@ def finetune(
         "results": comparison.results(labels=len(train), seeds=options.seeds),
         "history": runs[best].history,
     }
-    artifact.save(Artifact(as_model(plan, runs[best]), source.tokenizer, labels, record), out, overwrite=overwrite)
-    finished(folder)
+    put_in_place(Artifact(as_model(plan, runs[best]), source.tokenizer, labels, record), out, overwrite=overwrite)
     return Finetuned(out, comparison, record)
 
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import torch
 
-from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus, build_corpus
 from textgraft.data.readers import read_texts
@@ -21,7 +20,7 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.language_model import language_model_validator
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
-from textgraft.training.session import content_hash, drive, finished, work_folder
+from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.token_vectors import cached_token_vectors, start_from_vectors
 
 HELD_OUT_EVERY = 200
@@ -78,11 +77,13 @@ def pretrain(
     Raises UserError if `out` exists, for sources without text, and for a recipe that does not fit.
     """
     out = Path(out)
-    artifact.refuse_existing(out)
+    refuse_existing(out, overwrite=False)
     plan = load_pretrain_recipe(recipe)
     settings = replace(settings or Settings(), clip=plan.stage.clip or None, validate_every=plan.validate_every)
     source = content_hash(sorted(str(p) for p in sources))
     asked = {"stage": "pretrain", "sources": source, "recipe": repr(plan), "settings": repr(settings), "tokens": tokens}
+    asked["valid"] = content_hash(sorted(str(p) for p in valid)) if valid is not None else None
+    asked["tokenizer"] = Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None
     folder = work_folder(out, asked)
     tok = _tokenizer(plan, sources, tokenizer, folder)
     train, held = _corpora(sources, valid, tok, folder, show)
@@ -116,8 +117,7 @@ def pretrain(
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record["parameters"] = sum(p.numel() for p in model.parameters())
     record["held_out"] = {"tokens": held.num_tokens, "words": held.num_words, "after": scores}
-    artifact.save(Artifact(model, tok, None, record), out, half=True)
-    finished(folder)
+    put_in_place(Artifact(model, tok, None, record), out, half=True)
     return out
 
 

@@ -36,7 +36,7 @@ def language_model_validator(corpus: Corpus, *, rows: int = 32, window: int = 14
         return {
             "loss": nats,
             "score": -nats,
-            "perplexity": math.exp(nats),
+            "perplexity": math.exp(min(700.0, nats)),
             "perplexity_per_word": math.exp(min(700.0, nats * tokens_per_word)),
             "bits_per_character": nats / math.log(2) / characters_per_token,
         }

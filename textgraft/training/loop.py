@@ -33,7 +33,12 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all phases of a run; `minutes` (of training time) replaces the phases' epochs if given."""
+    """What holds for all phases of a run.
+
+    `minutes` (of training time), if given, replaces the phases' epochs: each phase gets the share of the time that it
+    has of the epochs. `save_seconds` is how often an unfinished run is saved; it changes no result, so it is no part
+    of what identifies a run (its repr).
+    """
 
     seed: int = 0
     clip: float | None = 0.25
@@ -42,6 +47,15 @@ class Settings:
     patience: int | None = None  # validations without a better score before stopping
     validate_every: int | None = None  # steps; None: at the end of each epoch
     minutes: float | None = None
+    save_seconds: float = field(default=60.0, repr=False)
+
+    def __post_init__(self) -> None:
+        least = {"accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
+        wrong = [name for name, low in least.items() if (value := getattr(self, name)) is not None and not value >= low]
+        if wrong:
+            raise UserError(f"{wrong[0]} is {getattr(self, wrong[0])}.", remedy=f"Give {least[wrong[0]]} or more.")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
 
 
 @dataclass(frozen=True)
@@ -137,26 +151,36 @@ class Run:
         set_trainable(groups, phase)
         return build_optimizer(groups, phase)
 
-    def _total_steps(self, phase: Phase) -> int:
-        whole = int(phase.epochs)
-        first = sum(self.phases_epochs_before())
-        steps = sum(self.stream.length(first + e) for e in range(whole))
-        rest = phase.epochs - whole
-        batches = steps + (math.ceil(rest * self.stream.length(first + whole)) if rest else 0)
-        return max(1, math.ceil(batches / self.settings.accumulate))
+    def _total_steps(self, phase: Phase, first_epoch: int) -> int:
+        """Optimizer steps of the phase, at least one; an epoch's last step may have fewer micro-batches."""
 
-    def phases_epochs_before(self) -> list[int]:
-        """Epoch numbers that earlier phases have used up, so that every epoch of a run has its own order."""
-        return [math.ceil(p.epochs) for p in self.phases[: self.progress.phase]]
+        def steps(epoch: int) -> int:
+            return math.ceil(self.stream.length(epoch) / self.settings.accumulate)
+
+        whole = int(phase.epochs)
+        rest = phase.epochs - whole
+        count = sum(steps(first_epoch + e) for e in range(whole))
+        return max(1, count + (round(rest * steps(first_epoch + whole)) if rest else 0))
+
+    def _first_epoch(self) -> int:
+        """How many epoch numbers earlier phases have used up, so that every epoch of a run has its own order."""
+        return sum(math.ceil(p.epochs) for p in self.phases[: self.progress.phase])
+
+    def _time_slot(self, minutes: float) -> tuple[float, float]:
+        """When the present phase starts and how long it lasts, in seconds, if the whole run has `minutes`."""
+        epochs = [p.epochs for p in self.phases]
+        second_per_epoch = minutes * 60 / sum(epochs)
+        at = self.progress.phase
+        return sum(epochs[:at]) * second_per_epoch, epochs[at] * second_per_epoch
 
     def _phase_steps(self, phase: Phase) -> Iterator[Step]:
         at, settings = self.progress, self.settings
-        total = self._total_steps(phase)
-        first_epoch = sum(self.phases_epochs_before())
-        budget = settings.minutes * 60 if settings.minutes is not None else None
+        first_epoch = self._first_epoch()
+        total = self._total_steps(phase, first_epoch)
+        slot = self._time_slot(settings.minutes) if settings.minutes is not None else None
 
         def done() -> float:
-            return min(1.0, at.seconds / budget) if budget else at.step / total
+            return at.step / total if slot is None else min(1.0, max(0.0, at.seconds - slot[0]) / slot[1])
 
         while done() < 1 and not self._out_of_patience():
             epoch = first_epoch + at.epoch
@@ -192,8 +216,24 @@ class Run:
     def _step(self, micro: list[Batch], phase: Phase, done: float, total: int) -> tuple[float, int, float]:
         """One optimizer step over one or more batches: (summed loss, its count, the top group's learning rate)."""
         assert self.optimizer is not None
-        outer = torch.get_rng_state()
-        torch.set_rng_state(self.rng)
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self.rng)
+            loss_sum, count = self._backward(micro)
+            self.rng = torch.get_rng_state()
+        place = f"phase '{phase.name}', step {self.progress.step + 1}"
+        _refuse_infinite(loss_sum, "loss", place)
+        _refuse_infinite(self._divide_and_clip(count), "gradient", place)
+        # By time there is no count of steps; ten thousandths of the budget stand for them.
+        at = (self.progress.step, total) if self.settings.minutes is None else (int(done * 10_000), 10_000)
+        scale = sum(self.stream.rate_scale(b) for b in micro) / len(micro)
+        set_rates(self.optimizer, phase, *at, scale=scale)
+        lr = float(self.optimizer.param_groups[-1]["lr"])
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss_sum, count, lr
+
+    def _backward(self, micro: list[Batch]) -> tuple[float, int]:
+        """Add up the gradients of the batches' summed losses, the state handed on: (summed loss, its count)."""
         self.model.train()
         loss_sum, count = 0.0, 0
         for batch in micro:
@@ -203,31 +243,15 @@ class Run:
             loss_sum, count = loss_sum + float(loss.total.detach()), count + loss.count
             if self.stream.stateful and loss.state is not None:
                 self.state = tuple(tuple(t.detach() for t in layer) for layer in loss.state)
-        if not math.isfinite(loss_sum):
-            raise UserError(
-                f"the loss is not a number any more in phase '{phase.name}', step {self.progress.step + 1}.",
-                remedy="Lower the learning rate (textgraft lr-find shows where it breaks) or clip gradients.",
-            )
-        self._divide_and_clip(count)
-        # By time there is no count of steps; ten thousandths of the budget stand for them.
-        at = (self.progress.step, total) if self.settings.minutes is None else (int(done * 10_000), 10_000)
-        scale = sum(self.stream.rate_scale(b) for b in micro) / len(micro)
-        set_rates(self.optimizer, phase, *at, scale=scale)
-        lr = float(self.optimizer.param_groups[-1]["lr"])
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.rng = torch.get_rng_state()
-        torch.set_rng_state(outer)
-        return loss_sum, count, lr
+        return loss_sum, count
 
-    def _divide_and_clip(self, count: int) -> None:
-        """Turn the gradient of the sum into that of the mean, clipped to a global norm if asked."""
+    def _divide_and_clip(self, count: int) -> float:
+        """Turn the gradient of the sum into that of the mean, clipped if asked; its global norm before that."""
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        factor = 1 / count
-        if self.settings.clip:
-            norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))) / count
-            factor *= min(1.0, self.settings.clip / (norm + 1e-6))
-        torch._foreach_mul_(grads, factor)
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))) / count
+        clip = self.settings.clip
+        torch._foreach_mul_(grads, (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) / count)
+        return norm
 
     def _validated(self, phase: Phase) -> Scores | None:
         at = self.progress
@@ -245,6 +269,7 @@ class Run:
         averaged = self.optimizer.averaged() if isinstance(self.optimizer, NTASGD) else nullcontext()
         with averaged, torch.no_grad(), computing_in(self.precision):
             scores = self.validate(self.model)
+            _refuse_infinite(scores["score"], "validation score", f"phase '{phase.name}', step {at.step}")
             at.history.append(row | scores)
             if at.best is None or scores["score"] > at.best:
                 at.best, at.stale = scores["score"], 0
@@ -293,6 +318,15 @@ class Run:
                 saved.setdefault(int(index), {})[slot] = value
             self.optimizer.load_state_dict({"state": saved, "param_groups": state["optimizer"]})
         return True
+
+
+def _refuse_infinite(value: float, name: str, place: str) -> None:
+    if not math.isfinite(value):
+        raise UserError(
+            f"the {name} is not a number any more.",
+            where=place,
+            remedy="Lower the learning rate (textgraft lr-find shows where it breaks) or clip gradients.",
+        )
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -1,27 +1,34 @@
 """Drive a run: resume it, show it, save it by time, and leave nothing half done.
 
 A stage's unfinished work lives in `OUT.run/` beside its result: a plan (what was asked, by hash) and a checkpoint. The
-same command goes on from there; another command for the same result is refused until that folder is gone.
+same command goes on from there; another command for the same result is refused until that folder is gone. A process
+may be killed between any two lines of this file: what it leaves is taken up, or cleared away, by the next.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import signal
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from textgraft import artifact
+from textgraft.artifact import Artifact
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
+from textgraft.model import Model
 from textgraft.training.loop import Run, Step
-
-SAVE_SECONDS = 60.0
 
 
 class Stopped(UserError):
@@ -31,12 +38,13 @@ class Stopped(UserError):
 def work_folder(out: Path, plan: dict[str, Any]) -> Path:
     """The folder for unfinished work on `out`, made if need be.
 
-    Raises UserError if it holds work on something else: `plan` says what is asked (settings, data hashes, seeds).
+    Raises UserError if it holds work on something else: `plan` says what is asked (settings, data hashes, seeds). A
+    folder with nothing but a plan in it is taken over.
     """
-    folder = out.with_name(out.name + ".run")
+    folder = _work_path(out)
     path = folder / "plan.json"
     text = json.dumps(plan, sort_keys=True, indent=1)
-    if path.exists():
+    if path.exists() and any(other != path for other in folder.iterdir()):
         try:
             before = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
@@ -53,9 +61,33 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
     return folder
 
 
-def finished(folder: Path) -> None:
-    """Remove the work folder, once the result is in place."""
-    shutil.rmtree(folder, ignore_errors=True)
+def _work_path(out: Path) -> Path:
+    return out.with_name(out.name + ".run")
+
+
+def refuse_existing(out: Path, overwrite: bool) -> None:
+    """Raises UserError if `out` is there already and may not be replaced.
+
+    With unfinished work beside it, that waits for `put_in_place`: `out` may come from the same command, killed
+    after its last but one act.
+    """
+    artifact.refuse_existing(out, overwrite or (_work_path(out) / "plan.json").exists())
+
+
+def put_in_place(result: Artifact, out: Path, *, half: bool = False, overwrite: bool = False) -> None:
+    """Save a stage's result (see artifact.save) and remove its work folder, in this order.
+
+    Raises UserError where `out` has come to be meanwhile, unless it holds the very same weights.
+    """
+    again = not overwrite and artifact.has_weights(out, artifact.weights(result.model, half=half))
+    artifact.save(result, out, half=half, overwrite=overwrite or again)
+    # Renamed first, so that a kill while files are being removed cannot leave a checkpoint without its plan.
+    folder = _work_path(out)
+    done = folder.with_name(folder.name + ".done")
+    shutil.rmtree(done, ignore_errors=True)
+    with suppress(OSError):
+        os.replace(folder, done)
+    shutil.rmtree(done, ignore_errors=True)
 
 
 def content_hash(parts: Iterable[Any]) -> str:
@@ -67,31 +99,60 @@ def content_hash(parts: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
-def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, save_seconds: float = SAVE_SECONDS) -> Run:
-    """Train to the end, resuming from `checkpoint` if it is there and saving to it every `save_seconds`.
+def weights_hash(model: Model) -> str:
+    """sha256 over every value of the model, with its name."""
+    return hashlib.sha256(artifact.weights(model)).hexdigest()
+
+
+def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
+    """Train to the end, resuming from `checkpoint` if it is there and saving to it by `run.settings.save_seconds`.
 
     Shows one line of progress with loss, rate, tokens/s and time left on stderr. Raises Stopped on Ctrl-C, after
     saving.
     """
     run.resume(checkpoint)
     last_save = time.monotonic()
-    with _bar(show) as bar:
+    with _interrupts_noted() as interrupted, _bar(show) as bar:
         task = bar.add_task(title, total=1.0, detail="")
-        try:
-            for step in run.steps():
-                total = (step.progress + run.progress.phase) / len(run.phases)
-                bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step))
-                if step.scores:
-                    bar.console.print(_scored(step), highlight=False)
-                if time.monotonic() - last_save >= save_seconds:
-                    run.save(checkpoint)
-                    last_save = time.monotonic()
-        except KeyboardInterrupt:
-            run.save(checkpoint)
-            raise Stopped("stopped.", where=title, remedy="The same command goes on from here.") from None
+        for step in run.steps():
+            total = (step.progress + run.progress.phase) / len(run.phases)
+            bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step))
+            if show and step.scores:
+                bar.console.print(_scored(step), highlight=False)
+            if interrupted():
+                break
+            if time.monotonic() - last_save >= run.settings.save_seconds:
+                run.save(checkpoint)
+                last_save = time.monotonic()
+        run.save(checkpoint)
+        if interrupted():
+            raise Stopped("stopped.", where=title, remedy="The same command goes on from here.")
         bar.update(task, completed=1.0)
-    run.save(checkpoint)
     return run
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[Callable[[], bool]]:
+    """Inside, Ctrl-C only makes the function handed out say True, because a step cut in two cannot be saved.
+
+    A second Ctrl-C interrupts at once, as ever. In a thread other than the main one, or where Ctrl-C is ignored,
+    nothing changes.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield lambda: False
+        return
+    noted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _bar(show: bool) -> Progress:
