@@ -285,7 +285,7 @@ def test_model_card_tells_what_run_json_says():
     for expected in (
         "# sentiment",
         "`en-ulmfit` (pretrain, 123,456,789 tokens seen)",
-        "| ulmfit | 88.3 % [87.4, 89.2] | 7.2 | 900.0 |",
+        "| ulmfit | 88.3 % [87.4, 89.2] | 7.2 | 900 |",
         "| linear | 73.4 % [71.5, 75.1] |  |  |",
         "5,000 held-out texts",
         "macro F1: 88.0 %",

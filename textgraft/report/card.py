@@ -115,9 +115,15 @@ def _methods_table(methods: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for name, row in methods.items():
         cells = [_score(row[k], k) if row.get(k) is not None else "" for k in columns]
-        cells += [f"{row[k]:,.1f}" if row.get(k) is not None else "" for k in extras]
+        cells += [_cost(row.get(k), k) for k in extras]
         lines.append("| " + " | ".join([_text(name), *cells]) + " |")
     return lines
+
+
+def _cost(value: float | None, name: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if name == "minutes" else f"{value:,.0f}"
 
 
 def _made_with(run: Mapping[str, Any]) -> list[str]:

@@ -231,14 +231,14 @@ def _confusion(report: Report) -> list[str]:
     if report.confusion is None or not len(report.classes):
         return []
     counts = np.asarray(report.confusion)
-    wrong = counts * (1 - np.eye(len(counts), dtype=counts.dtype))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
+    # The few cells that are not zero: thousands of classes make a matrix of millions.
+    true, predicted = np.nonzero(counts)
+    wrong = np.flatnonzero(true != predicted)
+    wrong = wrong[np.argsort(-counts[true[wrong], predicted[wrong]], kind="stable")][:MOST_PAIRS]
     rows = []
-    for true, predicted in zip(*np.unravel_index(order, wrong.shape)):
-        if wrong[true, predicted]:
-            share = f"{100 * counts[true, predicted] / counts[true].sum():.1f} %"
-            pair = [report.classes[true], report.classes[predicted], f"{counts[true, predicted]:,}", share]
-            rows.append(pair)
+    for t, p in zip(true[wrong].tolist(), predicted[wrong].tolist()):
+        share = wording.score(counts[t, p] / counts[t].sum(), "accuracy")
+        rows.append([report.classes[t], report.classes[p], f"{counts[t, p]:,}", share])
     return [
         html.figure(plots.confusion(counts, report.classes)) if len(counts) <= 60 else "",
         html.table(
