@@ -84,8 +84,9 @@ class AWDLSTM(Encoder):
             if index + 1 < len(self.layers):
                 x = variational_dropout(x, config.hidden_dropout, self.training)
         outputs = [self._in_reading_order(h.transpose(0, 1), batch.mask) for h in kept[1:]]
-        layers = (kept[0], *(h.float() for h in outputs)) if keep == "all" else ()
-        return Encoded(top=outputs[-1].float(), mask=batch.mask, layers=layers, state=tuple(new_state))
+        dtype = self.embedding.weight.dtype  # under bf16 the layers speak bfloat16 among themselves only
+        layers = (kept[0], *(h.to(dtype) for h in outputs)) if keep == "all" else ()
+        return Encoded(top=outputs[-1].to(dtype), mask=batch.mask, layers=layers, state=tuple(new_state))
 
     def _in_reading_order(self, x: Tensor, mask: Tensor) -> Tensor:
         """For a backward model, each row of x (B, T, D) reversed within its own length; its own inverse."""
