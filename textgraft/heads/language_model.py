@@ -52,8 +52,9 @@ class LanguageModelHead(Head):
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
         """Summed cross entropy over targets (B, T), plus activation regularisation while training.
 
-        AR = α·mean(dropped h²) and TAR = β·mean((h_t+1 - h_t)²) are means in the paper, so they are multiplied by
-        the count here, to survive the division of the sum.
+        AR = α·mean(dropped h²) and TAR = β·mean((h_t+1 - h_t)²) are means in the paper (Merity et al. 2017, §4; as
+        in their code, over all features too), so they are multiplied by the count here, to survive the division of
+        the sum. Padding does not enter them.
         """
         assert batch.targets is not None
         raw = encoded.top
@@ -62,9 +63,10 @@ class LanguageModelHead(Head):
         parts = {"nll": float(total.detach())}
         if self.training:
             if self.config.alpha:
-                total = total + count * self.config.alpha * dropped.pow(2).mean()
-            if self.config.beta and raw.shape[1] > 1:
-                total = total + count * self.config.beta * (raw[:, 1:] - raw[:, :-1]).pow(2).mean()
+                total = total + count * self.config.alpha * _mean_square(dropped, encoded.mask)
+            if self.config.beta:
+                steps = raw[:, 1:] - raw[:, :-1]
+                total = total + count * self.config.beta * _mean_square(steps, encoded.mask[:, 1:])
         return Loss(total=total, count=count, parts=parts, state=encoded.state)
 
     @torch.no_grad()
@@ -72,3 +74,8 @@ class LanguageModelHead(Head):
         """(B, V) log probabilities after the last position."""
         log_p: Tensor = self.output.log_probs(encoded.top[:, -1])
         return log_p
+
+
+def _mean_square(x: Tensor, mask: Tensor) -> Tensor:
+    """The mean square of x (B, T, D) over the real positions; 0 if there are none."""
+    return (x.pow(2).mean(dim=-1) * mask).sum() / mask.sum().clamp(min=1)

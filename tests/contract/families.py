@@ -1,0 +1,116 @@
+"""The matrix of the contract suite: every encoder and every head, each a line of plain config.
+
+A new family is one line in ENCODERS, a new task one in HEADS (with its targets in `targets`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textgraft.data.batch import Batch
+from textgraft.model import Model, build, with_dropout
+from textgraft.nn.chunked import IGNORE
+from textgraft.text.tokenizer import Tokenizer
+
+TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"], kind="word", min_frequency=1)
+V = TOKENIZER.vocab_size
+CLASSES = 4
+LENGTHS = (9, 7, 5, 2)
+
+AWD_LSTM = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 5, "truncate": 4}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "lstm-left-2": {**AWD_LSTM, "cell": "lstm", "direction": "left", "num_layers": 2},
+    "lstm-right-3": {**AWD_LSTM, "cell": "lstm", "direction": "right", "num_layers": 3, "input_scale": 2.0},
+    "qrnn-left-3": {**AWD_LSTM, "cell": "qrnn", "direction": "left", "num_layers": 3, "input_scale": 2.0},
+    "qrnn-right-2": {**AWD_LSTM, "cell": "qrnn", "direction": "right", "num_layers": 2},
+}
+HEADS: dict[str, dict[str, Any]] = {
+    f"lm-{layer}-{'tied' if tied else 'untied'}": {"name": "language_model", "output_layer": layer, "tied": tied}
+    for layer in ("full", "chunked", "adaptive", "sampled")
+    for tied in (True, False)
+}
+HEADS |= {
+    "single": {"name": "classification", "outputs": CLASSES, "kind": "single"},
+    "multi": {"name": "classification", "outputs": CLASSES, "kind": "multi"},
+    "numeric": {"name": "classification", "outputs": 1, "kind": "numeric"},
+    "pool-last": {"name": "classification", "outputs": CLASSES, "pooling": "last"},
+    "pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean"},
+    "pool-max": {"name": "classification", "outputs": CLASSES, "pooling": "max"},
+    "words": {"name": "classification", "outputs": CLASSES, "words_dim": 6},
+}
+CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS]
+
+
+def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Model:
+    """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
+    below = ENCODERS[encoder]
+    above = {**HEADS[head], "input_dim": below["embedding_dim"]}
+    above |= {"vocab_size": V} if above["name"] == "language_model" else {"direction": below["direction"]}
+    torch.manual_seed(seed)
+    model = build(with_dropout({"encoder": below, "head": above}, dropout))
+    if above["name"] == "classification":  # running statistics as after some training, not 0 and 1
+        for module in model.head.modules():
+            if isinstance(module, torch.nn.BatchNorm1d):
+                module.running_mean.normal_()
+                module.running_var.uniform_(0.5, 2)
+    return model.eval()
+
+
+def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int = 0, seed: int = 1) -> Batch:
+    """Random texts of these lengths with targets for the model's head.
+
+    Padding, `extra` columns more than need be, holds arbitrary tokens: only the mask may tell it apart.
+    """
+    generator = np.random.default_rng(seed)
+    rows = [torch.from_numpy(generator.integers(V, size=length)) for length in lengths]
+    next_tokens = [torch.from_numpy(generator.integers(V, size=length)) for length in lengths]
+    width = max(lengths) + extra
+    ids = torch.from_numpy(np.random.default_rng([seed, extra]).integers(V, size=(len(lengths), width)))
+    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
+    shifted = torch.full_like(ids, IGNORE)
+    for row, (tokens, following) in enumerate(zip(rows, next_tokens, strict=True)):
+        ids[row, : len(tokens)] = tokens
+        shifted[row, : len(tokens)] = following
+    return Batch(ids=ids, mask=mask, targets=targets(model, shifted, generator))
+
+
+def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -> Tensor:
+    """What the model's head wants for B texts."""
+    if is_language_model(model):
+        return next_tokens
+    rows = len(next_tokens)
+    match model.head.config.kind:
+        case "single":
+            return torch.from_numpy(generator.integers(CLASSES, size=rows))
+        case "multi":
+            return torch.from_numpy(generator.integers(2, size=(rows, CLASSES))).float()
+        case _:
+            return torch.from_numpy(generator.normal(size=rows)).float()
+
+
+def is_language_model(model: Model) -> bool:
+    return model.describe()["head"]["name"] == "language_model"
+
+
+def some_rows(batch: Batch, rows: slice) -> Batch:
+    """A part of a batch, no wider than its longest text."""
+    width = int(batch.mask[rows].sum(dim=1).max())
+    wanted = batch.targets
+    assert wanted is not None
+    part = wanted[rows, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else wanted[rows]
+    return replace(batch, ids=batch.ids[rows, :width], mask=batch.mask[rows, :width], targets=part)
+
+
+def gradients(model: Model, *batches: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
+    """The summed losses of the batches, the count, and the gradient of every parameter."""
+    model.zero_grad()
+    losses = [model.loss(batch) for batch in batches]
+    total = torch.stack([loss.total for loss in losses]).sum()
+    total.backward()
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return total.detach(), sum(loss.count for loss in losses), found
