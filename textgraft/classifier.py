@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples, Label
 from textgraft.data.labels import Labels
+from textgraft.ensemble import load_members
 from textgraft.errors import UserError
 from textgraft.inference import embed_sequences, encode_texts, predict_logits
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
@@ -114,6 +114,9 @@ def embed(source: Artifact, texts: Sequence[str], *, pooling: str = "mean", max_
     return embed_sequences(source.model, sequences, source.tokenizer.pad_id, pooling)
 
 
-def load(*paths: str | Path) -> Classifier:
-    """The classifier at a path; several paths make an ensemble. Raises UserError if one cannot be loaded."""
-    return Classifier([artifact.load(path) for path in paths])
+def load(*paths: str | Path, precision: str = "auto") -> Classifier:
+    """The classifier at a path; an ensemble's folder, or several paths, answer as one.
+
+    Raises UserError if one cannot be loaded.
+    """
+    return Classifier([member for path in paths for member in load_members(path)], precision=precision)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import data, train, use
+from textgraft.cli import catalogue, data, rates, train, use
 from textgraft.cli.console import complain, say
 from textgraft.errors import UserError
 
@@ -19,9 +19,15 @@ FAILED = 1
 COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("check", data.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
     ("finetune", train.finetune, "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt"),
+    ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
     ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
+    ("embed", use.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
     ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
     ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
+    ("lr-find", rates.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
+    ("schedule", rates.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
+    ("models", catalogue.models, "textgraft models --json"),
+    ("recipes", catalogue.recipes, "textgraft recipes"),
 )
 """Name, function and an example for --help, in the order that help lists them."""
 

@@ -41,7 +41,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    """A table on stdout; all columns but the first are set to the right, and nothing is cut off."""
+    """A table on stdout; columns of numbers are set to the right, and nothing is cut off."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -49,7 +49,8 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
 
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(head):
-        table.add_column(name, justify="right" if index else "left", overflow="fold")
+        numeric = any(row[index][:1].isdigit() for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console()

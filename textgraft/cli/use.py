@@ -6,27 +6,28 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, say
+from textgraft.cli.console import print_json, print_table, say
 from textgraft.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.classifier import Prediction
 
-Models = Annotated[list[Path], typer.Argument(help="A fine-tuned model.")]
+Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
 TextsColumn = Annotated[
     str | None, typer.Option("--text-column", help="The column of the texts; else guessed.", rich_help_panel=o.DATA)
 ]
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")],
+    model: Classifier,
     file: Annotated[Path | None, typer.Argument(help="Texts to label; - is stdin, one text a line.")] = None,
     text: Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
@@ -41,40 +42,49 @@ def predict(
     as_json: o.AsJson = False,
 ) -> None:
     """Label texts, in their order: one line a text, as CSV or JSON lines."""
-    from textgraft.classifier import Classifier, load
+    from textgraft.classifier import load
+    from textgraft.stages.preflight import check_writable
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
-    texts = _texts(file, text, text_column, encoding)
+    if out is not None:
+        check_writable(out)
+    keys, texts = _keyed_texts(file, text, text_column, encoding)
     o.use_threads(threads)
-    classifier = Classifier(load(model).members, precision=precision)
-    rows = (_row(p, probabilities) for p in classifier.predict(texts, abstain_below=abstain_below))
+    classifier = load(model, precision=precision)
+    predictions = classifier.predict(texts, abstain_below=abstain_below)
+    rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
     if as_json and out is None:
         print_json({"predictions": list(rows)})
         return
-    names = ["label", "confidence", *(classifier.labels.names if probabilities else ())]
-    lines = _as_csv(rows, names) if out is not None and out.suffix == ".csv" else _as_json_lines(rows)
+    lines = _as_csv(rows) if out is not None and out.suffix == ".csv" else _as_json_lines(rows)
     if out is None:
         for line in lines:
             sys.stdout.write(line)
         return
-    count = _write_lines(out, lines) - (out.suffix == ".csv")
+    written = _write_lines(out, lines)
     if as_json:
-        print_json({"out": out, "texts": count})
+        print_json({"out": out, "texts": written})
     else:
-        say(f"Written: {out} ({count:,} predictions)")
+        say(f"Written: {out} ({written:,} predictions)")
 
 
-def _texts(file: Path | None, given: list[str] | None, column: str | None, encoding: str | None) -> Iterable[str]:
-    """The texts to label, empty ones kept, as a stream where the source allows it."""
+def _keyed_texts(
+    file: Path | None, given: list[str] | None, column: str | None, encoding: str | None
+) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
+    """For each text what to know it by in the output (id or line), and the texts; stdin comes as a stream."""
     if (file is None) == (not given):
         raise UserError("name either a file or texts.", remedy="For example: textgraft predict MODEL reviews.csv")
-    if given:
-        return given
+    numbered: Iterator[dict[str, Any]] = ({"line": number} for number in count(1))
+    if file is None:
+        return numbered, given or []
     if str(file) == "-":
-        return (line.rstrip("\r\n") for line in io.TextIOWrapper(sys.stdin.buffer, encoding or "utf-8", "replace"))
-    assert file is not None
-    return o.read_file(file, text=column, encoding=encoding).texts
+        lines = io.TextIOWrapper(sys.stdin.buffer, encoding or "utf-8", errors="replace")
+        return numbered, (line.rstrip("\r\n") for line in lines)
+    examples = o.read_file(file, text=column, encoding=encoding)
+    if examples.ids is not None:
+        return ({"id": key} for key in examples.ids), examples.texts
+    return ({examples.unit: examples.line(index)} for index in range(len(examples))), examples.texts
 
 
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
@@ -86,31 +96,118 @@ def _as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     return (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _as_csv(rows: Iterable[dict[str, Any]], names: list[str]) -> Iterator[str]:
+def _as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     """A header and one line a text; an abstention is an empty cell, several labels are parted by |."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-
-    def line(cells: list[Any]) -> str:
+    for number, row in enumerate(rows):
+        cells = {name: "|".join(v) if isinstance(v, tuple) else v for name, v in row.items() if name != "probabilities"}
+        cells |= {f"p({name})": value for name, value in (row.get("probabilities") or {}).items()}
+        if number == 0:
+            writer.writerow(cells)
+        writer.writerow(cells.values())
+        yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
-        writer.writerow(cells)
-        return buffer.getvalue()
-
-    yield line(names)
-    for row in rows:
-        label = row["label"]
-        label = "|".join(label) if isinstance(label, tuple) else label
-        yield line([label, row["confidence"], *(row.get("probabilities") or {}).values()])
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> int:
     """Write a file as the lines come, whole or not at all; returns how many there were."""
     from textgraft.files import writing_atomically
 
-    count = 0
+    written = 0
     with writing_atomically(path) as file:
         for line in lines:
             file.write(line.encode())
-            count += 1
-    return count
+            written += 1
+    return written
+
+
+def evaluate(
+    model: Classifier,
+    file: Annotated[Path, typer.Argument(help="Labelled texts that the model has not seen.")],
+    precision: o.Precision = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    label: o.LabelColumn = None,
+    kind: o.Kind = None,
+    label_separator: o.LabelSeparator = None,
+    encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Say how good a classifier is on labelled texts: scores, calibration, what abstaining would leave."""
+    from textgraft.verbs import evaluate
+
+    columns = {"text": text, "label": label, "kind": kind, "label_separator": label_separator}
+    examples = o.read_file(file, **columns, encoding=encoding, delimiter=delimiter)
+    o.use_threads(threads)
+    result = evaluate(model, examples, precision=precision)
+    if as_json:
+        print_json(result)
+    else:
+        print_evaluation(result)
+
+
+def print_evaluation(result: Mapping[str, Any]) -> None:
+    """What Classifier.evaluate found, as tables."""
+    from textgraft.report import wording
+
+    headline = next(name for name in result["metrics"] if name in result)
+    rows = [[wording.metric_name(name), wording.score(value, name)] for name, value in result["metrics"].items()]
+    if result.get("calibration_error") is not None:
+        rows.append(["calibration error", f"{100 * result['calibration_error']:.1f} %"])
+    print_table([f"{result['texts']:,} texts", "score"], rows)
+    print(f"{wording.metric_name(headline)} with its 95 % interval: {_interval(result[headline], headline)}")
+    shares = ("precision", "recall", "f1")
+    rows = [
+        [c["name"], *(wording.score(c[name], "f1") for name in shares), f"{c['support']:,}"]
+        for c in result.get("classes", ())
+    ]
+    if rows:
+        print_table(["class", *shares, "texts"], rows)
+    rows = [
+        [f"{c['threshold']:.2f}", f"{100 * c['answered']:.1f} %", wording.score(c["accuracy"], "accuracy")]
+        for c in result.get("coverage", ())
+    ]
+    if rows:
+        print_table(["--abstain-below", "answered", "of these right"], rows)
+
+
+def _interval(value: Mapping[str, float], metric: str) -> str:
+    from textgraft.report import wording
+
+    return wording.interval(value["mean"], value["low"], value["high"], metric)
+
+
+def embed(
+    model: Annotated[Path, typer.Argument(help="A model that ships, by name, or the path of a folder.")],
+    file: Annotated[Path, typer.Argument(help="Texts; - is stdin, one text a line.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write: `vectors` (N, D), float32.")],
+    pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat of the top layer.")] = "mean",
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    threads: o.Threads = None,
+    text_column: TextsColumn = None,
+    encoding: o.Encoding = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Turn texts into vectors: a model's top layer, pooled over each text."""
+    import numpy as np
+
+    from textgraft.files import writing_atomically
+    from textgraft.stages.preflight import check_writable
+    from textgraft.verbs import embed
+
+    if out.suffix != ".npz":
+        raise UserError("vectors are written as .npz.", where=str(out), remedy="Name such a file.")
+    check_writable(out)
+    texts = list(_keyed_texts(file, None, text_column, encoding)[1])
+    o.use_threads(threads)
+    vectors = embed(str(model), texts, pooling=pooling, max_tokens=max_tokens)
+    with writing_atomically(out) as target:
+        np.savez(target, vectors=vectors)
+    shape = {"texts": len(vectors), "dimensions": vectors.shape[1]}
+    if as_json:
+        print_json({"out": out, **shape})
+    else:
+        print(f"Written: {out} ({len(vectors):,} vectors of {vectors.shape[1]:,} dimensions)")

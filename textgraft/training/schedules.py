@@ -75,6 +75,11 @@ def wsd(step: int, total: int, warmup: float = 0.01, *, decay: float = 0.2) -> f
     return min(1.0, (total - step) / max(1, fall))
 
 
+def range_test(step: int, total: int, warmup: float = 0.0, *, span: float = 1e8) -> float:
+    """An exponential rise from about 1 / `span` to 1, for the learning-rate finder (fastai's `lr_find`)."""
+    return span ** ((step + 1) / total - 1)
+
+
 SCHEDULES: dict[str, Schedule] = {
     "stlr": stlr,
     "one_cycle": one_cycle,
@@ -82,6 +87,7 @@ SCHEDULES: dict[str, Schedule] = {
     "linear": linear,
     "constant": constant,
     "wsd": wsd,
+    "range_test": range_test,
 }
 
 MOMENTA: dict[str, Schedule] = {"one_cycle": one_cycle_momentum}

@@ -1,0 +1,40 @@
+"""textgraft models and recipes: what ships."""
+
+from __future__ import annotations
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json, print_table
+
+
+def models(as_json: o.AsJson = False) -> None:
+    """List the models that ship, for --model."""
+    import json
+
+    from textgraft.artifact import find, names
+
+    runs = {name: json.loads((find(name) / "run.json").read_text(encoding="utf-8")) for name in names()}
+    if as_json:
+        print_json({"models": [{"name": name, "path": find(name), **_about(run)} for name, run in runs.items()]})
+        return
+    rows = [[name, *(_cell(value) for value in _about(run).values())] for name, run in runs.items()]
+    print_table(["model", "language", "parameters", "tokens seen", "licence"], rows)
+
+
+def _about(run: dict[str, object]) -> dict[str, object]:
+    return {key: run.get(key) for key in ("language", "parameters", "tokens_seen", "licence")}
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def recipes(as_json: o.AsJson = False) -> None:
+    """List the recipes that ship, for --recipe."""
+    from textgraft.training.phases import load_recipe, recipe_names
+
+    found = [load_recipe(name) for name in recipe_names()]
+    if as_json:
+        rows = [{"name": r.name, "description": r.description, "source": r.source} for r in found]
+        print_json({"recipes": rows})
+    else:
+        print_table(["recipe", "what it does"], [[r.name, r.description] for r in found])

@@ -1,0 +1,144 @@
+"""Which learning rates a recipe uses, and which a range test suggests: `schedule` and `lr_find`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.data.stream import ExampleStream, LanguageModelStream, Stream
+from textgraft.ensemble import load_one
+from textgraft.errors import UserError, did_you_mean
+from textgraft.inference import encode_texts
+from textgraft.model import Model, build, with_dropout
+from textgraft.stages.adapt import held_out
+from textgraft.training.classifier import Plan, new_classifier
+from textgraft.training.loop import Settings
+from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
+from textgraft.training.phases import Phase, ScheduleRow, Stage, load_recipe, schedule_curve, schedule_table
+
+StageName = Literal["finetune", "adapt"]
+MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
+    "finetune": ("embedding", "layer 1", "layer 2", "layer 3", "head"),
+    "adapt": ("layer 1", "layer 2", "layer 3", "head"),
+}
+"""The layer groups of the three-layer AWD-LSTM; while it is a language model, its tied table trains with the head."""
+
+
+@dataclass(frozen=True)
+class RecipeSchedule:
+    """A stage's learning rates: a row an epoch and group, and the curve of each group over all steps."""
+
+    rows: list[ScheduleRow]
+    curves: dict[str, list[float]]
+    steps_per_epoch: int
+
+
+def schedule(
+    recipe: str = "default",
+    *,
+    stage: StageName = "finetune",
+    groups: Sequence[str] | None = None,
+    steps_per_epoch: int = 100,
+) -> RecipeSchedule:
+    """What a recipe trains in each epoch, and how fast; `groups` names the model's layer groups, bottom -> top.
+
+    Raises UserError for a recipe or a stage that is not there, or that has no phases.
+    """
+    chosen = stage_of(recipe, stage)
+    names = MODEL_GROUPS[stage] if groups is None else groups
+    curves = dict(zip(names, schedule_curve(chosen, len(names), steps_per_epoch), strict=True))
+    return RecipeSchedule(schedule_table(chosen, names, steps_per_epoch), curves, steps_per_epoch)
+
+
+def stage_of(recipe: str, stage: str) -> Stage:
+    """One stage of a recipe. Raises UserError for an unknown name, and for a stage without phases."""
+    if stage not in MODEL_GROUPS:
+        raise UserError(f"unknown stage '{stage}'.", remedy=did_you_mean(stage, MODEL_GROUPS))
+    chosen: Stage = getattr(load_recipe(recipe), stage)
+    if not chosen.phases:
+        raise UserError(f"this recipe does nothing in the stage {stage}.", where=recipe)
+    return chosen
+
+
+def groups_of(model: str | Path, stage: StageName) -> list[str]:
+    """The names of a model's layer groups in a stage, bottom -> top."""
+    source = load_one(model)
+    if stage == "adapt":
+        return [group.name for group in source.model.layer_groups()]
+    return [*(group.name for group in source.model.encoder.layer_groups()), "head"]
+
+
+def lr_find(
+    data: Examples | Sequence[str],
+    *,
+    model: str | Path = "en-ulmfit",
+    recipe: str = "default",
+    phase: str | None = None,
+    max_tokens: int = 512,
+    steps: int = STEPS,
+    highest: float = HIGHEST,
+    settings: Settings | None = None,
+) -> Finding:
+    """A learning-rate range test (Smith 2017): of the classifier on labelled `Examples`, or of the language model.
+
+    Plain texts test the recipe's adapt stage, labelled ones its finetune stage. `phase` is the name of one of the
+    stage's phases (default: the first), whose trainable groups, optimizer and discriminative rates are used. Nothing
+    is changed or written. Raises UserError as `adapt` and `finetune` do.
+    """
+    settings = settings or Settings()
+    source = load_one(model)
+    stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
+    if isinstance(data, Examples):
+        tested, stream = _classifier(source, data, stage, max_tokens, settings)
+    else:
+        tested, stream = _language_model(source, data, stage, settings)
+    chosen = _phase(stage.plan(len(tested.layer_groups())), phase)
+    settings = replace(settings, clip=stage.clip or settings.clip)
+    return read_off([*range_test(tested, stream, chosen, settings, steps=steps, highest=highest)])
+
+
+def _phase(plan: Sequence[Phase], name: str | None) -> Phase:
+    if name is None:
+        return plan[0]
+    by_name = {phase.name: phase for phase in plan}
+    if name not in by_name:
+        raise UserError(f"no phase '{name}'.", remedy=did_you_mean(name, by_name))
+    return by_name[name]
+
+
+def _classifier(
+    source: Artifact, train: Examples, stage: Stage, max_tokens: int, settings: Settings
+) -> tuple[Model, Stream]:
+    labels = Labels.fit(train)
+    pad_id = source.tokenizer.pad_id
+    plan = Plan(
+        language_model=source.model,
+        from_scratch=False,
+        stage=stage,
+        settings=settings,
+        labels=labels,
+        class_weights=None,
+        pad_id=pad_id,
+    )
+    sequences, _ = encode_texts(source.tokenizer, train.texts, max_tokens)
+    targets = torch.from_numpy(labels.encode(train))
+    stream = ExampleStream(sequences, targets, pad_id=pad_id, rows=stage.rows, seed=settings.seed)
+    return new_classifier(plan, settings.seed), stream
+
+
+def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings) -> tuple[Model, Stream]:
+    train, _ = held_out(texts, source.tokenizer)
+    model = build(with_dropout(source.model.describe(), stage.dropout))
+    artifact.fill(model, source.model.values(), where="model")
+    stream = LanguageModelStream(
+        train, rows=stage.rows, bptt=stage.bptt, seed=settings.seed, direction=model.encoder.direction
+    )
+    return model, stream

@@ -1,0 +1,48 @@
+"""`textgraft.predict`, `evaluate` and `embed`: a finished model at work in one call, on anything that `read` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textgraft import classifier
+from textgraft.classifier import Prediction
+from textgraft.data.readers import read
+from textgraft.ensemble import load_members
+from textgraft.errors import UserError, did_you_mean
+from textgraft.nn.pooling import POOLINGS
+
+
+def predict(
+    model: str | Path, texts: Iterable[str], *, abstain_below: float = 0.0, precision: str = "auto"
+) -> Iterator[Prediction]:
+    """One prediction a text, in order, from a stream of any length; no label below a confidence of `abstain_below`.
+
+    Raises UserError where `model` is no classifier or cannot be loaded.
+    """
+    return classifier.load(model, precision=precision).predict(texts, abstain_below=abstain_below)
+
+
+def evaluate(model: str | Path, data: Any, *, precision: str = "auto", **columns: Any) -> dict[str, Any]:
+    """How good a classifier is on labelled texts: what Classifier.evaluate says.
+
+    `data` and `columns` are what `read` takes. Raises UserError for labels unseen in training.
+    """
+    return classifier.load(model, precision=precision).evaluate(read(data, **columns))
+
+
+def embed(model: str | Path, texts: Iterable[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
+    """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
+
+    The members of an ensemble stand side by side. `max_tokens` is for language models; a classifier reads as much as
+    it was trained on. Raises UserError for an unknown pooling.
+    """
+    if pooling not in POOLINGS:
+        raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
+    read_once, members = list(texts), load_members(model)
+    return np.concatenate(
+        [classifier.embed(m, read_once, pooling=pooling, max_tokens=max_tokens) for m in members], axis=1
+    )
