@@ -16,6 +16,7 @@ from torch import Tensor
 
 from textgraft.data.batch import Batch, iterate, shuffled_batches
 from textgraft.encoders.base import Direction
+from textgraft.errors import UserError
 
 SHUFFLED_TOKENS = 32_000_000
 """Corpora of up to this many tokens are held in memory and their documents shuffled anew in each epoch."""
@@ -50,6 +51,8 @@ class LanguageModelStream:
     BPTT as in Merity et al. 2018, §4.1: a window is bptt long with probability 0.95, else half of it, plus normal
     noise with deviation 5; the learning rate is rescaled by its length over bptt. `direction` "right" serves the
     windows from the end of the text to its beginning, each in the order of the text.
+
+    Raises UserError for a corpus without two tokens, in which nothing comes next.
     """
 
     stateful = True
@@ -65,6 +68,9 @@ class LanguageModelStream:
         variable: bool = True,
         shuffle: bool = True,
     ) -> None:
+        if corpus.num_tokens < 2:
+            remedy = "Check that the files hold text."
+            raise UserError(f"{corpus.num_tokens} tokens are too few to learn a language from.", remedy=remedy)
         self.corpus, self.bptt, self.seed, self.direction = corpus, bptt, seed, direction
         self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= SHUFFLED_TOKENS
         # A tiny corpus gets fewer lanes, so that each still holds a window or two.

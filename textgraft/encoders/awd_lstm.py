@@ -3,8 +3,8 @@
 Three recurrent layers over a word (piece) embedding, the last one as wide as the embedding so that input and output
 tables can be tied. Regularisation is all dropout: whole words of the embedding, the input, the recurrent weights,
 between layers (here) and on the output (in the language-model head). Differs from the published code in three ways:
-the input can be scaled to unit variance, one bias stands for each gate's two, and one variational mask holds for a
-whole document instead of one for each window of it.
+the input can be scaled up, so that a tied table may start small; one bias stands for each gate's two; and one
+variational mask holds for a whole document instead of one for each window of it.
 """
 
 from __future__ import annotations
