@@ -14,7 +14,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -74,13 +74,25 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
     artifact.refuse_existing(out, overwrite or (_work_path(out) / "plan.json").exists())
 
 
-def put_in_place(result: Artifact, out: Path, *, half: bool = False, overwrite: bool = False) -> None:
+def put_in_place(
+    result: Artifact,
+    out: Path,
+    *,
+    half: bool = False,
+    overwrite: bool = False,
+    documents: Mapping[str, bytes] | None = None,
+) -> None:
     """Save a stage's result (see artifact.save) and remove its work folder, in this order.
 
     Raises UserError where `out` has come to be meanwhile, unless it holds the very same weights.
     """
     again = not overwrite and artifact.has_weights(out, artifact.weights(result.model, half=half))
-    artifact.save(result, out, half=half, overwrite=overwrite or again)
+    artifact.save(result, out, half=half, overwrite=overwrite or again, documents=documents)
+    remove_work(out)
+
+
+def remove_work(out: Path) -> None:
+    """Remove the work folder of `out`, once the result is in place."""
     # Renamed first, so that a kill while files are being removed cannot leave a checkpoint without its plan.
     folder = _work_path(out)
     done = folder.with_name(folder.name + ".done")

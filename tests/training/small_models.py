@@ -1,0 +1,52 @@
+"""Models and streams so small that a training run takes milliseconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textgraft.data.stream import ExampleStream
+from textgraft.model import Model, build
+
+VOCAB = 30
+
+
+class Tokens:
+    """A corpus of random ids in memory, a document every 50."""
+
+    def __init__(self, num_tokens: int = 1200) -> None:
+        self.ids = np.random.default_rng(0).integers(0, VOCAB, num_tokens)
+        self.num_tokens, self.document_starts = num_tokens, np.arange(0, num_tokens, 50)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.ids[start:stop]
+
+
+def language_model(**encoder: float) -> Model:
+    shape = {"name": "awd_lstm", "vocab_size": VOCAB, "embedding_dim": 6, "hidden_dim": 8, "num_layers": 2, **encoder}
+    head = {"name": "language_model", "vocab_size": VOCAB, "input_dim": 6, "output_layer": "full"}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build({"encoder": shape, "head": head})
+
+
+def classifier(dropout: float = 0.1) -> Model:
+    dropouts = dict.fromkeys(("embedding_dropout", "input_dropout", "weight_dropout", "hidden_dropout"), dropout)
+    encoder = {"name": "awd_lstm", "vocab_size": VOCAB, "embedding_dim": 6, "hidden_dim": 8, "num_layers": 2}
+    head = {"name": "classification", "input_dim": 6, "outputs": 2, "hidden_dim": 5}
+    head |= {"input_dropout": dropout, "hidden_dropout": dropout}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build({"encoder": encoder | dropouts, "head": head})
+
+
+def examples(count: int = 40, rows: int = 8, seed: int = 0) -> ExampleStream:
+    generator = np.random.default_rng(0)
+    sequences = [generator.integers(2, VOCAB, generator.integers(3, 12)) for _ in range(count)]
+    targets = torch.tensor([int(s.sum() % 2) for s in sequences])
+    return ExampleStream(sequences, targets, pad_id=1, rows=rows, seed=seed)
+
+
+def copied(model: Model) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.values().items()}
