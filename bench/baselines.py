@@ -29,9 +29,7 @@ def read(folder: Path, name: str) -> tuple[list[str], np.ndarray]:
     """Texts, and 1 where the label is pos."""
     with lzma.open(folder / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    return [row["text"] for row in rows], np.array(
-        [row.get("label") == "pos" for row in rows], dtype=np.int64
-    )
+    return [row["text"] for row in rows], np.array([row.get("label") == "pos" for row in rows], dtype=np.int64)
 
 
 def balanced_draw(targets: np.ndarray, n: int, seed: int) -> np.ndarray:
@@ -80,9 +78,7 @@ def _shown(interval: tuple[float, float, float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", default="100,500,1000", help="numbers of labels, with commas")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=IMDB, help="folder of train, test and unsup .jsonl.xz")

@@ -137,9 +137,8 @@ def report(out: Path, labels: list[int]) -> None:
                     row["against_lsa"] = paired_test(own, correct["lsa"])._asdict()
     write_atomically(out / "results.json", (json.dumps({"test_n": TEST, "rows": rows}, indent=1) + "\n").encode())
     for row in rows:
-        print(
-            f"{row['labels']:>6} {row['method']:<10} {row['mean']:.3f} ({row['low']:.3f}–{row['high']:.3f})  n={row['draws']}"
-        )
+        interval = f"{row['mean']:.3f} ({row['low']:.3f}–{row['high']:.3f})"
+        print(f"{row['labels']:>6} {row['method']:<10} {interval}  n={row['draws']}")
 
 
 def arguments() -> argparse.Namespace:
