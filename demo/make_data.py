@@ -7,6 +7,7 @@ import io
 import lzma
 import sys
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +28,15 @@ def main(archive: str) -> None:
     order = np.random.default_rng(0).permutation(len(reviews))
     by_class = {label: [reviews[i] for i in order if reviews[i][0] == label] for label in ("neg", "pos")}
     half, third = LABELLED // 2, (LABELLED + TEST) // 2
-    write_csv("train.csv.xz", [r for pair in zip(*(c[:half] for c in by_class.values()), strict=True) for r in pair])
-    write_csv("test.csv.xz", [r for pair in zip(*(c[half:third] for c in by_class.values()), strict=True) for r in pair])
-    rest = [r for pair in zip(*(c[third:] for c in by_class.values()), strict=True) for r in pair]
+    write_csv("train.csv.xz", alternating(c[:half] for c in by_class.values()))
+    write_csv("test.csv.xz", alternating(c[half:third] for c in by_class.values()))
+    rest = alternating(c[third:] for c in by_class.values())
     (OUT / "pool.txt.xz").write_bytes(lzma.compress("".join(f"{text}\n" for _, text in rest).encode(), preset=9))
+
+
+def alternating(classes: Iterable[list[tuple[str, str]]]) -> list[tuple[str, str]]:
+    """One review of each class in turn."""
+    return [review for pair in zip(*classes, strict=True) for review in pair]
 
 
 def write_csv(name: str, rows: list[tuple[str, str]]) -> None:

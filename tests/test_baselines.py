@@ -118,9 +118,7 @@ def test_a_fitted_space_is_used_as_it_is():
     assert (vectors.std(0)[1:-1] >= vectors.std(0)[2:] * 0.8).all()
     assert (space.transform(["zzz qqq"]) == 0).all()
     reused = LsaBaseline(space=space).fit(texts, targets, unlabelled=["never read"] * 50)
-    assert (
-        reused.predict_proba(texts) == LsaBaseline(space=space).fit(texts, targets).predict_proba(texts)
-    ).all()
+    assert (reused.predict_proba(texts) == LsaBaseline(space=space).fit(texts, targets).predict_proba(texts)).all()
     assert "60 texts" in reused.about
 
 

@@ -10,16 +10,15 @@ import pytest
 
 from textgraft.data.check import Problem
 from textgraft.errors import UserError
+from textgraft.inference import Truncation
 from textgraft.report import plots
 from textgraft.report.card import model_card
 from textgraft.report.report import (
     Method,
     Report,
-    Truncation,
     confident_mistakes,
     excerpt,
     render,
-    verdict,
     write_report,
 )
 from textgraft.training.calibration import confidence_and_correct, coverage_table, probabilities, reliability
@@ -93,9 +92,7 @@ def report() -> Report:
         },
         temperature=2.5,
         coverage=coverage_table(*confidence_and_correct(probs, targets)),
-        mistakes=confident_mistakes(
-            [EVIL * 40] * 300, targets, probs, names, [f"{EVIL} {i}" for i in range(300)]
-        ),
+        mistakes=confident_mistakes([EVIL * 40] * 300, targets, probs, names, [f"{EVIL} {i}" for i in range(300)]),
         histories={EVIL: [{"phase": "all", "epoch": 1, "train_loss": 0.7, "loss": 0.6, "accuracy": 0.7}] * 3},
         schedule=[Row("all", 1, EVIL, False, 0, 0, 0), Row("all", 1, "head", True, 1e-3, 1e-2, 1e-4)],
         schedule_curves={EVIL: rate, "head": [0.01] * 10},
@@ -181,26 +178,9 @@ def test_report_cannot_be_written_where_a_file_stands(tmp_path):
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def test_verdict_names_the_baseline_and_whether_it_is_chance():
-    args = {"test_n": 5000, "baseline": "the n-gram baseline", "baseline_score": Interval(0.734, 0.71, 0.75)}
-    score = Interval(0.883, 0.874, 0.892)
-    sure = verdict("accuracy", score, test=PairedTest(0.149, 1e-6), **args)
-    assert sure == (
-        "Accuracy 88.3 % [87.4, 89.2] on 5,000 test texts. 14.9 points better than the n-gram baseline (73.4 %): "
-        "more than chance explains (p < 0.001)."
-    )
-    unsure = verdict("accuracy", score, test=PairedTest(-0.01, 0.2), **args)
-    assert "worse than" in unsure
-    assert "no more than chance could give (p = 0.200)" in unsure
-    assert "better than" in verdict("mae", score, test=PairedTest(-0.2, 0.01), **args)
-    assert "No different from" in verdict("accuracy", score, test=PairedTest(0.0, 1.0), **args)
-
-
 def test_most_confident_mistakes_come_first_and_only_mistakes():
     probs = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.01, 0.99]])
-    mistakes = confident_mistakes(
-        list("abcd"), np.array([1, 1, 1, 0]), probs, ["no", "yes"], list("1234"), most=2
-    )
+    mistakes = confident_mistakes(list("abcd"), np.array([1, 1, 1, 0]), probs, ["no", "yes"], list("1234"), most=2)
     assert [(m.text, m.true, m.predicted, m.place) for m in mistakes] == [
         ("d", "no", "yes", "4"),
         ("a", "yes", "no", "1"),
@@ -310,9 +290,7 @@ def test_model_card_of_nothing_makes_nothing_up():
 
 
 def test_model_card_keeps_user_text_from_being_markup():
-    card = model_card(
-        {"name": "a|b\n# <script>", "methods": {"x|y\nz": {"accuracy": {"mean": 0.5}}}, "command": "```"}
-    )
+    card = model_card({"name": "a|b\n# <script>", "methods": {"x|y\nz": {"accuracy": {"mean": 0.5}}}, "command": "```"})
     assert "# a\\|b # &lt;script&gt;" in card
     assert "| x\\|y z | 50.0 % |" in card
     assert card.count("```") == 2

@@ -45,8 +45,17 @@ class Artifact:
     run: dict[str, Any] = field(default_factory=dict)
 
 
-def save(artifact: Artifact, folder: Path | str, *, half: bool = False, overwrite: bool = False) -> Path:
+def save(
+    artifact: Artifact,
+    folder: Path | str,
+    *,
+    half: bool = False,
+    overwrite: bool = False,
+    documents: Mapping[str, bytes] | None = None,
+) -> Path:
     """Write the artifact as a folder, all of it or nothing; `half` stores the weights as float16.
+
+    `documents` are files for people to lie beside it, such as a report: config.json does not vouch for them.
 
     Raises UserError where `folder` exists (without `overwrite`) or cannot be written.
     """
@@ -59,7 +68,8 @@ def save(artifact: Artifact, folder: Path | str, *, half: bool = False, overwrit
     }
     if artifact.labels is not None:
         files["labels.json"] = artifact.labels.to_json().encode()
-    return write_folder(folder, artifact.model.describe(), files, model_card(artifact.run))
+    card = {"README.md": model_card(artifact.run).encode()}
+    return write_folder(folder, artifact.model.describe(), files, card | dict(documents or {}))
 
 
 def weights(model: Model, *, half: bool = False) -> bytes:
@@ -72,7 +82,7 @@ def has_weights(folder: Path, expected: bytes) -> bool:
     """Whether `folder` is an artifact with just these weights."""
     if not (folder / "config.json").is_file():
         return False
-    return bool(read_config(folder)["files"]["model.safetensors"] == hashlib.sha256(expected).hexdigest())
+    return bool(read_config(folder)["files"].get("model.safetensors") == hashlib.sha256(expected).hexdigest())
 
 
 def refuse_existing(folder: Path, overwrite: bool = False) -> None:
@@ -85,17 +95,20 @@ def refuse_existing(folder: Path, overwrite: bool = False) -> None:
         raise UserError("this is not a model folder, so it is not overwritten.", where=str(folder))
 
 
-def write_folder(folder: Path, description: Mapping[str, Any], files: Mapping[str, bytes], card: str) -> Path:
-    """A folder with `files`, their hashes in config.json and the card, put in place by one rename.
+def write_folder(
+    folder: Path, description: Mapping[str, Any], files: Mapping[str, bytes], documents: Mapping[str, bytes]
+) -> Path:
+    """A folder with `files`, their hashes in config.json, and `documents` for people, put in place by one rename.
 
     Raises UserError where it cannot be written; a folder that was there before is then there still.
     """
     beside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    config = _json({"format": FORMAT, **description, "files": hashes})
+    content = {"format": FORMAT, **description, "files": hashes}
+    config = _json(content | {"sha256": _digest(content)})
     try:
-        for name, data in [*files.items(), ("config.json", config), ("README.md", card.encode())]:
+        for name, data in [*files.items(), ("config.json", config), *documents.items()]:
             write_atomically(beside / name, data)
         _put_in_place(beside, folder)
     except UserError as error:
@@ -142,7 +155,10 @@ def names() -> list[str]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, checked for its format version. Raises UserError if it is damaged or from a later textgraft."""
+    """config.json, checked against its own hash and for its format version.
+
+    Raises UserError if it is damaged, altered or from a later textgraft.
+    """
     path = folder / "config.json"
     try:
         config = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -154,13 +170,16 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"this is format {version}, and this textgraft reads format {FORMAT}.", where=str(path), remedy=remedy
         )
-    wanted = {"encoder": (), "head": (), "files": FILES}
-    for key, names in wanted.items():
-        absent = [name for name in names if name not in config.get(key, {})]
-        if not isinstance(config.get(key), dict) or absent:
-            what = f"the entry for {absent[0]} in '{key}'" if absent else f"the table '{key}'"
-            raise UserError(f"damaged ({what} is missing).", where=str(path), remedy=_RESTORE)
+    expected = config.pop("sha256", None)
+    if expected is not None and expected != _digest(config):
+        raise UserError("altered since it was saved.", where=str(path), remedy=_RESTORE)
+    if not isinstance(config.get("files"), dict):
+        raise UserError("damaged (the list of files is missing).", where=str(path), remedy=_RESTORE)
     return config
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_json(content)).hexdigest()
 
 
 _RESTORE = "Restore the folder from where it came, or make it again."
@@ -203,6 +222,11 @@ def load(name: str | Path) -> Artifact:
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:
     """The model that `config` describes, its weights to be filled."""
+    absent = [key for key in ("encoder", "head") if not isinstance(config.get(key), dict)]
+    absent += [name for name in FILES if name not in config["files"]]
+    if absent:
+        message = f"this describes no model: '{absent[0]}' is missing."
+        raise UserError(message, where=str(path), remedy=_RESTORE)
     try:
         return build_unfilled({"encoder": config["encoder"], "head": config["head"]})
     except UserError as error:

@@ -232,9 +232,7 @@ class _Ngrams:
                 ).fit(texts)
             except ValueError:
                 continue
-        raise UserError(
-            "no text has a single word in it.", remedy="Check that the text column is the right one."
-        )
+        raise UserError("no text has a single word in it.", remedy="Check that the text column is the right one.")
 
     def transform(self, texts: Sequence[str]) -> csr_matrix:
         if len(texts) == 0:
@@ -305,11 +303,7 @@ def _model(kind: TargetKind, setting: _Setting, targets: NDArray) -> Any:
     """The estimator; where there is one class only, the one that always says so."""
     if kind == "numeric":
         return Ridge(alpha=1 / setting.strength)
-    return (
-        LogisticRegression(C=setting.strength, max_iter=1_000)
-        if len(np.unique(targets)) > 1
-        else DummyClassifier()
-    )
+    return LogisticRegression(C=setting.strength, max_iter=1_000) if len(np.unique(targets)) > 1 else DummyClassifier()
 
 
 def _choose(
@@ -325,9 +319,7 @@ def _choose(
         chosen = np.random.default_rng(seed).permutation(len(targets))[:CROSS_VALIDATE_AT_MOST]
         kept = np.isin(targets[chosen], _frequent(targets[chosen])) if kind == "single" else slice(None)
         features, targets = features[chosen[kept]], targets[chosen[kept]]
-    splitter, scoring = (
-        (StratifiedKFold, "neg_log_loss") if kind == "single" else (KFold, "neg_mean_squared_error")
-    )
+    splitter, scoring = (StratifiedKFold, "neg_log_loss") if kind == "single" else (KFold, "neg_mean_squared_error")
     folds = list(splitter(5, shuffle=True, random_state=seed).split(features, targets))
     scores = [
         cross_val_score(_model(kind, s, targets), s.view(features), targets, cv=folds, scoring=scoring).mean()

@@ -16,14 +16,20 @@ from textgraft.report.card import model_card
 
 
 def save_ensemble(
-    members: Mapping[str, Artifact], run: Mapping[str, Any], folder: Path | str, *, overwrite: bool = False
+    members: Mapping[str, Artifact],
+    run: Mapping[str, Any],
+    folder: Path | str,
+    *,
+    overwrite: bool = False,
+    documents: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write the members, by their names, and what `run` says of all of them: a whole folder or nothing.
 
-    Raises UserError as artifact.save does.
+    Replaces a folder that holds the very same weights. Raises UserError and takes `documents` as artifact.save does.
     """
     folder = Path(folder)
-    artifact.refuse_existing(folder, overwrite)
+    again = all(artifact.has_weights(folder / name, artifact.weights(m.model)) for name, m in members.items())
+    artifact.refuse_existing(folder, overwrite or again)
     files = {"run.json": (json.dumps(run, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()}
     try:
         with tempfile.TemporaryDirectory() as scratch:
@@ -32,7 +38,8 @@ def save_ensemble(
                 files |= {f"{name}/{path.name}": path.read_bytes() for path in sorted(saved.iterdir())}
     except OSError as error:
         raise cannot_write(folder, error) from error
-    return artifact.write_folder(folder, {"members": list(members)}, files, model_card(run))
+    card = {"README.md": model_card(run).encode()}
+    return artifact.write_folder(folder, {"members": list(members)}, files, card | dict(documents or {}))
 
 
 def load_members(name: str | Path) -> list[Artifact]:

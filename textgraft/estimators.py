@@ -196,7 +196,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             "answers": given.answers,
             "kind": labels.kind,
             "max_tokens": self.max_tokens,
-            "tokens_lost": {"train": lost},
+            "tokens_lost": {"train": lost.share},
             "history": trained.history,
         }
         return Artifact(as_model(plan, trained), source.tokenizer, labels, record)

@@ -11,10 +11,12 @@ import numpy as np
 from textgraft.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.report import wording
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import (
     HEADLINE,
     Interval,
+    PairedTest,
     bootstrap_interval,
     document_scores,
     evaluate,
@@ -41,11 +43,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several methods on the same N texts."""
+    """Several methods on the same N texts: the model itself first, then its rivals.
+
+    `parts` are the members of the first where that is an ensemble; they are shown, but are no rivals.
+    """
 
     labels: Labels
     targets: np.ndarray
     outcomes: tuple[Outcome, ...]
+    parts: tuple[Outcome, ...] = ()
 
     def scores(self, outcome: Outcome) -> np.ndarray:
         """(seeds, N): the headline metric of each text, for every seed."""
@@ -71,20 +77,40 @@ class Comparison:
         sign = -1 if self.labels.kind == "numeric" else 1
         return max(others, key=lambda o: sign * self.scores(o).mean())
 
+    def against(self, rival: Outcome) -> PairedTest:
+        """Whether the first method differs from `rival` on these texts."""
+        return paired_test(self.scores(self.outcomes[0]), self.scores(rival))
+
     def verdict(self) -> str:
         """One sentence: how good, beside which baseline, and whether the difference is more than chance."""
-        first, rival = self.outcomes[0], self.best_baseline()
-        own = self.interval(first)
-        text = f"{first.name}: {self.headline} {_figure(own)} on {len(self.targets)} texts"
+        first, rival, metric = self.outcomes[0], self.best_baseline(), self.headline
+        score = wording.interval(*self.interval(first), metric)
+        text = f"{first.name}: {wording.metric_name(metric)} {score} on {len(self.targets):,} texts"
         if rival is None:
-            return text + "; no baseline was run."
-        test = paired_test(self.scores(first), self.scores(rival))
-        text += f"; {rival.name}: {_figure(self.interval(rival))}. "
-        if test.p >= 0.05:
-            return text + f"No significant difference (p = {test.p:.2g})."
-        worse_is_more = self.labels.kind == "numeric"
-        better = first if (test.difference > 0) != worse_is_more else rival
-        return text + f"{better.name} is better (difference {abs(test.difference):.3f}, p = {test.p:.2g})."
+            return f"{text}; no baseline was run."
+        test = self.against(rival)
+        better = (test.difference < 0) if self.labels.kind == "numeric" else (test.difference > 0)
+        gap = wording.difference(abs(test.difference), metric)
+        compared = f"{gap} {'better' if better else 'worse'} than" if test.difference else "No different from"
+        certain = "more than chance explains" if test.p < 0.05 else "no more than chance could give"
+        rival_score = wording.score(self.interval(rival).mean, metric)
+        return f"{text}. {compared} {rival.name} ({rival_score}): {certain} ({wording.p_value(test.p)})."
+
+    def table(self) -> str:
+        """Every method with its score, interval and cost, and the verdict, as plain text."""
+        head = ["method", f"{wording.metric_name(self.headline)} [95 % interval]", "spread", "minutes", "peak MB"]
+        rows = [head]
+        for name, result in self._methods().items():
+            score = result[self.headline]
+            interval = wording.interval(score["mean"], score["low"], score["high"], self.headline)
+            spread = wording.score(score["spread"], self.headline)
+            rows.append([name, interval, spread, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
+        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+        lines = [
+            "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+            for row in rows
+        ]
+        return "\n".join([*lines, "", self.verdict()])
 
     def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
         """The shape that every results.json keeps: methods, each with its metrics, minutes and peak memory."""
@@ -94,8 +120,12 @@ class Comparison:
             "seeds": seeds,
             "metric": self.headline,
             "verdict": self.verdict(),
-            "methods": {outcome.name: self._result(outcome) for outcome in self.outcomes},
+            "methods": self._methods(),
         }
+
+    def _methods(self) -> dict[str, dict[str, Any]]:
+        first, *rivals = self.outcomes
+        return {outcome.name: self._result(outcome) for outcome in (first, *self.parts, *rivals)}
 
     def _result(self, outcome: Outcome) -> dict[str, Any]:
         interval = self.interval(outcome)
@@ -122,12 +152,15 @@ def compare_methods(
     folds: Sequence[Sequence[int]] | None = None,
     unlabelled: Sequence[str] | None = None,
     baselines: bool = True,
+    beside: Sequence[Outcome] = (),
+    parts: Sequence[Outcome] = (),
     seed: int = 0,
 ) -> Comparison:
     """`outcome` beside the n-gram linear baseline and, where there is unlabelled text, the one on its LSA.
 
     Baselines train on `train` and answer for `examined`; with `folds` (each a list of held-out training indices)
-    they are cross-validated on the same folds instead.
+    they are cross-validated on the same folds instead. `beside` are outcomes of other methods on the same texts, and
+    `parts` those of the members of an ensemble.
     """
     known = np.concatenate([np.array(f, dtype=int) for f in folds]) if folds else None
     outcomes = [outcome]
@@ -141,7 +174,8 @@ def compare_methods(
         known.sort()
         targets = targets[known]
         outcomes = [_only(o, known) for o in outcomes]
-    return Comparison(labels, targets, tuple(outcomes))
+        parts = [_only(o, known) for o in parts]
+    return Comparison(labels, targets, (*outcomes, *beside), tuple(parts))
 
 
 def _answers(
@@ -175,7 +209,3 @@ def _answers(
 
 def _only(outcome: Outcome, indices: np.ndarray) -> Outcome:
     return Outcome(**{**vars(outcome), "outputs": outcome.outputs[:, indices], "raw": outcome.raw[:, indices]})
-
-
-def _figure(interval: Interval) -> str:
-    return f"{interval.mean:.3f} ({interval.low:.3f}–{interval.high:.3f})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,17 +18,33 @@ from textgraft.text.tokenizer import Tokenizer
 TOKENS_PER_BATCH = 16_384
 
 
-def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> tuple[list[np.ndarray], float]:
-    """The texts' token ids, each at most `max_tokens`, and the share of all tokens that this cut off.
+@dataclass(frozen=True)
+class Truncation:
+    """How much text a model never saw because documents were longer than it reads."""
+
+    texts: int
+    cut_texts: int
+    tokens: int
+    lost_tokens: int
+
+    @property
+    def share(self) -> float:
+        """Of all tokens, how many were lost."""
+        return self.lost_tokens / max(1, self.tokens)
+
+
+def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> tuple[list[np.ndarray], Truncation]:
+    """The texts' token ids, each at most `max_tokens`, and what this cut off.
 
     A long text keeps its first quarter of the limit and its last three: reviews and articles say what they are at
     the beginning and what they think at the end (Sun et al. 2019, arXiv:1905.05583, "head + tail").
     """
     sequences = tokenizer.encode_batch(texts)
-    before = sum(len(s) for s in sequences)
+    over = [len(s) - max_tokens for s in sequences if len(s) > max_tokens]
+    truncation = Truncation(len(sequences), len(over), sum(len(s) for s in sequences), sum(over))
     head = max_tokens // 4
     cut = [s if len(s) <= max_tokens else np.concatenate([s[:head], s[head - max_tokens :]]) for s in sequences]
-    return cut, 1 - sum(len(s) for s in cut) / max(1, before)
+    return cut, truncation
 
 
 @torch.no_grad()

@@ -16,17 +16,21 @@ from textgraft.training.loop import Settings
 PACKAGES = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
 
 
+def ancestry(base: dict[str, Any]) -> dict[str, Any] | None:
+    """What a model's run.json keeps of the run.json of the model that it started from."""
+    return {k: base[k] for k in ("name", "stage", "data", "tokens_seen", "licence") if k in base} or None
+
+
 def provenance(
     *, stage: str, name: str, base: dict[str, Any], data: dict[str, Any], recipe: str, settings: Settings
 ) -> dict[str, Any]:
     """The part of run.json that every stage shares; `base` is the run.json of the model that it started from."""
     from textgraft.nn.precision import resolve
 
-    ancestry = {k: base[k] for k in ("name", "stage", "data", "tokens_seen", "licence") if k in base}
     return {
         "stage": stage,
         "name": name,
-        "base": ancestry or None,
+        "base": ancestry(base),
         "licence": base.get("licence"),
         "language": base.get("language"),
         "data": data,

@@ -26,9 +26,7 @@ SOUND = {
     "a.txt.xz": lzma.compress(b"some words\n" * 20),
 }
 
-DAMAGE = st.tuples(
-    st.integers(0, 99), st.integers(0, 3), st.binary(max_size=3)
-)  # where (%), bytes lost, bytes put
+DAMAGE = st.tuples(st.integers(0, 99), st.integers(0, 3), st.binary(max_size=3))  # where (%), bytes lost, bytes put
 
 
 def refuse(source: object, *parts: str, **options: object) -> None:
@@ -173,9 +171,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     write(tmp_path / "train.csv", "text\nx\n")
     refuse(tmp_path / "trian.csv", "no such file", "'train.csv'?")
     refuse(tmp_path / "none" / "a.csv", "no such file", "folder does not exist")
-    refuse(
-        write(tmp_path / "a.docx", "x"), "cannot tell the format of a file with the suffix '.docx'", ".jsonl"
-    )
+    refuse(write(tmp_path / "a.docx", "x"), "cannot tell the format of a file with the suffix '.docx'", ".jsonl")
     (tmp_path / "empty").mkdir()
     refuse(tmp_path / "empty", "no subfolders")
     refuse(write(tmp_path / "a.parquet", "not parquet"), "not a Parquet file")

@@ -26,12 +26,7 @@ def found(problems: list) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def test_clean_data_has_no_problem() -> None:
-    assert (
-        check(
-            labelled([]), test=read((["Something new", "Else"], ["pos", "neg"])), unlabelled=read(["x y z"])
-        )
-        == []
-    )
+    assert check(labelled([]), test=read((["Something new", "Else"], ["pos", "neg"])), unlabelled=read(["x y z"])) == []
 
 
 @pytest.mark.parametrize(
@@ -56,17 +51,13 @@ def test_clean_data_has_no_problem() -> None:
         (["good<br /><br />film", "salt &amp; pepper", "I <3 it; a<b"], None, "html", "note", (13, 14)),
     ],
 )
-def test_each_problem_is_found_where_it_is(
-    texts: list, labels: list, name: str, severity: str, rows: tuple
-) -> None:
+def test_each_problem_is_found_where_it_is(texts: list, labels: list, name: str, severity: str, rows: tuple) -> None:
     problems = found(check(labelled(texts, labels)))
     assert problems[name][0] == severity
     assert sorted(problems[name][1]) == sorted(rows)
 
 
-@pytest.mark.parametrize(
-    "text", ["NÃO É ASSIM", "Â la carte", "25 °C – “naïve” café", "สวัสดีครับ", "шутка", "à la mode"]
-)
+@pytest.mark.parametrize("text", ["NÃO É ASSIM", "Â la carte", "25 °C – “naïve” café", "สวัสดีครับ", "шутка", "à la mode"])
 def test_sound_text_is_not_called_garbled(text: str) -> None:
     assert check(labelled([text])) == []
 
@@ -92,10 +83,7 @@ def test_one_class_no_labels_and_no_text_are_errors() -> None:
 
 
 def test_duplicate_ids_are_errors_and_name_every_row() -> None:
-    rows = [
-        {"id": i, "text": f"text {i} {n}", "label": "ab"[n % 2]}
-        for n, i in enumerate([1, 2, 1, 3, None, None])
-    ]
+    rows = [{"id": i, "text": f"text {i} {n}", "label": "ab"[n % 2]} for n, i in enumerate([1, 2, 1, 3, None, None])]
     assert found(check(read(rows), rare=1)) == {"duplicate-id": ("error", (1, 3))}
 
 
@@ -106,9 +94,7 @@ def test_a_test_set_that_leaks_is_an_error_unless_it_is_a_text_in_a_hundred() ->
     large = read((["leaked  TEXT", *(f"new {i}" for i in range(200))], ["pos"] * 201))
     assert found(check(train, test=large)) == {"test-leak-training": ("warning", (1,))}
     pool = read(["something", "New 3"])
-    assert found(check(labelled([]), test=test, unlabelled=pool)) == {
-        "test-leak-unlabelled": ("warning", (5,))
-    }
+    assert found(check(labelled([]), test=test, unlabelled=pool)) == {"test-leak-unlabelled": ("warning", (5,))}
 
 
 def test_labels_of_the_test_set_must_be_known_and_there() -> None:

@@ -113,9 +113,7 @@ def test_class_weights_that_make_no_sense_are_refused(weights: object) -> None:
         Labels.fit(examples).class_weights(examples, weights)
 
 
-@pytest.mark.parametrize(
-    "labels", [Labels("single", ("é", "b")), Labels("multi", ("a",)), Labels("numeric", (), 2, 3)]
-)
+@pytest.mark.parametrize("labels", [Labels("single", ("é", "b")), Labels("multi", ("a",)), Labels("numeric", (), 2, 3)])
 def test_labels_survive_json(labels: Labels) -> None:
     assert Labels.from_json(labels.to_json()) == labels
 
@@ -169,9 +167,7 @@ def test_every_class_stays_in_training(names: list[str], held_out: int, k: int, 
     if held_out <= len(names) - len(set(names)):
         splits.append(stratified_split(examples, held_out, seed))
         assert len(splits[0][1]) == held_out
-    folds = (
-        stratified_folds(examples, k, seed) if sum(n for n in Counter(names).values() if n > 1) >= k else []
-    )
+    folds = stratified_folds(examples, k, seed) if sum(n for n in Counter(names).values() if n > 1) >= k else []
     for train, held in splits + folds:
         assert set(examples.take(train).labels) == set(names)
         assert sorted(train + held) == list(range(len(names)))

@@ -6,16 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_problems, print_table, say
 from textgraft.errors import UserError
-
-if TYPE_CHECKING:
-    from textgraft.stages.finetune import Finetuned
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")]
 
@@ -226,7 +223,7 @@ def finetune(
     if as_json:
         print_json({**done.record["results"], **written, "problems": to_json(problems)})
     else:
-        print_results(done)
+        print(done.comparison.table())
         print("Written: " + ", ".join(str(path) for path in written.values()))
 
 
@@ -240,20 +237,3 @@ def parse_weights(value: str) -> str | dict[str, float]:
         raise UserError(
             f"this is not JSON: {error}.", where="--class-weights", remedy='Write for example {"rare": 5}.'
         ) from error
-
-
-def print_results(done: Finetuned) -> None:
-    """Every method with its score, interval and cost, then the verdict."""
-    from textgraft.report import wording
-
-    results = done.record["results"]
-    metric = results["metric"]
-    rows = []
-    for name, result in results["methods"].items():
-        score = result[metric]
-        spread = wording.score(score.get("spread"), metric)
-        cells = [wording.interval(score["mean"], score["low"], score["high"], metric), spread]
-        rows.append([name, *cells, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
-    head = [f"{results['test_n']:,} texts", f"{metric.replace('_', ' ')} [95 %]", "spread", "minutes", "peak MB"]
-    print_table(head, rows)
-    print(results["verdict"])

@@ -152,9 +152,7 @@ def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
         yield _problem("error", "no-text", "there is no text at all.", part, remedy="Is it the right column?")
     elif empty := found["empty"]:
         remedy = "Take the rows out."
-        yield _problem(
-            "warning", "empty-text", f"{_texts(len(empty))} missing or empty.", part, empty, remedy
-        )
+        yield _problem("warning", "empty-text", f"{_texts(len(empty))} missing or empty.", part, empty, remedy)
     if garbled := found["garbled"]:
         message = f"{_texts(len(garbled))} decoded with the wrong encoding at some time (such as Ã© for é)."
         remedy = "Export the data again as UTF-8, or name its encoding."
@@ -165,9 +163,7 @@ def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
     if long := found["long"]:
         longest = max(len(part.texts[i]) for i in long)
         message = f"{_texts(len(long))} of more than {max_characters:,} characters (longest {longest:,})."
-        yield _problem(
-            "warning", "too-long", message, part, long, "Is a line break or a quote missing? Else cut them."
-        )
+        yield _problem("warning", "too-long", message, part, long, "Is a line break or a quote missing? Else cut them.")
     if html := found["html"]:
         message = f"{_texts(len(html))} with HTML left over (such as <br /> or &amp;)."
         yield _problem("note", "html", message, part, html, "Strip it unless it tells classes apart.")
@@ -225,9 +221,7 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
     scarce = sorted(name for name, count in counts.items() if count < rare)
     if scarce and not constant:
         places = sorted({i for name in scarce for i in rows[name]})
-        message = (
-            f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {_listed(scarce)}."
-        )
+        message = f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {_listed(scarce)}."
         remedy = "Add examples, or merge them into other classes."
         yield _problem("warning", "rare-class", message, part, places, remedy)
     for group in _alike(counts):
@@ -250,9 +244,7 @@ def _check_test_labels(train: Examples, test: Examples) -> Iterator[Problem]:
     if unseen:
         names = sorted({name for i in unseen for name in _names(test.labels[i])} - known)
         message = f"{_texts(len(unseen))} with a label that is not in training: {_listed(names)}."
-        yield _problem(
-            "error", "unseen-label", message, test, unseen, "Correct the label, or train on it too."
-        )
+        yield _problem("error", "unseen-label", message, test, unseen, "Correct the label, or train on it too.")
 
 
 def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Problem]:
@@ -288,9 +280,7 @@ def _check_leak(test: Examples, digests: Sequence[bytes], seen: set[bytes], wher
     if not leaked:
         return
     severe = where == "training" and len(leaked) > _LEAK_SHARE * len(test)
-    message = (
-        f"{_texts(len(leaked))} of the test set ({len(leaked) / len(test):.1%}) are in the {where} texts too."
-    )
+    message = f"{_texts(len(leaked))} of the test set ({len(leaked) / len(test):.1%}) are in the {where} texts too."
     remedy = f"Take them out of the {where} texts, or the result will look better than it is."
     yield _problem("error" if severe else "warning", f"test-leak-{where}", message, test, leaked, remedy)
 

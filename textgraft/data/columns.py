@@ -75,9 +75,7 @@ def find_column(
     )
 
 
-def find_text_column(
-    columns: Sequence[str], named: str | None, others: Sequence[str | None], source: str
-) -> str:
+def find_text_column(columns: Sequence[str], named: str | None, others: Sequence[str | None], source: str) -> str:
     """The text column: named, guessed by its name, or the only one left beside `others` (label, id)."""
     found = find_column(columns, named, TEXT_NAMES, "the text", source)
     if found is not None:
@@ -128,8 +126,7 @@ class Cells:
     def texts(self, values: Sequence[Any]) -> list[str]:
         """Missing cells are "", numbers are written out, half a surrogate pair becomes U+FFFD."""
         return [
-            value if type(value) is str and value.isascii() else self._text(value, i)
-            for i, value in enumerate(values)
+            value if type(value) is str and value.isascii() else self._text(value, i) for i, value in enumerate(values)
         ]
 
     def labels(self, values: Sequence[Any], kind: TargetKind, separator: str | None) -> list[Label] | None:
@@ -165,9 +162,7 @@ class Cells:
             self._fail("the label is an object, not a string.", index)
         if _no_label(value):
             return ""
-        if (
-            isinstance(value, float) and value.is_integer()
-        ):  # whole numbers beside a gap are floats in a frame
+        if isinstance(value, float) and value.is_integer():  # whole numbers beside a gap are floats in a frame
             return str(int(value))
         return self._text(value, index)
 
@@ -198,12 +193,7 @@ def _number(value: Any) -> float | None:
     if isinstance(value, str):
         value = value.strip()
         return float(value) if _NUMBER.fullmatch(value) and any(c.isdigit() for c in value) else None
-    if (
-        isinstance(value, bool)
-        or type(value).__name__ == "bool"
-        or _is_list(value)
-        or isinstance(value, dict)
-    ):
+    if isinstance(value, bool) or type(value).__name__ == "bool" or _is_list(value) or isinstance(value, dict):
         return None
     try:
         return float(value)

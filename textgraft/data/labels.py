@@ -69,9 +69,7 @@ class Labels:
         Raises UserError, with the line, for a label that is missing or was not seen in training.
         """
         if examples.labels is None:
-            raise UserError(
-                "there are no labels.", where=examples.source, remedy="Name the column with label=…."
-            )
+            raise UserError("there are no labels.", where=examples.source, remedy="Name the column with label=….")
         _refuse_missing(examples)
         if self.kind == "numeric":
             values = [self._number(examples, i) for i in range(len(examples))]
@@ -111,9 +109,7 @@ class Labels:
         if isinstance(weights, Mapping):
             return self._named_weights(weights)
         if weights != "balanced":
-            raise UserError(
-                f"unknown class weights {weights!r}.", remedy="Known: none, balanced, {label: weight}."
-            )
+            raise UserError(f"unknown class weights {weights!r}.", remedy="Known: none, balanced, {label: weight}.")
         targets = self.encode(examples)
         if self.kind == "multi":
             counts = np.maximum(targets.sum(axis=0), 1)
@@ -149,9 +145,7 @@ class Labels:
             and std > 0
         )
         if not sound:
-            raise UserError(
-                "this is not a set of labels.", where=where, remedy="Restore the file, or train again."
-            )
+            raise UserError("this is not a set of labels.", where=where, remedy="Restore the file, or train again.")
         return cls(fields["kind"], tuple(names), float(mean), float(std))
 
     def _names_of(self, examples: Examples, index: int) -> tuple[str, ...]:

@@ -23,9 +23,7 @@ from textgraft.errors import UserError
 
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 KINDS = ("single", "multi", "numeric")
-_STREAM_SNIFF = (
-    1 << 22
-)  # bytes that decide the encoding of a corpus file, which may be too large to read twice
+_STREAM_SNIFF = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
 _FORMATS = f"Formats: {', '.join(SUFFIXES)}, each also as .gz or .xz, or a folder with one subfolder a class."
 
 
@@ -221,9 +219,7 @@ def _read_folder(folder: Path, encoding: str | None) -> Examples:
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     files = [(file, cls.name) for cls in classes for file in _visible_files(cls)]
     if not files:
-        raise UserError(
-            "the folder has no subfolders with files in them.", where=str(folder), remedy=_FORMATS
-        )
+        raise UserError("the folder has no subfolders with files in them.", where=str(folder), remedy=_FORMATS)
     texts = ["".join(lines(file, encoding=encoding)).rstrip("\r\n") for file, _ in files]
     return Examples(
         texts=texts,

@@ -63,17 +63,13 @@ def _csv_rows(path: Path, encoding: str, delimiter: str | None) -> Iterator[Row]
         yield line, dict(zip(header, fields))
 
 
-def _records(
-    path: Path, physical: Iterator[str], delimiter: str, quoting: int
-) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, physical: Iterator[str], delimiter: str, quoting: int) -> Iterator[tuple[int, list[str]]]:
     """Records with the line each one starts at; blank lines are skipped."""
     csv.field_size_limit(_FIELD_LIMIT)
     try:
         reader = csv.reader(physical, delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
     except TypeError as error:
-        raise UserError(
-            f"the delimiter must be one character, not {delimiter!r}.", where=str(path)
-        ) from error
+        raise UserError(f"the delimiter must be one character, not {delimiter!r}.", where=str(path)) from error
     while True:
         start = reader.line_num + 1
         try:

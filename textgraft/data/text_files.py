@@ -31,12 +31,8 @@ _BOMS = (  # the longer first: a UTF-32 mark begins with the UTF-16 one
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_WESTERN = frozenset(
-    "àáâãäåæçèéêëìíîïñòóôõöøœùúûüßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜ‘’‚“”„…–—•·€£§©®™°´«»¡¿½¼¾²×\u00a0"
-)
-_NO_WORD = re.compile(
-    r"\b[ÂÃÇËÎÏÑÕÜâãçëîïñõüß]\b"
-)  # alone these are broken UTF-8, not a word of any language
+_WESTERN = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœùúûüßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜ‘’‚“”„…–—•·€£§©®™°´«»¡¿½¼¾²×\u00a0")
+_NO_WORD = re.compile(r"\b[ÂÃÇËÎÏÑÕÜâãçëîïñõüß]\b")  # alone these are broken UTF-8, not a word of any language
 _LEGACY = (  # the encodings that people's files really come in, for every larger script
     *("cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
     *("cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949"),

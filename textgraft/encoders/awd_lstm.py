@@ -18,9 +18,13 @@ from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
+from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.dropout import embedding_dropout, variational_dropout
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer
+
+CELLS = ("lstm", "qrnn")
+DIRECTIONS = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,23 @@ class AWDLSTMConfig:
 
 
 class AWDLSTM(Encoder):
-    """Token ids to one vector a position, read from the left, or from the right for a backward model."""
+    """Token ids to one vector a position, read from the left, or from the right for a backward model.
+
+    Raises UserError for a cell or direction that it does not have.
+    """
 
     config: AWDLSTMConfig
 
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()
+        for setting, value, known in (("cell", config.cell, CELLS), ("direction", config.direction, DIRECTIONS)):
+            if value not in known:
+                raise UserError(f"unknown {setting} '{value}'.", remedy=did_you_mean(value, known))
         self.config, self.direction, self.output_dim = config, config.direction, config.embedding_dim
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
         nn.init.normal_(self.embedding.weight, std=1 / (config.input_scale * config.embedding_dim**0.5))
         widths = [config.embedding_dim, *[config.hidden_dim] * (config.num_layers - 1), config.embedding_dim]
+        layers: list[nn.Module]
         if config.cell == "lstm":
             layers = [LSTMLayer(a, b, weight_dropout=config.weight_dropout) for a, b in pairwise(widths)]
         else:
@@ -98,5 +109,5 @@ class AWDLSTM(Encoder):
         return x.gather(1, index[:, :, None].expand_as(x))
 
     def layer_groups(self) -> list[LayerGroup]:
-        groups = [LayerGroup("embedding", (self.embedding.weight,))]
+        groups = [LayerGroup("embedding", tuple(self.embedding.parameters()))]
         return groups + [LayerGroup(f"layer {i + 1}", tuple(layer.parameters())) for i, layer in enumerate(self.layers)]

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from textgraft.data.batch import Batch
 from textgraft.data.examples import TargetKind
 from textgraft.encoders.base import Direction, Encoded
+from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 
@@ -38,7 +39,8 @@ class ClassificationHead(Head):
 
     Howard & Ruder 2018, §3.3; with `words_dim` the word level stands beside the top layer, because a young language
     model's table knows words long before its upper layers know sentences. Scores are logits: softmax for one label,
-    a sigmoid each for many, and for a numeric target the standardised value itself.
+    a sigmoid each for many, and for a numeric target the standardised value itself. Raises UserError for an unknown
+    pooling.
     """
 
     config: ClassificationConfig
@@ -46,6 +48,8 @@ class ClassificationHead(Head):
 
     def __init__(self, config: ClassificationConfig) -> None:
         super().__init__()
+        if config.pooling not in POOLINGS:
+            raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, POOLINGS))
         self.config = config
         self.keep = "all" if config.words_dim else "top"
         width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
@@ -67,7 +71,8 @@ class ClassificationHead(Head):
             words = (POOLINGS[name](encoded.layers[0], encoded.mask, self.config.direction) for name in ("mean", "max"))
             pooled = torch.cat([pooled, *words], dim=-1)
         with torch.autocast("cpu", enabled=False):
-            return self.layers(pooled.float())  # type: ignore[no-any-return]
+            logits: Tensor = self.layers(pooled.float())
+            return logits
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
         """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if asked."""

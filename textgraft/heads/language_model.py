@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded
+from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.dropout import variational_dropout
 from textgraft.nn.softmax import OUTPUT_LAYERS
@@ -29,14 +30,20 @@ class LanguageModelConfig:
 
 
 class LanguageModelHead(Head):
-    """An output layer over the vocabulary, tied to the embedding table if asked, with AWD-LSTM's regularisers."""
+    """An output layer over the vocabulary, tied to the embedding table if asked, with AWD-LSTM's regularisers.
+
+    Raises UserError for an unknown output layer.
+    """
 
     config: LanguageModelConfig
 
     def __init__(self, config: LanguageModelConfig, embedding: nn.Parameter | None = None) -> None:
         super().__init__()
+        name = config.output_layer
+        if name not in OUTPUT_LAYERS:
+            raise UserError(f"unknown output layer '{name}'.", remedy=did_you_mean(name, OUTPUT_LAYERS))
         self.config = config
-        self.output = OUTPUT_LAYERS[config.output_layer](
+        self.output = OUTPUT_LAYERS[name](
             config.vocab_size,
             config.input_dim,
             weight=embedding if config.tied else None,

@@ -95,7 +95,7 @@ def _windows_in_torch(
     outputs = []
     no_bias = torch.zeros_like(bias)
     for window in x.split(truncate) if truncate else (x,):
-        y, h, c = torch._VF.lstm(  # type: ignore[attr-defined]
+        y, h, c = torch._VF.lstm(
             window, (h0[None], c0[None]), [w_ih, w_hh, bias, no_bias], True, 1, 0.0, False, False, False
         )
         outputs.append(y)
@@ -137,8 +137,8 @@ class LSTMLayer(nn.Module):
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
         dtype = compute_dtype(x)
         if dtype == torch.bfloat16:
-            low = (t.to(dtype) for t in (self.weight_ih, w_hh, self.bias))
-            h, c = lstm_sequence(x.to(dtype), h0.to(dtype), c0, *low, truncate)
+            w_ih, w_hh, bias = self.weight_ih.to(dtype), w_hh.to(dtype), self.bias.to(dtype)
+            h, c = lstm_sequence(x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias, truncate)
         else:
             with torch.autocast("cpu", enabled=False):
                 h, c = _windows_in_torch(x, h0, c0, self.weight_ih, w_hh, self.bias, truncate)

@@ -27,10 +27,11 @@ def model_card(run: Mapping[str, Any]) -> str:
 
     `run` is run.json's object. Used where present: `name`, `stage`, `language`, `base`, `data`,
     `tokens_seen`, `seconds`, `recipe`, `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each
-    metric -> value), `methods` (name -> {metric: {mean, low, high}, minutes, peak_mb}, the shape of
-    results.json), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there is
-    not mentioned; no number is made up.
+    metric -> value), `results` (the shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low,
+    high}, minutes, peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there
+    is not mentioned; no number is made up.
     """
+    run = {**(run.get("results") or {}), **run}
     stage = str(run.get("stage", ""))
     sections = [
         _heading(run, stage),

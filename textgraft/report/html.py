@@ -55,9 +55,7 @@ def figure(plot: Plot) -> str:
     return f'<figure class="scroll">{plot.svg()}</figure>'
 
 
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[Any]], *, caption: str, css: Sequence[str] = ()
-) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]], *, caption: str, css: Sequence[str] = ()) -> str:
     """A table whose first column names the row; `css` gives each column's class ("number" sets it right)."""
     if not rows:
         return ""
@@ -83,9 +81,7 @@ def facts(values: Mapping[str, Any]) -> str:
 
 def _row(cells: Sequence[Any], classes: Sequence[str]) -> str:
     first = f'<th scope="row"{_class(classes[0])} dir="auto">{text(cells[0])}</th>'
-    return first + "".join(
-        f'<td{_class(c)} dir="auto">{text(cell)}</td>' for cell, c in zip(cells[1:], classes[1:])
-    )
+    return first + "".join(f'<td{_class(c)} dir="auto">{text(cell)}</td>' for cell, c in zip(cells[1:], classes[1:]))
 
 
 def _class(css_class: str) -> str:

@@ -127,9 +127,7 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], metric: str | None = None
             values = _column(rows, metric) * (100 if share else 1)
             axes[1].plot(steps, values, marker="o", color=SERIES[2])
             name = wording.metric_name(metric)
-            axes[1].set(
-                title=f"{name[:1].upper()}{name[1:]}" + (" (%)" if share else ""), xlabel="validation"
-            )
+            axes[1].set(title=f"{name[:1].upper()}{name[1:]}" + (" (%)" if share else ""), xlabel="validation")
         for axis in axes:
             axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             _mark_phases(axis, [str(row.get("phase", "")) for row in rows])
@@ -169,9 +167,7 @@ def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float |
         figure = Figure(figsize=(5.6, 3.2))
         axis = figure.subplots()
         axis.plot(rates, losses)
-        axis.set(
-            title="Learning-rate range test", xlabel="learning rate", ylabel="loss (smoothed)", xscale="log"
-        )
+        axis.set(title="Learning-rate range test", xlabel="learning rate", ylabel="loss (smoothed)", xscale="log")
         axis.xaxis.set_major_formatter(_PLAIN)
         if suggestion is not None:
             axis.axvline(suggestion, color=SERIES[1], linestyle="--", label=f"suggested: {suggestion:.2g}")
@@ -191,9 +187,7 @@ def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
         axis = figure.subplots()
         for y, (_, value) in enumerate(ordered):
             colour = ACCENT if y == len(ordered) - 1 else SERIES[-1]
-            axis.plot(
-                [factor * value.low, factor * value.high], [y, y], color=colour, linewidth=3, alpha=0.45
-            )
+            axis.plot([factor * value.low, factor * value.high], [y, y], color=colour, linewidth=3, alpha=0.45)
             axis.plot(factor * value.mean, y, marker="o", markersize=7, color=colour)
         axis.set_yticks(range(len(ordered)), [_label(name) for name, _ in ordered])
         axis.set_ylim(-0.6, len(ordered) - 0.4)
@@ -261,9 +255,7 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
         lower.set(xlabel="confidence (%)", ylabel="texts")
         lower.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=2))
     said = "; ".join(
-        f"{n}: expected calibration error {100 * d.ece:.1f} %"
-        for n, d in diagrams.items()
-        if d.ece is not None
+        f"{n}: expected calibration error {100 * d.ece:.1f} %" for n, d in diagrams.items() if d.ece is not None
     )
     return _finished(figure, f"Reliability diagram, share right against confidence. {said}.")
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.files import write_atomically
+from textgraft.inference import Truncation
 from textgraft.report import html, plots, wording
 
 if TYPE_CHECKING:
@@ -47,16 +48,6 @@ class Mistake:
     predicted: str
     confidence: float
     place: str
-
-
-@dataclass(frozen=True)
-class Truncation:
-    """How much text the model never saw because documents were longer than it reads."""
-
-    texts: int
-    cut_texts: int
-    tokens: int
-    lost_tokens: int
 
 
 @dataclass(frozen=True)
@@ -114,30 +105,10 @@ def render(report: Report) -> str:
         "run": ("What was run, and on what", [html.facts(report.facts)]),
     }
     sections = {name: html.section(name, title, *body) for name, (title, body) in parts.items()}
-    links = "".join(
-        f'<li><a href="#{n}">{html.text(parts[n][0])}</a></li>' for n, body in sections.items() if body
-    )
+    links = "".join(f'<li><a href="#{n}">{html.text(parts[n][0])}</a></li>' for n, body in sections.items() if body)
     contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>' if links else ""
     body = [html.paragraph(report.verdict, "verdict"), contents, *sections.values()]
     return html.page(report.title, "\n".join(part for part in body if part))
-
-
-def verdict(
-    metric: str, score: Interval, *, test_n: int, baseline: str, baseline_score: Interval, test: PairedTest
-) -> str:
-    """The report's first sentence: how good, beside which baseline, and whether the difference is more than chance."""
-    share = wording.is_share(metric)
-    gap = f"{abs(100 * test.difference):.1f} points" if share else f"{abs(test.difference):.4g}"
-    better = (test.difference < 0) if metric in LOWER_IS_BETTER else (test.difference > 0)
-    if test.difference == 0:
-        gap = "No different from"
-    else:
-        gap = f"{gap} {'better' if better else 'worse'} than"
-    certain = "more than chance explains" if test.p < 0.05 else "no more than chance could give"
-    return (
-        f"{_title(metric)} {wording.interval(*score, metric)} on {test_n:,} test texts. {gap} {baseline} "
-        f"({wording.score(baseline_score.mean, metric)}): {certain} ({wording.p_value(test.p)})."
-    )
 
 
 def confident_mistakes(
@@ -157,8 +128,7 @@ def confident_mistakes(
     wrong = np.flatnonzero(predicted != targets)
     wrong = wrong[np.argsort(-sure[wrong], kind="stable")][:most]
     return [
-        Mistake(texts[i], names[targets[i]], names[predicted[i]], float(sure[i]), places[i])
-        for i in wrong.tolist()
+        Mistake(texts[i], names[targets[i]], names[predicted[i]], float(sure[i]), places[i]) for i in wrong.tolist()
     ]
 
 
@@ -175,10 +145,7 @@ def _results(report: Report) -> list[str]:
     columns: list[tuple[str, list[str]]] = [
         (
             f"{wording.metric_name(report.metric)} [95 % interval]",
-            [
-                wording.interval(*m.score, report.metric) if m.score else wording.NOT_KNOWN
-                for m in report.methods
-            ],
+            [wording.interval(*m.score, report.metric) if m.score else wording.NOT_KNOWN for m in report.methods],
         ),
         (
             "spread over seeds",
@@ -205,19 +172,14 @@ def _results(report: Report) -> list[str]:
 
 def _difference(metric: str) -> Any:
     def show(test: PairedTest) -> str:
-        gap = (
-            f"{100 * test.difference:+.1f} points" if wording.is_share(metric) else f"{test.difference:+.4g}"
-        )
+        gap = f"{100 * test.difference:+.1f} points" if wording.is_share(metric) else f"{test.difference:+.4g}"
         return f"{gap} ({wording.p_value(test.p)})"
 
     return show
 
 
 def _mistakes(report: Report) -> str:
-    rows = [
-        [m.place, m.true, m.predicted, f"{100 * m.confidence:.1f} %", excerpt(m.text)]
-        for m in report.mistakes
-    ]
+    rows = [[m.place, m.true, m.predicted, f"{100 * m.confidence:.1f} %", excerpt(m.text)] for m in report.mistakes]
     caption = "Look here first: a wrong label in the data looks just like this."
     return html.table(
         ["place", "true", "predicted", "confidence", "text"],
@@ -267,15 +229,11 @@ def _calibration(report: Report) -> list[str]:
     parts = []
     if report.reliability:
         parts.append(html.figure(plots.reliability(report.reliability)))
-        errors = [
-            [name, _or_none(d.ece, lambda e: f"{100 * e:.2f} %")] for name, d in report.reliability.items()
-        ]
+        errors = [[name, _or_none(d.ece, lambda e: f"{100 * e:.2f} %")] for name, d in report.reliability.items()]
         caption = "Expected calibration error: the mean gap between how sure and how often right."
         parts.append(html.table(["probabilities", "ECE"], errors, caption=caption, css=["", "number"]))
     if report.temperature is not None:
-        parts.append(
-            html.paragraph(f"Temperature, fitted on held-out texts: {report.temperature:.3g}.", "quiet")
-        )
+        parts.append(html.paragraph(f"Temperature, fitted on held-out texts: {report.temperature:.3g}.", "quiet"))
     rows = []
     for c in report.coverage:
         answered, right = wording.score(c.answered, "accuracy"), wording.score(c.accuracy, "accuracy")
@@ -315,8 +273,7 @@ def _schedule(report: Report) -> list[str]:
         rate = f"{row.peak:.3g}" if row.trainable else "frozen"
         epochs.setdefault((row.epoch, row.phase), {})[row.group] = rate
     rows = [
-        [str(epoch), phase, *(rates.get(group, "") for group in groups)]
-        for (epoch, phase), rates in epochs.items()
+        [str(epoch), phase, *(rates.get(group, "") for group in groups)] for (epoch, phase), rates in epochs.items()
     ]
     curves = report.schedule_curves
     return [
@@ -335,9 +292,7 @@ def _data(report: Report) -> list[str]:
     if report.truncation is not None:
         t = report.truncation
         lost = f"{100 * t.lost_tokens / t.tokens:.2f} % of the tokens" if t.tokens else "No tokens"
-        parts.append(
-            html.paragraph(f"{lost} were lost to truncation ({t.cut_texts:,} of {t.texts:,} texts were cut).")
-        )
+        parts.append(html.paragraph(f"{lost} were lost to truncation ({t.cut_texts:,} of {t.texts:,} texts were cut)."))
     if report.problems is not None and not report.problems:
         parts.append(html.paragraph("The data were checked; nothing suspicious was found."))
     rows = [[p.severity, p.message, _place(p), p.remedy] for p in report.problems or ()]

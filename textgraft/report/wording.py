@@ -39,6 +39,11 @@ def interval(mean: float, low: float, high: float, metric: str) -> str:
     return f"{mean:.4g} [{low:.4g}, {high:.4g}]"
 
 
+def difference(value: float, metric: str) -> str:
+    """`5.2 points` between two shares, plainly the number between anything else."""
+    return f"{100 * value:.1f} points" if is_share(metric) else f"{value:.4g}"
+
+
 def p_value(p: float) -> str:
     """`p = 0.031`, or `p < 0.001` where more digits would pretend to know."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

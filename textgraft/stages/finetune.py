@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,27 @@ import numpy as np
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
+from textgraft.data.check import Problem, check
 from textgraft.data.examples import Examples
 from textgraft.data.labels import ClassWeights, Labels
-from textgraft.data.splits import stratified_folds
+from textgraft.data.splits import Split, stratified_folds
+from textgraft.ensemble import save_ensemble
+from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods
-from textgraft.inference import encode_texts
-from textgraft.provenance import provenance
-from textgraft.training.calibration import fit_temperature
-from textgraft.training.classifier import Encoded, Plan, Trained, as_model, outputs_from_logits, train_classifier
+from textgraft.inference import Truncation
+from textgraft.provenance import ancestry, provenance
+from textgraft.stages.members import Course, Member, encode_parts, ensemble, train_member
+from textgraft.training.classifier import Plan
 from textgraft.training.loop import Settings
-from textgraft.training.meter import Meter
-from textgraft.training.phases import load_recipe
-from textgraft.training.session import content_hash, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.session import (
+    content_hash,
+    put_in_place,
+    refuse_existing,
+    remove_work,
+    weights_hash,
+    work_folder,
+)
 
 MAX_TOKENS = 512
 
@@ -50,11 +59,20 @@ class FinetuneOptions:
 
 @dataclass(frozen=True)
 class Finetuned:
-    """What fine-tuning leaves: the folder, the results as in run.json, and what a report needs."""
+    """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
+
+    `examined` are the texts of `comparison`, in its order; `members` one trained model, or a forward and a backward
+    one; `cut` says for each part of the data what truncation lost.
+    """
 
     folder: Path
     comparison: Comparison
     record: dict[str, Any]
+    examined: Examples
+    members: dict[str, Member]
+    stage: Stage
+    cut: dict[str, Truncation]
+    problems: list[Problem]
 
 
 def finetune(
@@ -62,6 +80,7 @@ def finetune(
     out: Path | str,
     *,
     model: str | Path = "en-ulmfit",
+    backward: str | Path | None = None,
     valid: Examples | None = None,
     test: Examples | None = None,
     unlabelled: Sequence[str] | None = None,
@@ -74,103 +93,106 @@ def finetune(
 
     Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Scores come from `test`; without one, from
     `valid`, or else from cross-validation. Probabilities are temperature-scaled on `valid` or on the folds'
-    held-out texts. `unlabelled` only serves the LSA baseline here (adapt is what reads it for the model). `beside`
-    are other methods' outcomes on the same texts, to stand in the same table. Killed, the same call goes on where
-    it was.
+    held-out texts. `backward` is a language model that reads from right to left: a second classifier grows from it,
+    and what is saved and measured is the mean of the two (§5). `unlabelled` only serves the LSA baseline here (adapt
+    is what reads it for the model). `beside` are other methods' outcomes on the same texts, to stand in the same
+    table. The folder holds report.html too. Killed, the same call goes on where it was.
 
     Raises UserError if `out` exists, for labels that cannot be learned, and for labels unseen in training.
     """
     out, options = Path(out), options or FinetuneOptions()
     refuse_existing(out, overwrite)
-    source = artifact.load(model)
-    labels = Labels.fit(train)
-    stage = load_recipe(options.recipe).finetune
-    parts = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
-    encoded, lost = _encoded(source, {"train": train} | parts, labels, options.max_tokens)
-    data = {name: _described(part) for name, part in ({"train": train} | parts).items()}
-    folder = work_folder(
-        out,
-        {
-            "stage": "finetune",
-            "data": data,
-            "unlabelled": content_hash(unlabelled or ()),
-            "model": weights_hash(source.model),
-            "tokenizer": source.tokenizer.fingerprint,
-            "recipe": repr(stage),
-            "options": repr(options),
-        },
-    )
-    plan = Plan(
-        language_model=source.model,
-        from_scratch=options.from_scratch,
-        stage=stage,
-        settings=options.settings,
-        labels=labels,
-        class_weights=labels.class_weights(train, options.class_weights),
-        pad_id=source.tokenizer.pad_id,
-        words=options.words,
-    )
-    with Meter() as meter:
-        runs = _train_seeds(plan, encoded, options, folder, show)
-        folds = _train_folds(plan, train, encoded["train"], options, folder, show, has_held_out=bool(parts))
-    temperature = _temperature(labels, runs, folds, encoded)
+    sources = _sources(model, backward)
+    labels, stage = Labels.fit(train), load_recipe(options.recipe).finetune
+    weights = labels.class_weights(train, options.class_weights)
+    parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
+    encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
-    outcome = _outcome(examined, labels, runs, folds, temperature, meter)
-    if options.from_scratch:
-        outcome = replace(outcome, name="scratch")
-    targets = encoded["train"].targets if examined == "folds" else encoded[examined].targets
+    splits = _splits(train, options, examined)
+    data = {name: _described(part) for name, part in parts.items()}
+    asked = {
+        "stage": "finetune",
+        "data": data,
+        "unlabelled": content_hash(unlabelled or ()),
+        "model": " ".join(weights_hash(source.model) for source in sources.values()),
+        "tokenizer": " ".join(source.tokenizer.fingerprint for source in sources.values()),
+        "recipe": repr(stage),
+        "options": repr(options),
+    }
+    course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, asked), show)
+    members = {
+        name: train_member(
+            name if backward is not None else "",
+            source,
+            _plan(source, stage, options, labels, weights),
+            encoded[name].parts,
+            course,
+        )
+        for name, source in sources.items()
+    }
+    targets = encoded["forward"].parts["train" if examined == "folds" else examined].targets
     assert targets is not None
+    outcome, shown_beside = _outcomes(members, "scratch" if options.from_scratch else "ulmfit")
     comparison = compare_methods(
         train,
         parts.get(examined),
         outcome,
         labels=labels,
         targets=targets,
-        folds=[held for _, held in folds.splits] if examined == "folds" else None,
+        folds=[held for _, held in splits] if examined == "folds" else None,
         unlabelled=unlabelled,
         baselines=options.baselines,
+        beside=beside,
+        parts=shown_beside,
         seed=options.settings.seed,
     )
-    comparison = replace(comparison, outcomes=(*comparison.outcomes, *beside))
-    best = _best_seed(labels, runs, encoded)
-    record = provenance(
-        stage="finetune", name=out.name, base=source.run, data=data, recipe=options.recipe, settings=options.settings
+    done = Finetuned(
+        folder=out,
+        comparison=comparison,
+        record=_record(out, sources["forward"], data, options, examined, comparison, encoded["forward"].cut),
+        examined=train.take(sorted(i for _, held in splits for i in held)) if examined == "folds" else parts[examined],
+        members=members,
+        stage=stage,
+        cut=encoded["forward"].cut,
+        problems=check(train, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
     )
-    record |= {
-        "labels": len(train),
-        "classes": list(labels.names),
-        "kind": labels.kind,
-        "seeds": options.seeds,
-        "seed_kept": options.settings.seed + best,
-        "from_scratch": options.from_scratch,
-        "max_tokens": options.max_tokens,
-        "tokens_lost": lost,
-        "temperature": temperature,
-        "examined": examined,
-        "results": comparison.results(labels=len(train), seeds=options.seeds),
-        "history": runs[best].history,
-    }
-    put_in_place(Artifact(as_model(plan, runs[best]), source.tokenizer, labels, record), out, overwrite=overwrite)
-    return Finetuned(out, comparison, record)
+    _save(done, overwrite)
+    return done
 
 
-@dataclass(frozen=True)
-class _Folds:
-    """Cross-validation: (training, held-out) indices of each fold, and logits for every training text (N, C)."""
+def _sources(model: str | Path, backward: str | Path | None) -> dict[str, Artifact]:
+    """The language models by the direction in which they read. Raises UserError for a backward one that does not."""
+    sources = {"forward": artifact.load(model)}
+    if backward is not None:
+        sources["backward"] = artifact.load(backward)
+        if sources["backward"].model.encoder.direction != "right":
+            raise UserError(
+                "this model does not read from right to left.",
+                where=str(backward),
+                remedy='Give one that was pretrained with direction = "right".',
+            )
+    return sources
 
-    splits: list[tuple[list[int], list[int]]]
-    logits: np.ndarray | None
+
+def _splits(train: Examples, options: FinetuneOptions, examined: str) -> Sequence[Split]:
+    """The folds that are asked for; five if nothing else is there to measure on."""
+    count = options.folds if options.folds is not None else 5 if examined == "folds" else 0
+    if count == 0 and examined == "folds":
+        raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
+    return stratified_folds(train, count, options.settings.seed) if count else ()
 
 
-def _encoded(
-    source: Artifact, parts: dict[str, Examples], labels: Labels, max_tokens: int
-) -> tuple[dict[str, Encoded], dict[str, float]]:
-    """Every part's token ids and targets, and the share of its tokens that truncation lost."""
-    encoded, lost = {}, {}
-    for name, part in parts.items():
-        sequences, lost[name] = encode_texts(source.tokenizer, part.texts, max_tokens)
-        encoded[name] = Encoded(sequences, labels.encode(part))
-    return encoded, lost
+def _plan(source: Artifact, stage: Stage, options: FinetuneOptions, labels: Labels, weights: np.ndarray | None) -> Plan:
+    return Plan(
+        language_model=source.model,
+        from_scratch=options.from_scratch,
+        stage=stage,
+        settings=options.settings,
+        labels=labels,
+        class_weights=weights,
+        pad_id=source.tokenizer.pad_id,
+        words=options.words,
+    )
 
 
 def _described(part: Examples) -> dict[str, Any]:
@@ -178,80 +200,59 @@ def _described(part: Examples) -> dict[str, Any]:
     return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
 
 
-def _train_seeds(
-    plan: Plan, encoded: dict[str, Encoded], options: FinetuneOptions, folder: Path, show: bool
-) -> list[Trained]:
-    evaluated = {name: part for name, part in encoded.items() if name != "train"}
-    first = options.settings.seed
-    return [
-        train_classifier(plan, encoded["train"], evaluated, seed=seed, folder=folder, title=f"seed {seed}", show=show)
-        for seed in range(first, first + options.seeds)
+def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[Outcome]]:
+    """What is measured, and, where that is an ensemble, what its members answer alone."""
+    named = [
+        replace(member.outcome, name=direction if len(members) > 1 else name) for direction, member in members.items()
     ]
+    return (named[0], []) if len(named) == 1 else (ensemble(named, name), named)
 
 
-def _train_folds(
-    plan: Plan,
-    train: Examples,
-    encoded: Encoded,
+def _record(
+    out: Path,
+    source: Artifact,
+    data: dict[str, Any],
     options: FinetuneOptions,
-    folder: Path,
-    show: bool,
-    *,
-    has_held_out: bool,
-) -> _Folds:
-    """One classifier per fold, each answering for the texts that it has not seen."""
-    count = options.folds if options.folds is not None else 0 if has_held_out else 5
-    if count == 0:
-        return _Folds([], None)
-    splits = stratified_folds(train, count, options.settings.seed)
-    logits = np.full((len(train), plan.labels.num_outputs), np.nan, dtype=np.float32)
-    for number, (kept, held) in enumerate(splits):
-        trained = train_classifier(
-            plan,
-            encoded.take(kept),
-            {"held": encoded.take(held)},
-            seed=options.settings.seed,
-            folder=folder,
-            title=f"fold {number + 1} of {count}",
-            show=show,
-        )
-        logits[held] = trained.logits["held"]
-    return _Folds(splits, logits)
-
-
-def _temperature(labels: Labels, runs: Sequence[Trained], folds: _Folds, encoded: dict[str, Encoded]) -> float | None:
-    """Fitted on texts that no classifier was trained on; None where there are none, or nothing to scale."""
-    if labels.kind == "numeric":
-        return None
-    if "valid" in encoded and encoded["valid"].targets is not None:
-        logits = np.concatenate([run.logits["valid"] for run in runs])
-        return fit_temperature(logits, np.concatenate([encoded["valid"].targets] * len(runs)), labels.kind)
-    if folds.logits is not None and encoded["train"].targets is not None:
-        known = ~np.isnan(folds.logits[:, 0])
-        return fit_temperature(folds.logits[known], encoded["train"].targets[known], labels.kind)
-    return None
-
-
-def _outcome(
     examined: str,
-    labels: Labels,
-    runs: Sequence[Trained],
-    folds: _Folds,
-    temperature: float | None,
-    meter: Meter,
-) -> Outcome:
-    if examined == "folds":
-        assert folds.logits is not None
-        logits = [folds.logits]
+    comparison: Comparison,
+    cut: Mapping[str, Truncation],
+) -> dict[str, Any]:
+    """run.json, but for what differs between members."""
+    settings, labels, texts = options.settings, comparison.labels, data["train"]["texts"]
+    return provenance(
+        stage="finetune", name=out.name, base=source.run, data=data, recipe=options.recipe, settings=settings
+    ) | {
+        "labels": texts,
+        "classes": list(labels.names),
+        "kind": labels.kind,
+        "seeds": options.seeds,
+        "from_scratch": options.from_scratch,
+        "max_tokens": options.max_tokens,
+        "tokens_lost": {name: truncation.share for name, truncation in cut.items()},
+        "examined": examined,
+        "results": comparison.results(labels=texts, seeds=options.seeds),
+    }
+
+
+def _save(done: Finetuned, overwrite: bool) -> None:
+    """Put the classifier, or the ensemble, in place with its report, and remove the work folder."""
+    # Here, because drawing loads matplotlib, which takes as long as torch.
+    from textgraft.report.finetuned import finetune_report
+    from textgraft.report.report import render
+
+    documents = {"report.html": render(finetune_report(done)).encode()}
+    classifiers = {}
+    for name, member in done.members.items():
+        own = {
+            "base": ancestry(member.source.run),
+            "temperature": member.temperature,
+            "seed_kept": done.record["settings"]["seed"] + member.best,
+            "history": member.runs[member.best].history,
+        }
+        classifiers[name] = member.artifact(done.record | own)
+    if len(classifiers) == 1:
+        done.record.update(classifiers["forward"].run)
+        put_in_place(classifiers["forward"], done.folder, overwrite=overwrite, documents=documents)
     else:
-        logits = [run.logits[examined] for run in runs]
-    outputs = np.stack([outputs_from_logits(one, labels.kind, temperature or 1.0) for one in logits])
-    raw = np.stack([outputs_from_logits(one, labels.kind) for one in logits])
-    return Outcome("ulmfit", outputs, raw, meter.seconds / 60 / max(1, len(runs)), meter.peak_mb)
-
-
-def _best_seed(labels: Labels, runs: Sequence[Trained], encoded: dict[str, Encoded]) -> int:
-    """The seed with the lowest validation loss; the first one if there is no validation set."""
-    if "valid" not in encoded:
-        return 0
-    return int(np.argmin([min(row["loss"] for row in run.history if "loss" in row) for run in runs]))
+        save_ensemble(classifiers, done.record, done.folder, overwrite=overwrite, documents=documents)
+        remove_work(done.folder)

@@ -1,0 +1,128 @@
+"""The report of a fine-tuning: what it left, arranged for `textgraft.report.report`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from textgraft.evaluation import Comparison, Outcome
+from textgraft.inference import Truncation
+from textgraft.report.report import Method, Report, confident_mistakes
+from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
+from textgraft.training.metrics import class_scores, confusion_matrix
+from textgraft.training.phases import schedule_curve, schedule_table
+
+if TYPE_CHECKING:
+    from textgraft.stages.finetune import Finetuned
+
+FACTS = ("base", "data", "labels", "seeds", "recipe", "max_tokens", "settings", "precision", "versions", "machine")
+
+
+def finetune_report(done: Finetuned) -> Report:
+    """How good the classifier is, beside what, on what, and where it goes wrong.
+
+    Scores are means over the seeds; confusion, calibration, coverage and mistakes are those of the classifier that was
+    kept (with cross-validation, of the folds together).
+    """
+    record, comparison = done.record, done.comparison
+    member = done.members["forward"]
+    groups = [group.name for group in member.artifact({}).model.layer_groups()]
+    steps_per_epoch = math.ceil(record["labels"] / done.stage.rows)
+    curves = schedule_curve(done.stage, len(groups), steps_per_epoch)
+    result = record["results"]["methods"][comparison.outcomes[0].name]
+    return Report(
+        title=record["name"],
+        verdict=comparison.verdict(),
+        metric=comparison.headline,
+        test_n=len(comparison.targets),
+        methods=_methods(comparison),
+        scores={name: value["mean"] for name, value in result.items() if isinstance(value, dict)},
+        classes=comparison.labels.names,
+        histories={
+            f"{name} {run_title}".strip(): run.history
+            for name, one in done.members.items()
+            for run_title, run in zip(_run_titles(record), one.runs, strict=True)
+        },
+        schedule=schedule_table(done.stage, groups, steps_per_epoch),
+        schedule_curves=dict(zip(groups, curves, strict=True)),
+        steps_per_epoch=steps_per_epoch,
+        truncation=_summed(list(done.cut.values())),
+        problems=done.problems,
+        facts={key: record[key] for key in FACTS if record.get(key) is not None},
+        **_of_the_kept(done),
+    )
+
+
+def _run_titles(record: dict[str, Any]) -> list[str]:
+    first = record["settings"]["seed"]
+    return [f"seed {seed}" for seed in range(first, first + record["seeds"])]
+
+
+def _methods(comparison: Comparison) -> list[Method]:
+    first, *rivals = comparison.outcomes
+    return [
+        Method(
+            name=outcome.name,
+            score=comparison.interval(outcome),
+            spread=_spread(comparison, outcome),
+            minutes=outcome.minutes,
+            peak_mb=outcome.peak_mb,
+            about=outcome.about,
+            difference=None if outcome is first else comparison.against(outcome),
+        )
+        for outcome in (first, *comparison.parts, *rivals)
+    ]
+
+
+def _spread(comparison: Comparison, outcome: Outcome) -> float | None:
+    per_seed = comparison.scores(outcome).mean(axis=1)
+    return float(per_seed.std(ddof=1)) if len(per_seed) > 1 else None
+
+
+def _of_the_kept(done: Finetuned) -> dict[str, Any]:
+    """The sections that are about single answers, of the classifier that is saved."""
+    comparison, labels = done.comparison, done.comparison.labels
+    if labels.kind == "numeric":
+        return {}
+    targets = comparison.targets
+    outputs, raw = (_kept(done, scaled=scaled) for scaled in (True, False))
+    temperatures = [member.temperature for member in done.members.values()]
+    scaled = any(temperature is not None for temperature in temperatures)
+    diagrams = {"as trained": raw} | ({"temperature-scaled": outputs} if scaled else {})
+    sections: dict[str, Any] = {
+        "reliability": {name: reliability(probs, targets, labels.kind) for name, probs in diagrams.items()},
+        "temperature": temperatures[0] if len(temperatures) == 1 else None,
+        "coverage": coverage_table(*confidence_and_correct(outputs, targets, labels.kind)),
+    }
+    if labels.kind == "multi":
+        return sections | {"per_class": class_scores(targets, outputs >= 0.5, labels.names)}
+    predicted = outputs.argmax(axis=1)
+    examined = done.examined
+    places = [examined.where(index) for index in range(len(examined))]
+    return sections | {
+        "confusion": confusion_matrix(targets, predicted, len(labels.names)),
+        "per_class": class_scores(targets, predicted, labels.names),
+        "mistakes": confident_mistakes(examined.texts, targets, outputs, labels.names, places),
+    }
+
+
+def _kept(done: Finetuned, *, scaled: bool) -> np.ndarray:
+    """(N, C) probabilities of the classifier that is saved, for the texts of the comparison."""
+    outcomes = done.comparison.parts or done.comparison.outcomes[:1]
+    chosen = []
+    for outcome, member in zip(outcomes, done.members.values(), strict=True):
+        outputs = outcome.outputs if scaled else outcome.raw
+        chosen.append(outputs[min(member.best, len(outputs) - 1)])
+    return np.mean(chosen, axis=0)
+
+
+def _summed(cuts: Sequence[Truncation]) -> Truncation:
+    return Truncation(
+        sum(c.texts for c in cuts),
+        sum(c.cut_texts for c in cuts),
+        sum(c.tokens for c in cuts),
+        sum(c.lost_tokens for c in cuts),
+    )

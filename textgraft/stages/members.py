@@ -1,0 +1,178 @@
+"""The classifiers that grow from one language model: one a seed, one a fold, and what they answer.
+
+A fine-tuning has one member, or a forward and a backward one whose probabilities are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from textgraft.artifact import Artifact
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.data.splits import Split
+from textgraft.evaluation import Outcome
+from textgraft.inference import Truncation, encode_texts
+from textgraft.training.calibration import fit_temperature
+from textgraft.training.classifier import Encoded, Plan, Trained, as_model, outputs_from_logits, train_classifier
+from textgraft.training.meter import Meter
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Cross-validation: (training, held-out) indices of each fold, and logits for every training text (N, C)."""
+
+    splits: Sequence[Split]
+    logits: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Member:
+    """One language model's classifiers, trained: a run a seed, and the folds where cross-validation was asked for.
+
+    `outcome` is what they answer on the examined texts (all training texts, for folds); `best` the index of the run
+    that is kept.
+    """
+
+    source: Artifact
+    plan: Plan
+    runs: list[Trained]
+    folds: Folds
+    temperature: float | None
+    outcome: Outcome
+    best: int
+
+    def artifact(self, run: dict[str, object]) -> Artifact:
+        """The classifier that is kept, with `run` for its run.json."""
+        return Artifact(as_model(self.plan, self.runs[self.best]), self.source.tokenizer, self.plan.labels, run)
+
+
+@dataclass(frozen=True)
+class EncodedParts:
+    """Training, validation and test texts as token ids with targets, and what truncation cut off each."""
+
+    parts: dict[str, Encoded]
+    cut: dict[str, Truncation]
+
+
+def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, max_tokens: int) -> EncodedParts:
+    """Every part as one language model reads it. Raises UserError for labels unseen in training."""
+    encoded, cut = {}, {}
+    for name, part in parts.items():
+        sequences, cut[name] = encode_texts(source.tokenizer, part.texts, max_tokens)
+        encoded[name] = Encoded(sequences, labels.encode(part))
+    return EncodedParts(encoded, cut)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What all members have in common: seeds, folds, which part is examined, and where unfinished work lies."""
+
+    examined: str  # "test", "valid" or "folds"
+    seed: int
+    seeds: int
+    splits: Sequence[Split]
+    folder: Path
+    show: bool
+
+
+def train_member(name: str, source: Artifact, plan: Plan, encoded: dict[str, Encoded], course: Course) -> Member:
+    """Train all classifiers of one language model; those that `course.folder` holds already are taken from there.
+
+    `name` prefixes the files in the folder and the lines shown, and may be empty.
+    """
+    title = f"{name} " if name else ""
+    evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
+    with Meter() as meter:
+        runs = [
+            train_classifier(
+                plan,
+                encoded["train"],
+                evaluated,
+                seed=seed,
+                folder=course.folder,
+                title=f"{title}seed {seed}",
+                show=course.show,
+            )
+            for seed in range(course.seed, course.seed + course.seeds)
+        ]
+        folds = _train_folds(title, plan, encoded["train"], course)
+    temperature = _temperature(plan.labels, runs, folds, encoded)
+    outcome = _outcome(course.examined, plan.labels, runs, folds, temperature)
+    seconds = sum(run.seconds for run in runs) / len(runs) + _adapt_seconds(source, plan)
+    outcome = replace(outcome, minutes=seconds / 60, peak_mb=meter.peak_mb)
+    return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
+
+
+def _adapt_seconds(source: Artifact, plan: Plan) -> float:
+    """What adapting the language model took, which is part of the method's price."""
+    adapted = source.run.get("stage") == "adapt" and not plan.from_scratch
+    return float(source.run.get("seconds", 0.0)) if adapted else 0.0
+
+
+def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
+    """Several members' probabilities, averaged; it costs what all of them cost."""
+    return Outcome(
+        name=name,
+        outputs=np.mean([o.outputs for o in outcomes], axis=0),
+        raw=np.mean([o.raw for o in outcomes], axis=0),
+        minutes=sum(o.minutes for o in outcomes),
+        peak_mb=max(o.peak_mb for o in outcomes),
+        about="the mean of " + " and ".join(o.name for o in outcomes),
+    )
+
+
+def _train_folds(title: str, plan: Plan, encoded: Encoded, course: Course) -> Folds:
+    """One classifier per fold, each answering for the texts that it has not seen."""
+    if not course.splits:
+        return Folds([], None)
+    logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
+    for number, (kept, held) in enumerate(course.splits):
+        trained = train_classifier(
+            plan,
+            encoded.take(kept),
+            {"held": encoded.take(held)},
+            seed=course.seed,
+            folder=course.folder,
+            title=f"{title}fold {number + 1} of {len(course.splits)}",
+            show=course.show,
+        )
+        logits[held] = trained.logits["held"]
+    return Folds(course.splits, logits)
+
+
+def _temperature(labels: Labels, runs: Sequence[Trained], folds: Folds, encoded: Mapping[str, Encoded]) -> float | None:
+    """Fitted on texts that no classifier was trained on; None where there are none, or nothing to scale."""
+    if labels.kind == "numeric":
+        return None
+    if "valid" in encoded and encoded["valid"].targets is not None:
+        logits = np.concatenate([run.logits["valid"] for run in runs])
+        return fit_temperature(logits, np.concatenate([encoded["valid"].targets] * len(runs)), labels.kind)
+    if folds.logits is not None and encoded["train"].targets is not None:
+        known = ~np.isnan(folds.logits[:, 0])
+        return fit_temperature(folds.logits[known], encoded["train"].targets[known], labels.kind)
+    return None
+
+
+def _outcome(
+    examined: str, labels: Labels, runs: Sequence[Trained], folds: Folds, temperature: float | None
+) -> Outcome:
+    if examined == "folds":
+        assert folds.logits is not None
+        logits = [folds.logits]
+    else:
+        logits = [run.logits[examined] for run in runs]
+    outputs = np.stack([outputs_from_logits(one, labels.kind, temperature or 1.0) for one in logits])
+    raw = np.stack([outputs_from_logits(one, labels.kind) for one in logits])
+    return Outcome("ulmfit", outputs, raw, 0.0, 0.0)
+
+
+def _best(runs: Sequence[Trained], encoded: Mapping[str, Encoded]) -> int:
+    """The run with the lowest validation loss; the first one if there is no validation set."""
+    if "valid" not in encoded:
+        return 0
+    return int(np.argmin([min(row["loss"] for row in run.history if "loss" in row) for run in runs]))
