@@ -92,7 +92,9 @@ def refuse_existing(folder: Path, overwrite: bool = False) -> None:
             "this path exists already.", where=str(folder), remedy="Name another, or pass --overwrite to replace it."
         )
     if folder.exists() and not (folder / "config.json").exists():
-        raise UserError("this is not a model folder, so it is not overwritten.", where=str(folder))
+        raise UserError(
+            "this is not a model folder, so it is not overwritten.", where=str(folder), remedy="Name another path."
+        )
 
 
 def write_folder(
@@ -145,8 +147,13 @@ def find(name: str | Path) -> Path:
         if (folder / "config.json").is_file():
             return folder
     if Path(name).is_dir():
-        raise UserError("there is no config.json here, so this is not a model folder.", where=str(name))
-    raise UserError(f"no model '{name}'.", remedy=did_you_mean(str(name), names()) + " Or give the path of a folder.")
+        raise UserError(
+            "there is no config.json here, so this is not a model folder.",
+            where=str(name),
+            remedy="Name the folder that textgraft wrote, or restore what is missing.",
+        )
+    remedy = f"{did_you_mean(str(name), names())} Give the path of a model's folder, or the name of one that ships."
+    raise UserError(f"no model '{name}'.", remedy=remedy.strip())
 
 
 def names() -> list[str]:

@@ -22,8 +22,10 @@ class UserError(ValueError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy sentence that lists `known` names and suggests the nearest to `name`."""
+    """A remedy sentence that lists `known` names and suggests the nearest to `name`; empty if none is known."""
     names = [str(k) for k in known]
+    if not names:
+        return ""
     shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
     near = difflib.get_close_matches(name, names, n=1)
     return f"Known: {shown}." + (f" Did you mean '{near[0]}'?" if near else "")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
 
 from textgraft import __version__
 from textgraft.cli import catalogue, data, rates, train, use
-from textgraft.cli.console import complain, say
+from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
 INTERRUPTED = 130
+MISTAKE = 2
 FAILED = 1
 
 COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
@@ -69,29 +72,41 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
-    command = typer.main.get_command(_build())
     try:
-        code = command.main(arguments, prog_name="textgraft", standalone_mode=False)
-        sys.stdout.flush()
-    except UserError as error:
-        if debug:
-            raise
-        complain(error)
-        code = 2
-    except BrokenPipeError:
-        code = _closed_pipe()
+        with nullcontext() if debug else warnings_said():
+            code = _run(arguments)
     except Exception as error:
-        usage = getattr(error, "format_message", None)
-        if usage is None:
-            if debug:
-                raise
-            say(f"textgraft: this is a defect ({type(error).__name__}: {error}); --debug shows where.")
-            sys.exit(FAILED)
-        complain(UserError(usage(), remedy="See --help."))
-        code = 2
-    if code == INTERRUPTED:
-        say("textgraft: stopped.")
-    sys.exit(code or 0)
+        if debug:
+            traceback.print_exception(error)
+        code = _explained(error)
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    command = typer.main.get_command(_build())
+    code = command.main(list(arguments), prog_name="textgraft", standalone_mode=False)
+    sys.stdout.flush()
+    if code == INTERRUPTED:  # what typer makes of Ctrl-C
+        raise Interrupted("stopped.")
+    return code or 0
+
+
+def _explained(error: Exception) -> int:
+    """Say what went wrong, and give the exit code for it."""
+    if isinstance(error, Interrupted):
+        say(f"textgraft: {error}")
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return _closed_pipe()
+    if isinstance(error, UserError):
+        complain(error)
+        return MISTAKE
+    usage = getattr(error, "format_message", None)  # what typer says of a command line it cannot read
+    if usage is not None:
+        complain(UserError(usage().rstrip(".") + ".", remedy="See --help."))
+        return MISTAKE
+    say(f"textgraft: this is a defect ({type(error).__name__}: {error}); --debug shows where.")
+    return FAILED
 
 
 def _closed_pipe() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
 
@@ -30,11 +32,18 @@ def _cell(value: object) -> str:
 
 def recipes(as_json: o.AsJson = False) -> None:
     """List the recipes that ship, for --recipe."""
+    from textgraft.stages.pretrain import load_pretrain_recipe
     from textgraft.training.phases import load_recipe, recipe_names
 
-    found = [load_recipe(name) for name in recipe_names()]
+    found: list[dict[str, Any]] = []
+    for recipe in map(load_recipe, recipe_names()):
+        stages = [stage for stage in ("adapt", "finetune") if getattr(recipe, stage).phases]
+        about = {"description": recipe.description, "source": recipe.source}
+        found.append({"name": recipe.name, "stages": stages, **about})
+    for made in map(load_pretrain_recipe, recipe_names("pretrain")):
+        found.append({"name": made.name, "stages": ["pretrain"], "description": made.description})
     if as_json:
-        rows = [{"name": r.name, "description": r.description, "source": r.source} for r in found]
-        print_json({"recipes": rows})
+        print_json({"recipes": found})
     else:
-        print_table(["recipe", "what it does"], [[r.name, r.description] for r in found])
+        rows = [[r["name"], ", ".join(r["stages"]), r["description"]] for r in found]
+        print_table(["recipe", "for", "what it does"], rows)

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textgraft.errors import UserError
+
+PACKAGE = Path(__file__).parents[1]
+READ_OPTIONS = {
+    "text": "--text-column",
+    "label": "--label",
+    "id": "--id",
+    "kind": "--kind",
+    "label_separator": "--label-separator",
+    "encoding": "--encoding",
+    "delimiter": "--delimiter",
+}
+"""The options for the arguments of `textgraft.read`."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C, with what there is to say about it."""
+
 
 if TYPE_CHECKING:
     from textgraft.data.check import Problem
@@ -22,7 +42,30 @@ def say(message: str) -> None:
 
 def complain(error: UserError) -> None:
     """A user's mistake as one line on stderr."""
+    error = UserError(error.message, where=error.where, remedy=as_options(error.remedy))
     say("textgraft: error: " + " ".join(str(error).split()))
+
+
+def as_options(remedy: str) -> str:
+    """A remedy that names arguments of `textgraft.read`, with the options that stand for them instead.
+
+    `Name it with encoding=….` becomes `Name it with --encoding ….`
+    """
+    return re.sub(rf"\b({'|'.join(READ_OPTIONS)})=", lambda match: READ_OPTIONS[match[1]] + " ", remedy)
+
+
+@contextlib.contextmanager
+def warnings_said() -> Iterator[None]:
+    """Inside, our own warnings are lines on stderr; those of libraries, which mean nothing to a user, are left out."""
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
+        if Path(filename).is_relative_to(PACKAGE):
+            say("textgraft: warning: " + as_options(str(message)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -59,11 +102,12 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
     console.print(table)
 
 
-def print_problems(problems: Sequence[Problem]) -> None:
+def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) -> None:
     """What `check` found, on stderr; nothing if there is nothing."""
     from rich.console import Console
 
     from textgraft.data.check import render
 
-    if problems:
-        render(problems, Console(stderr=True))
+    shown = [problem for problem in problems if problem.severity == "error" or not errors_only]
+    if shown:
+        render(shown, Console(stderr=True))

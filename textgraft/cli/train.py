@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_problems, print_table, say
+from textgraft.cli.console import Interrupted, print_json, print_problems, print_table
 from textgraft.errors import UserError
+
+if TYPE_CHECKING:
+    from textgraft.data.check import Problem
+    from textgraft.data.examples import Examples
+    from textgraft.training.loop import Settings
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")]
 
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Ctrl-C inside ends the program with a word on how to go on."""
-    from textgraft.training.session import Stopped
+    """Ctrl-C inside ends the program with a word on how to go on; work that had not begun leaves nothing behind."""
+    from textgraft.training.session import Stopped, remove_unstarted, work_path
 
     try:
         yield
     except (KeyboardInterrupt, Stopped):
-        say(f"textgraft: stopped; the run is saved in {out}.run, and the same command goes on from there.")
-        raise typer.Exit(130) from None
+        remove_unstarted(out)
+        saved = work_path(out)
+        word = f"the run is saved in {saved}, and" if saved.exists() else "nothing was lost;"
+        raise Interrupted(f"stopped; {word} the same command goes on from there.") from None
+    except Exception:
+        remove_unstarted(out)
+        raise
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Raises UserError if nothing could be put at `out` in the end."""
+    from textgraft.stages.preflight import check_writable
+    from textgraft.training.session import refuse_existing
+
+    refuse_existing(out, overwrite)
+    check_writable(out)
 
 
 def pretrain(
@@ -52,6 +71,7 @@ def pretrain(
     from textgraft.stages.pretrain import pretrain
     from textgraft.training.loop import Settings
 
+    check_out(out, overwrite=False)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes)
     with resumable(out):
@@ -89,13 +109,11 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Let a language model read your domain's text; no labels needed."""
-    from textgraft.artifact import load, refuse_existing
+    from textgraft.artifact import load
     from textgraft.stages.adapt import adapt
-    from textgraft.stages.preflight import check_writable
     from textgraft.training.loop import Settings
 
-    refuse_existing(out, overwrite)
-    check_writable(out)
+    check_out(out, overwrite)
     o.use_threads(threads)
     texts = o.read_pool(pool, text=text, encoding=encoding) or []
     settings = Settings(seed=seed, precision=precision, minutes=minutes)
@@ -130,6 +148,10 @@ def finetune(
     train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
     out: Out,
     model: o.Model = "en-ulmfit",
+    backward: Annotated[
+        str | None,
+        typer.Option("--backward", help="A model that reads from right to left; answers are the mean of the two."),
+    ] = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts that guide early stopping.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Labelled texts that nothing is chosen by.")] = None,
     unlabelled: Annotated[
@@ -173,15 +195,13 @@ def finetune(
     as_json: o.AsJson = False,
 ) -> None:
     """Fine-tune a classifier on labelled texts and say how good it is, beside linear baselines."""
-    from textgraft.artifact import refuse_existing
-    from textgraft.data.check import check, to_json
-    from textgraft.stages.adapt import adapt
+    from textgraft.data.check import to_json
     from textgraft.stages.finetune import FinetuneOptions, finetune
-    from textgraft.stages.preflight import check_finetune, check_writable
+    from textgraft.stages.preflight import check_finetune
     from textgraft.training.loop import Settings
+    from textgraft.training.phases import load_recipe
 
-    refuse_existing(out, overwrite)
-    check_writable(out)
+    check_out(out, overwrite)
     o.use_threads(threads)
     asked = FinetuneOptions(
         recipe=recipe,
@@ -198,20 +218,21 @@ def finetune(
     parts = {"train": train, "valid": valid, "test": test}
     examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
     pool = o.read_pool(unlabelled, encoding=encoding)
-    check_finetune(examples["train"], model=model, held_out=[*examples.values()][1:], options=asked)
-    problems = check(examples["train"], test=examples.get("test"))
-    if not quiet:
-        print_problems(problems)
+    models = {"forward": model} | ({"backward": backward} if backward is not None else {})
+    held_out = [part for name, part in examples.items() if name != "train"]
+    check_finetune(examples["train"], models=models, held_out=held_out, options=asked)
+    problems = _problems(examples["train"], examples.get("test"), pool, quiet)
+    adapted: dict[str, Path] = {}
+    if pool and adapt_first and load_recipe(recipe).adapt.phases:
+        settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes)
+        adapted = _adapt_all(pool, models, out, recipe, settings, overwrite=overwrite, show=not quiet)
+        models |= {direction: str(path) for direction, path in adapted.items()}
     with resumable(out):
-        if pool and adapt_first:
-            adapted = out.with_name(out.name + ".lm")
-            settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes)
-            adapt(pool, adapted, model=model, recipe=recipe, settings=settings, reuse=True, show=not quiet)
-            model = str(adapted)
         done = finetune(
             examples["train"],
             out,
-            model=model,
+            model=models["forward"],
+            backward=models.get("backward"),
             valid=examples.get("valid"),
             test=examples.get("test"),
             unlabelled=pool,
@@ -219,12 +240,53 @@ def finetune(
             overwrite=overwrite,
             show=not quiet,
         )
-    written = {"out": out, "language_model": model}
+    report = out / "report.html"
     if as_json:
+        written = {"out": out, "report": report, "language_models": models}
         print_json({**done.record["results"], **written, "problems": to_json(problems)})
     else:
         print(done.comparison.table())
-        print("Written: " + ", ".join(str(path) for path in written.values()))
+        print("Written: " + ", ".join(str(path) for path in (out, report, *adapted.values())))
+
+
+def _problems(train: Examples, test: Examples | None, pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
+    """What `check` finds; told on stderr, errors even if `quiet`."""
+    from textgraft.data.check import check
+    from textgraft.data.examples import Examples
+
+    problems = check(train, test=test, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None)
+    print_problems(problems, errors_only=quiet)
+    return problems
+
+
+def _adapt_all(
+    pool: Sequence[str],
+    models: Mapping[str, str],
+    out: Path,
+    recipe: str,
+    settings: Settings,
+    *,
+    overwrite: bool,
+    show: bool,
+) -> dict[str, Path]:
+    """Adapt the forward model into OUT.lm and the backward one into OUT.backward.lm; those made before are taken."""
+    from textgraft.stages.adapt import adapt
+
+    suffixes = {"forward": ".lm", "backward": ".backward.lm"}
+    adapted = {direction: out.with_name(out.name + suffixes[direction]) for direction in models}
+    for direction, folder in adapted.items():
+        with resumable(folder):
+            adapt(
+                pool,
+                folder,
+                model=models[direction],
+                recipe=recipe,
+                settings=settings,
+                overwrite=overwrite,
+                reuse=True,
+                show=show,
+            )
+    return adapted
 
 
 def parse_weights(value: str) -> str | dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -79,12 +80,25 @@ def _keyed_texts(
     if file is None:
         return numbered, given or []
     if str(file) == "-":
-        lines = io.TextIOWrapper(sys.stdin.buffer, encoding or "utf-8", errors="replace")
-        return numbered, (line.rstrip("\r\n") for line in lines)
+        return numbered, _stdin_lines(encoding or "utf-8")
     examples = o.read_file(file, text=column, encoding=encoding)
     if examples.ids is not None:
         return ({"id": key} for key in examples.ids), examples.texts
     return ({examples.unit: examples.line(index)} for index in range(len(examples))), examples.texts
+
+
+def _stdin_lines(encoding: str) -> Iterator[str]:
+    """The lines of stdin as they come. Raises UserError for one that is not in `encoding`."""
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise UserError(f"unknown encoding '{encoding}'.", remedy="Give one such as utf-8 or latin-1.") from error
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode(encoding).rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            message = f"byte 0x{line[error.start]:02x} is not {encoding}."
+            raise UserError(message, where=f"stdin line {number}", remedy="Name it with encoding=….") from error
 
 
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:

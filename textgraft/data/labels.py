@@ -183,7 +183,7 @@ class Labels:
         raise UserError(
             f"label '{name}' is not one of: {shown}{more}.",
             where=where,
-            remedy=f"Did you mean '{near[0]}'?" if near else "",
+            remedy=f"Did you mean '{near[0]}'?" if near else "Correct it, or train on texts with this label too.",
         )
 
 

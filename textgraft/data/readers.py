@@ -69,7 +69,9 @@ def read(
         kind = kind or guess_kind(values, label_separator)
         labels = cells.labels(values, kind, label_separator)
         if labels is None and label is not None:
-            raise UserError(f"the label column '{label_column}' is empty.", where=name)
+            raise UserError(
+                f"the label column '{label_column}' is empty.", where=name, remedy="Is it the right column?"
+            )
     return Examples(
         texts=cells.texts(column(text_column)),
         labels=labels,
@@ -115,7 +117,9 @@ def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> It
                 empty = False
                 yield value
     if empty:
-        raise UserError("there is not one text in it.", where=", ".join(map(str, files[:3])))
+        raise UserError(
+            "there is not one text in it.", where=", ".join(map(str, files[:3])), remedy="Is it the right file?"
+        )
 
 
 def _expand(path: str | os.PathLike[str]) -> list[Path]:
@@ -152,7 +156,8 @@ def _all_rows(source: Any, encoding: str | None, delimiter: str | None) -> tuple
         name = "<frame>" if hasattr(source, "columns") else "<memory>"
         unit, found = "row", list(_memory_rows(source))
     if not found:
-        raise UserError(_why_empty(source), where=name)
+        remedy = "Is it the right file? It takes one text a row, and a label beside each to learn from."
+        raise UserError(_why_empty(source), where=name, remedy=remedy)
     return name, unit, found
 
 

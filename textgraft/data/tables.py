@@ -69,7 +69,11 @@ def _records(path: Path, physical: Iterator[str], delimiter: str, quoting: int) 
     try:
         reader = csv.reader(physical, delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
     except TypeError as error:
-        raise UserError(f"the delimiter must be one character, not {delimiter!r}.", where=str(path)) from error
+        raise UserError(
+            f"the delimiter must be one character, not {delimiter!r}.",
+            where=str(path),
+            remedy="Give one, or none to let it be guessed.",
+        ) from error
     while True:
         start = reader.line_num + 1
         try:

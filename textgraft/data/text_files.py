@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import gzip
 import io
 import lzma
@@ -52,8 +53,11 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        remedy = did_you_mean(path.name, beside) if beside else "The folder does not exist either."
+        if path.parent.is_dir():
+            near = difflib.get_close_matches(path.name, sorted(p.name for p in path.parent.iterdir()), n=1)
+            remedy = f"Did you mean '{near[0]}'?" if near else "Check the path."
+        else:
+            remedy = "The folder does not exist either."
         raise UserError("no such file or folder.", where=str(path), remedy=remedy) from error
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise UserError(
@@ -62,7 +66,9 @@ def explained(path: Path) -> Iterator[None]:
             remedy="Fetch it again.",
         ) from error
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror or error}.", where=str(path)) from error
+        raise UserError(
+            f"cannot be read: {error.strerror or error}.", where=str(path), remedy="Check the path and its permissions."
+        ) from error
 
 
 def open_binary(path: Path) -> IO[bytes] | gzip.GzipFile:

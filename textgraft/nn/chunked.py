@@ -17,6 +17,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     The loss is a scalar sum, so its gradient with respect to the logits (softmax - onehot) is known in the forward
     pass; it is multiplied out chunk by chunk and the logits are dropped. Backward only scales what is kept.
+
+    The chunks share their buffers: memory of this size goes back to the system when it is freed, and getting it
+    anew for every chunk costs as much time as the softmax itself.
     """
 
     @staticmethod
@@ -31,34 +34,39 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         wants: bool,
     ) -> Tensor:
         vocab_size = weight.shape[0]
+        wide = torch.promote_types(hidden.dtype, torch.float32)  # of all sums; bfloat16 is for matrix products only
         d_hidden = torch.empty_like(hidden) if wants else None
-        d_weight = torch.zeros(weight.shape, dtype=torch.float32) if wants else None
-        d_bias = torch.zeros(vocab_size, dtype=torch.float32) if wants and bias is not None else None
+        d_weight = torch.zeros(weight.shape, dtype=wide) if wants else None
+        d_bias = torch.zeros(vocab_size, dtype=wide) if wants and bias is not None else None
+        products = hidden.new_empty(min(rows, len(targets)), vocab_size)
+        logits_buffer, p_buffer = torch.empty_like(products, dtype=wide), torch.empty_like(products, dtype=wide)
         total = torch.zeros((), dtype=torch.float64)
         for start in range(0, len(targets), rows):
             h, t = hidden[start : start + rows], targets[start : start + rows]
             kept = t != IGNORE
             t = t.masked_fill(~kept, 0)[:, None]
-            log_p = (h @ weight.t()).float()
+            logits, p = logits_buffer[: len(t)], p_buffer[: len(t)]
+            logits.copy_(torch.mm(h, weight.t(), out=products[: len(t)]))
             if bias is not None:
-                log_p += bias
-            log_p = torch.log_softmax(log_p, dim=1)
-            nll = -log_p.gather(1, t).squeeze(1)
+                logits += bias
+            torch.softmax(logits, dim=1, out=p)
+            log_z = logits.amax(dim=1) - p.amax(dim=1).log()  # of the likeliest token, whose p cannot vanish
+            nll = log_z - logits.gather(1, t).squeeze(1)
             if smoothing:
-                nll = (1 - smoothing) * nll - smoothing * log_p.mean(dim=1)
+                nll = (1 - smoothing) * nll + smoothing * (log_z - logits.mean(dim=1))
             total += (nll * kept).sum(dtype=torch.float64)
             if d_hidden is None or d_weight is None:
                 continue
-            d_logits = log_p.exp_()
+            d_logits = p
             d_logits.scatter_add_(1, t, torch.full_like(nll, smoothing - 1)[:, None])
             if smoothing:
                 d_logits -= smoothing / vocab_size
             d_logits *= kept[:, None]
             if d_bias is not None:
                 d_bias += d_logits.sum(dim=0)
-            d_logits = d_logits.to(h.dtype)
-            torch.mm(d_logits, weight, out=d_hidden[start : start + rows])
-            d_weight += d_logits.t() @ h
+            low = products[: len(t)].copy_(d_logits)
+            torch.mm(low, weight, out=d_hidden[start : start + rows])
+            d_weight += low.t() @ h
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         return total.float()
 

@@ -13,6 +13,7 @@ from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.data.stream import LanguageModelStream
+from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.model import Model, build_unfilled, with_dropout
 from textgraft.provenance import provenance
@@ -51,7 +52,7 @@ def adapt(
     settings = settings or Settings()
     if not reuse:
         refuse_existing(out, overwrite)
-    source = artifact.load(model)
+    source = load_one(model)
     if "language_model" not in source.model.describe()["head"]["name"]:
         raise UserError(
             "this model has been fine-tuned for a task and lost its language-model head.",
@@ -59,6 +60,8 @@ def adapt(
             remedy="Adapt the language model first, then fine-tune the adapted one.",
         )
     stage = load_recipe(recipe).adapt
+    if not stage.phases:
+        raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
     plan = {
         "stage": "adapt",
         "model": weights_hash(source.model),
@@ -70,7 +73,15 @@ def adapt(
     }
     asked = content_hash(plan.items())
     if reuse and out.exists():
-        return _made_before(out, asked)
+        if _came_of(asked, out):
+            return out
+        if not overwrite:
+            raise UserError(
+                "this is there already, and was not adapted from the same model on the same texts with these settings.",
+                where=str(out),
+                remedy="Name another --out, pass --overwrite, or remove it.",
+            )
+        refuse_existing(out, overwrite)
     folder = work_folder(out, plan)
     if own_vocabulary:
         source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
@@ -103,15 +114,9 @@ def adapt(
     return out
 
 
-def _made_before(out: Path, asked: str) -> Path:
-    """`out`, if its run.json says that it came of the same model, texts and settings."""
-    if not (out / "config.json").is_file() or artifact.load(out).run.get("asked") != asked:
-        raise UserError(
-            "this is there already, and was not adapted from the same model on the same texts with these settings.",
-            where=str(out),
-            remedy="Name another --out, or remove it.",
-        )
-    return out
+def _came_of(asked: str, out: Path) -> bool:
+    """Whether `out`, by its run.json, is what `asked` (a hash of model, texts and settings) led to."""
+    return (out / "config.json").is_file() and load_one(out).run.get("asked") == asked
 
 
 def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus]:

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.check import Problem, check
 from textgraft.data.examples import Examples
 from textgraft.data.labels import ClassWeights, Labels
 from textgraft.data.splits import Split, stratified_folds
-from textgraft.ensemble import save_ensemble
+from textgraft.ensemble import load_one, save_ensemble
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods
 from textgraft.inference import Truncation
@@ -55,6 +54,11 @@ class FinetuneOptions:
     words: bool = True
     baselines: bool = True
     settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
 
 
 @dataclass(frozen=True)
@@ -102,13 +106,13 @@ def finetune(
     """
     out, options = Path(out), options or FinetuneOptions()
     refuse_existing(out, overwrite)
-    sources = _sources(model, backward)
+    sources = language_models(model, backward)
     labels, stage = Labels.fit(train), load_recipe(options.recipe).finetune
     weights = labels.class_weights(train, options.class_weights)
     parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
     encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
-    splits = _splits(train, options, examined)
+    splits = chosen_folds(train, options, measured=examined != "folds")
     data = {name: _described(part) for name, part in parts.items()}
     asked = {
         "stage": "finetune",
@@ -160,11 +164,11 @@ def finetune(
     return done
 
 
-def _sources(model: str | Path, backward: str | Path | None) -> dict[str, Artifact]:
+def language_models(model: str | Path, backward: str | Path | None) -> dict[str, Artifact]:
     """The language models by the direction in which they read. Raises UserError for a backward one that does not."""
-    sources = {"forward": artifact.load(model)}
+    sources = {"forward": load_one(model)}
     if backward is not None:
-        sources["backward"] = artifact.load(backward)
+        sources["backward"] = load_one(backward)
         if sources["backward"].model.encoder.direction != "right":
             raise UserError(
                 "this model does not read from right to left.",
@@ -174,10 +178,13 @@ def _sources(model: str | Path, backward: str | Path | None) -> dict[str, Artifa
     return sources
 
 
-def _splits(train: Examples, options: FinetuneOptions, examined: str) -> Sequence[Split]:
-    """The folds that are asked for; five if nothing else is there to measure on."""
-    count = options.folds if options.folds is not None else 5 if examined == "folds" else 0
-    if count == 0 and examined == "folds":
+def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -> Sequence[Split]:
+    """The folds that are asked for; five if nothing else is there to measure on (`measured`: something is).
+
+    Raises UserError for folds that cannot be made.
+    """
+    count = options.folds if options.folds is not None else 0 if measured else 5
+    if count == 0 and not measured:
         raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
     return stratified_folds(train, count, options.settings.seed) if count else ()
 

@@ -15,6 +15,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
+from textgraft.errors import UserError
 from textgraft.evaluation import Outcome
 from textgraft.inference import Truncation, encode_texts
 from textgraft.training.calibration import fit_temperature
@@ -60,9 +61,11 @@ class EncodedParts:
 
 
 def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, max_tokens: int) -> EncodedParts:
-    """Every part as one language model reads it. Raises UserError for labels unseen in training."""
+    """Every part as one language model reads it. Raises UserError for no texts and for labels unseen in training."""
     encoded, cut = {}, {}
     for name, part in parts.items():
+        if not part.texts:
+            raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
         sequences, cut[name] = encode_texts(source.tokenizer, part.texts, max_tokens)
         encoded[name] = Encoded(sequences, labels.encode(part))
     return EncodedParts(encoded, cut)

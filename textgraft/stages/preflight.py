@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.files import cannot_write
-from textgraft.nn.precision import resolve
-from textgraft.stages.finetune import FinetuneOptions
+from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models
 from textgraft.training.phases import load_recipe
 
 
 def check_finetune(
-    train: Examples, *, model: str | Path, held_out: Sequence[Examples] = (), options: FinetuneOptions
-) -> Artifact:
-    """Everything that `finetune` would refuse later: model, recipe, labels, class weights; returns the model.
+    train: Examples,
+    *,
+    models: Mapping[str, str | Path],
+    held_out: Sequence[Examples] = (),
+    options: FinetuneOptions,
+) -> None:
+    """Everything that `finetune` would refuse later: models, recipe, labels, class weights, folds.
 
-    `held_out` are the validation and the test set. Raises the UserError that is due.
+    `models` are the "forward" language model and perhaps a "backward" one, `held_out` the validation and the test
+    set. Raises the UserError that is due.
     """
-    resolve(options.settings.precision)
     stage = load_recipe(options.recipe).finetune
     if not stage.phases:
-        raise UserError("this recipe has no phases to fine-tune in.", where=options.recipe)
-    source = artifact.load(model)
-    stage.plan(len(source.model.layer_groups()))
+        raise UserError("this recipe has no phases to fine-tune in.", where=options.recipe, remedy="Name one that has.")
+    for source in language_models(models["forward"], models.get("backward")).values():
+        stage.plan(len(source.model.encoder.layer_groups()) + 1)  # and the head
     labels = Labels.fit(train)
     labels.class_weights(train, options.class_weights)
     for part in held_out:
         labels.encode(part)
-    return source
+    chosen_folds(train, options, measured=bool(held_out))
 
 
 def check_writable(path: Path) -> None:

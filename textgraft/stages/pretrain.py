@@ -14,6 +14,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus, build_corpus
 from textgraft.data.readers import read_texts
 from textgraft.data.stream import LanguageModelStream
+from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model, build
 from textgraft.provenance import provenance
 from textgraft.text.tokenizer import Tokenizer
@@ -25,6 +26,8 @@ from textgraft.training.token_vectors import cached_token_vectors, start_from_ve
 
 HELD_OUT_EVERY = 200
 HELD_OUT_TEXTS = 300
+TOKENIZER_SETTINGS = ("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced")
+"""What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,13 @@ class PretrainRecipe:
 
 def load_pretrain_recipe(name: str) -> PretrainRecipe:
     """A recipe by name or path. Raises UserError for unknown keys, with the nearest name."""
-    return read_toml(find_recipe(f"pretrain/{name}" if "/" not in name and "." not in name else name), PretrainRecipe)
+    path = find_recipe(name, "pretrain")
+    recipe = read_toml(path, PretrainRecipe)
+    for key in recipe.tokenizer:
+        if key not in TOKENIZER_SETTINGS:
+            where = f"{path}, tokenizer"
+            raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
+    return recipe
 
 
 def pretrain(
@@ -84,10 +93,11 @@ def pretrain(
     asked = {"stage": "pretrain", "sources": source, "recipe": repr(plan), "settings": repr(settings), "tokens": tokens}
     asked["valid"] = content_hash(sorted(str(p) for p in valid)) if valid is not None else None
     asked["tokenizer"] = Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None
+    read_texts([*sources, *(valid or ())])  # reads nothing yet, but finds out whether all of it is there
     folder = work_folder(out, asked)
     tok = _tokenizer(plan, sources, tokenizer, folder)
-    train, held = _corpora(sources, valid, tok, folder, show)
     model = new_language_model(plan, tok.vocab_size, settings.seed)
+    train, held = _corpora(sources, valid, tok, folder, show)
     if plan.token_vectors and not (folder / "checkpoint.safetensors").exists():
         dim = model.encoder.output_dim
         path = folder / "vectors.f32"

@@ -64,7 +64,7 @@ def stage_of(recipe: str, stage: str) -> Stage:
         raise UserError(f"unknown stage '{stage}'.", remedy=did_you_mean(stage, MODEL_GROUPS))
     chosen: Stage = getattr(load_recipe(recipe), stage)
     if not chosen.phases:
-        raise UserError(f"this recipe does nothing in the stage {stage}.", where=recipe)
+        raise UserError(f"this recipe does nothing in the stage {stage}.", where=recipe, remedy="Name one that does.")
     return chosen
 
 

@@ -50,12 +50,13 @@ class Settings:
     save_seconds: float = field(default=60.0, repr=False)
 
     def __post_init__(self) -> None:
-        least = {"accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
+        least = {"seed": 0, "accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
         wrong = [name for name, low in least.items() if (value := getattr(self, name)) is not None and not value >= low]
         if wrong:
             raise UserError(f"{wrong[0]} is {getattr(self, wrong[0])}.", remedy=f"Give {least[wrong[0]]} or more.")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
+        resolve(self.precision)  # here, so that a misspelt one is not noticed hours later
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,11 @@ class Stage:
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
+    def __post_init__(self) -> None:
+        for key, least in (("rows", 1), ("bptt", 1), ("dropout", 0), ("clip", 0)):
+            if not least <= getattr(self, key) < math.inf:
+                raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {least} or more.")
+
     def plan(self, num_groups: int) -> list[Phase]:
         """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
 
@@ -127,6 +132,10 @@ class Recipe:
     adapt: Stage = Stage()
 
     __pydantic_config__: ClassVar[Any] = STRICT
+
+    def __post_init__(self) -> None:
+        if self.finetune.rows < 2:
+            raise UserError("finetune.rows is 1.", remedy="Batch normalisation needs 2 texts or more in a batch.")
 
 
 def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup]:
@@ -194,13 +203,13 @@ RECIPE_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[
 """Where the recipes that ship are: inside an installed package, or beside it in a checkout."""
 
 
-def recipe_names() -> list[str]:
-    """The names of the recipes that ship with textgraft, sorted."""
-    return sorted({path.stem for folder in RECIPE_FOLDERS for path in folder.glob("*.toml")})
+def recipe_names(kind: str = "") -> list[str]:
+    """The names of the recipes that ship with textgraft, sorted; `kind` "pretrain" for those of language models."""
+    return sorted({path.stem for folder in RECIPE_FOLDERS for path in (folder / kind).glob("*.toml")})
 
 
-def find_recipe(name: str) -> Path:
-    """The file of the recipe `name`, which is one that ships or a path to a .toml file.
+def find_recipe(name: str, kind: str = "") -> Path:
+    """The file of the recipe `name`, which is one that ships (see `recipe_names`) or a path to a .toml file.
 
     Raises UserError for a name or path that does not exist.
     """
@@ -209,9 +218,9 @@ def find_recipe(name: str) -> Path:
             raise UserError("there is no such recipe file.", where=name, remedy="Check the path.")
         return Path(name)
     for folder in RECIPE_FOLDERS:
-        if (folder / f"{name}.toml").is_file():
-            return folder / f"{name}.toml"
-    raise UserError(f"unknown recipe '{name}'.", remedy=did_you_mean(name, recipe_names()))
+        if (folder / kind / f"{name}.toml").is_file():
+            return folder / kind / f"{name}.toml"
+    raise UserError(f"unknown recipe '{name}'.", remedy=did_you_mean(name, recipe_names(kind)))
 
 
 def load_recipe(name: str) -> Recipe:

@@ -41,7 +41,7 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
     Raises UserError if it holds work on something else: `plan` says what is asked (settings, data hashes, seeds). A
     folder with nothing but a plan in it is taken over.
     """
-    folder = _work_path(out)
+    folder = work_path(out)
     path = folder / "plan.json"
     text = json.dumps(plan, sort_keys=True, indent=1)
     if path.exists() and any(other != path for other in folder.iterdir()):
@@ -61,7 +61,7 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
     return folder
 
 
-def _work_path(out: Path) -> Path:
+def work_path(out: Path) -> Path:
     return out.with_name(out.name + ".run")
 
 
@@ -71,7 +71,7 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
     With unfinished work beside it, that waits for `put_in_place`: `out` may come from the same command, killed
     after its last but one act.
     """
-    artifact.refuse_existing(out, overwrite or (_work_path(out) / "plan.json").exists())
+    artifact.refuse_existing(out, overwrite or (work_path(out) / "plan.json").exists())
 
 
 def put_in_place(
@@ -94,12 +94,19 @@ def put_in_place(
 def remove_work(out: Path) -> None:
     """Remove the work folder of `out`, once the result is in place."""
     # Renamed first, so that a kill while files are being removed cannot leave a checkpoint without its plan.
-    folder = _work_path(out)
+    folder = work_path(out)
     done = folder.with_name(folder.name + ".done")
     shutil.rmtree(done, ignore_errors=True)
     with suppress(OSError):
         os.replace(folder, done)
     shutil.rmtree(done, ignore_errors=True)
+
+
+def remove_unstarted(out: Path) -> None:
+    """Remove the work folder of `out` if nothing but a plan is in it."""
+    folder = work_path(out)
+    if folder.is_dir() and [path.name for path in folder.iterdir()] == ["plan.json"]:
+        remove_work(out)
 
 
 def content_hash(parts: Iterable[Any]) -> str:
