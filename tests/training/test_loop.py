@@ -310,7 +310,15 @@ def test_the_seed_alone_decides() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("accumulate", 0), ("patience", 0), ("validate_every", 0), ("clip", -1.0), ("minutes", 0), ("minutes", math.nan)],
+    [
+        ("seed", -1),
+        ("accumulate", 0),
+        ("patience", 0),
+        ("validate_every", 0),
+        ("clip", -1.0),
+        ("minutes", 0),
+        ("minutes", math.nan),
+    ],
 )
 def test_settings_out_of_range_are_named(name: str, value: float) -> None:
     with pytest.raises(UserError, match=f"{name} is {value}"):

@@ -169,8 +169,9 @@ def _outcome(
         logits = [folds.logits]
     else:
         logits = [run.logits[examined] for run in runs]
-    outputs = np.stack([outputs_from_logits(one, labels.kind, temperature or 1.0) for one in logits])
-    raw = np.stack([outputs_from_logits(one, labels.kind) for one in logits])
+    with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
+        outputs = np.stack([outputs_from_logits(one, labels.kind, temperature or 1.0) for one in logits])
+        raw = np.stack([outputs_from_logits(one, labels.kind) for one in logits])
     return Outcome("ulmfit", outputs, raw, 0.0, 0.0)
 
 
