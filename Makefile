@@ -32,4 +32,4 @@ bench: $(STAMP)
 	$(BIN)/python bench/run.py
 
 clean:
-	rm -rf .venv demo/work bench/results
+	rm -rf .venv demo/work bench/.venv bench/results/*-unfinished.json

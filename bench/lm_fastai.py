@@ -21,14 +21,15 @@ from fastai.losses import CrossEntropyLossFlat
 from fastai.text.data import LMDataLoader
 from fastai.text.models.awdlstm import AWD_LSTM, awd_lstm_lm_config, awd_lstm_lm_split
 from fastai.text.models.core import get_language_model
-from timing import Parts, clocks, matmul_peak, serve, since
+from timing import Parts, clocks, flop_per_token, matmul_peaks, serve, since
 from torch import Tensor
+from torch.nn import functional as F
 
 WEIGHT_DECAY = 0.01  # fastai's default
 
 
 class StopAfter(Callback):
-    """Ends the fit after so many batches and notes when the training started and ended."""
+    """Makes an epoch of so many batches, for the schedule too, and notes how long their training took."""
 
     def __init__(self, steps: int) -> None:
         self.steps, self.done = steps, 0
@@ -36,6 +37,9 @@ class StopAfter(Callback):
 
     def before_train(self) -> None:
         self.started = clocks()
+
+    def before_batch(self) -> None:
+        self.learn.n_iter = self.steps  # what Learner computes the schedule's progress from
 
     def after_batch(self) -> None:
         if not self.training:
@@ -51,18 +55,17 @@ class Side:
 
     def __init__(self, shape: dict[str, Any]) -> None:
         self.shape = shape
-        self.learner = self.new_learner(np.load(shape["train"]))
-        self.batches = self.learner.dls.train
+        self.learner = self.new_learner()
 
-    def new_learner(self, train: np.ndarray) -> Learner:
+    def new_learner(self) -> Learner:
         torch.manual_seed(0)
         shape = self.shape
         sizes = {"emb_sz": shape["embedding_dim"], "n_hid": shape["hidden_dim"], "n_layers": shape["num_layers"]}
         config = {**awd_lstm_lm_config, **sizes}
         model = get_language_model(AWD_LSTM, shape["vocab_size"], config=config)
         loaders = [
-            LMDataLoader([(torch.from_numpy(ids.astype(np.int64)),)], bs=shape["rows"], seq_len=shape["bptt"])
-            for ids in (train, np.load(shape["valid"]))
+            LMDataLoader([(torch.from_numpy(np.load(path).astype(np.int64)),)], bs=shape["rows"], seq_len=shape["bptt"])
+            for path in (shape["train"], shape["valid"])
         ]
         # What language_model_learner and text_learner set up, without a vocabulary of strings.
         return Learner(
@@ -93,18 +96,33 @@ class Side:
 
     def learn(self, steps: int) -> dict[str, Any]:
         """Train anew for so many steps, one-cycle; the validation loss is over the whole vocabulary."""
-        tokens = self.shape["rows"] * self.shape["bptt"] * steps
-        learner = self.new_learner(np.load(self.shape["train"])[: tokens + 1])
-        stop = StopAfter(steps)
+        learner, stop = self.new_learner(), StopAfter(steps)
         with learner.no_bar(), learner.no_logging():
             learner.fit_one_cycle(1, self.shape["lr"], cbs=stop)
-            valid_loss = float(learner.validate()[0])
-        return {**stop.spent, "steps": stop.done, "tokens": tokens, "valid_loss": valid_loss}
+        tokens = self.shape["rows"] * self.shape["bptt"] * steps
+        return {**stop.spent, "steps": stop.done, "tokens": tokens, "valid_loss": self.validate(learner)}
+
+    @torch.no_grad()
+    def validate(self, learner: Learner) -> float:
+        """Nats per token of the validation text, state carried; Learner.validate takes a mean of means."""
+        model = learner.model.eval()
+        model.reset()
+        total, count = 0.0, 0
+        for ids, targets in learner.dls.valid:
+            logits = model(ids)[0]
+            total += float(F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum"))
+            count += targets.numel()
+        return total / count
 
     def describe(self) -> dict[str, Any]:
-        peak = matmul_peak(torch.float32)
-        threads = torch.get_num_threads()
-        return {"fastai": fastai.__version__, "torch": torch.__version__, "threads": threads, "matmul_peak": peak}
+        return {
+            "fastai": fastai.__version__,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "precision": "fp32",
+            "matmul_peak": matmul_peaks(),
+            "flop_per_token": flop_per_token(self.shape, self.shape["vocab_size"]),
+        }
 
 
 def main() -> None:

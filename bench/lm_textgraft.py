@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from timing import Parts, clocks, matmul_peak, serve, since
+from timing import Parts, clocks, flop_per_token, matmul_peaks, serve, since
 from torch import Tensor
 
 from textgraft.data.stream import LanguageModelStream
@@ -22,6 +22,7 @@ from textgraft.encoders.base import State
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
+from textgraft.nn.softmax import AdaptiveSoftmax, OutputLayer, SampledSoftmax
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
 
@@ -101,13 +102,25 @@ class Side:
         return total / count
 
     def describe(self) -> dict[str, Any]:
-        dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16}
         return {
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "precision": self.run.precision,
-            "matmul_peak": matmul_peak(dtypes[self.run.precision]),
+            "matmul_peak": matmul_peaks(),
+            "flop_per_token": flop_per_token(self.shape, columns(self.run.model.head.output, self.train.ids)),
         }
+
+
+def columns(layer: OutputLayer, targets: np.ndarray) -> float:
+    """How many rows of the output table a token of the training text is multiplied by, on average."""
+    if isinstance(layer, SampledSoftmax):
+        return float(layer.inclusion.sum())
+    if not isinstance(layer, AdaptiveSoftmax):
+        return layer.vocab_size
+    shares = np.bincount(np.searchsorted(layer.starts, targets, side="right"), minlength=len(layer.sizes)) / len(
+        targets
+    )
+    return layer.shortlist + len(layer.starts) + float(shares[1:] @ layer.sizes[1:])
 
 
 def main() -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from textgraft.errors import UserError
+from textgraft.nn.chunked import chunked_cross_entropy
 from textgraft.nn.softmax import (
     OUTPUT_LAYERS,
     AdaptiveSoftmax,
@@ -86,6 +88,22 @@ def test_chunked_is_full_in_value_and_gradients(smoothing: float) -> None:
     chunked.load_state_dict(full.state_dict())
     torch.testing.assert_close(
         value_and_gradients(chunked, hidden, targets), value_and_gradients(full, hidden, targets)
+    )
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 40, 41])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_chunks_of_any_size_add_up_even_where_a_targets_probability_vanishes(chunk_rows: int, smoothing: float) -> None:
+    hidden, targets = example()
+    far = (hidden.detach() * 100).requires_grad_()  # logits hundreds apart: exp of the difference is 0 in float32
+    weight, bias = torch.randn(V, D, requires_grad=True), torch.randn(V, requires_grad=True)
+    total, count = chunked_cross_entropy(far, weight, bias, targets, label_smoothing=smoothing, chunk_rows=chunk_rows)
+    exact = F.cross_entropy(far @ weight.t() + bias, targets, reduction="sum", label_smoothing=smoothing)
+    assert count == int((targets >= 0).sum())
+    torch.testing.assert_close(total, exact)
+    inputs = [far, weight, bias]
+    torch.testing.assert_close(
+        torch.autograd.grad(total, inputs), torch.autograd.grad(exact, inputs), rtol=1e-4, atol=1e-3
     )
 
 

@@ -1,0 +1,96 @@
+"""`make bench` at a tiny size, so that it still runs when someone needs it, and the arithmetic behind its figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from textgraft.data.batch import Batch
+from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
+from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
+from textgraft.model import Model
+from textgraft.nn.precision import computing_in
+
+BENCH = Path(__file__).parents[1] / "bench"
+
+
+@pytest.fixture(autouse=True)
+def bench_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The benchmark's modules are scripts beside each other, importable only from their own folder."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(BENCH))
+    yield
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(BENCH)):
+            del sys.modules[name]
+
+
+@pytest.mark.slow
+def test_smoke_run_measures_all_of_ours_without_peers(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCH / "run.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["lm-smoke.json"]
+    rows = json.loads((tmp_path / "lm-smoke.json").read_text("utf-8"))["rows"]
+    assert len(rows) == 4
+    for name, row in rows.items():
+        assert name in done.stdout
+        assert 0 < row["tokens_per_second"]["low"] <= row["tokens_per_second"]["median"]
+        assert {"encoder forward", "output layer", "backward", "optimizer"} < set(row["parts"])
+        assert sum(row["parts"].values()) == pytest.approx(1, abs=0.01)
+        assert all(0 <= share < 1 for share in row["parts"].values())
+        if "auto" in name:
+            assert 3 < row["equal_time"]["valid_loss"] < 5.5  # it learns: chance is log 200 = 5.3, words are Zipf's
+
+
+def test_a_run_that_was_cut_short_measures_only_what_is_missing(tmp_path: Path) -> None:
+    from run import Record
+
+    path = tmp_path / "results" / "row.json"
+    first = Record(path, {"rounds": 2})
+    assert first.once("round 1", lambda: {"ours": 1.5}) == {"ours": 1.5}
+    again = Record(path, {"rounds": 2})
+    assert again.once("round 1", lambda: pytest.fail("measured twice")) == {"ours": 1.5}
+    assert again.once("round 2", lambda: 2) == 2
+    assert Record(path, {"rounds": 3}).measured == {}
+
+
+def test_a_nested_call_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import timing
+
+    class Work:
+        def outer(self) -> int:
+            return self.inner() + 1
+
+        def inner(self) -> int:
+            clock[0] += 3
+            return 1
+
+    clock = [0.0]
+    monkeypatch.setattr(timing.time, "process_time", lambda: clock[0])
+    parts = timing.Parts()
+    parts.wrap(Work, "outer", "outside")
+    parts.wrap(Work, "inner", "inside")
+    assert Work().outer() == 2
+    assert Work().inner() == 1
+    assert parts.shares(12) == {"outside": 0.25, "inside": 0.25, "other": 0.5}
+
+
+def test_flop_per_token_is_what_a_training_step_multiplies() -> None:
+    from timing import flop_per_token
+
+    shape = {"vocab_size": 50, "embedding_dim": 8, "hidden_dim": 12, "num_layers": 3}
+    encoder = AWDLSTM(AWDLSTMConfig(50, 8, 12, 3))
+    model = Model(encoder, LanguageModelHead(LanguageModelConfig(50, 8), encoder.embedding.weight))
+    ids = torch.randint(0, 50, (4, 10))
+    batch = Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=ids)
+    with FlopCounterMode(display=False) as counter, computing_in("bf16"):
+        model.loss(batch).total.backward()
+    assert counter.get_total_flops() == flop_per_token(shape, columns=50) * ids.numel()
