@@ -61,6 +61,11 @@ def save(
     """
     folder = Path(folder)
     refuse_existing(folder, overwrite)
+    return write_folder(folder, {**contents(artifact, half=half), **(documents or {})})
+
+
+def contents(artifact: Artifact, *, half: bool = False) -> dict[str, bytes]:
+    """The files of the artifact's folder by name, config.json and the model card among them."""
     files: dict[str, bytes] = {
         "model.safetensors": weights(artifact.model, half=half),
         "tokenizer.json": artifact.tokenizer.to_json().encode(),
@@ -68,8 +73,15 @@ def save(
     }
     if artifact.labels is not None:
         files["labels.json"] = artifact.labels.to_json().encode()
-    card = {"README.md": model_card(artifact.run).encode()}
-    return write_folder(folder, artifact.model.describe(), files, card | dict(documents or {}))
+    card = model_card(artifact.run).encode()
+    return {**files, "config.json": config(artifact.model.describe(), files), "README.md": card}
+
+
+def config(description: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
+    """config.json: what `description` says, the sha256 of each of `files`, and its own."""
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+    content = {"format": FORMAT, **description, "files": hashes}
+    return _json(content | {"sha256": _digest(content)})
 
 
 def weights(model: Model, *, half: bool = False) -> bytes:
@@ -97,20 +109,15 @@ def refuse_existing(folder: Path, overwrite: bool = False) -> None:
         )
 
 
-def write_folder(
-    folder: Path, description: Mapping[str, Any], files: Mapping[str, bytes], documents: Mapping[str, bytes]
-) -> Path:
-    """A folder with `files`, their hashes in config.json, and `documents` for people, put in place by one rename.
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """A folder with `files`, put in place by one rename.
 
     Raises UserError where it cannot be written; a folder that was there before is then there still.
     """
     beside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    content = {"format": FORMAT, **description, "files": hashes}
-    config = _json(content | {"sha256": _digest(content)})
     try:
-        for name, data in [*files.items(), ("config.json", config), *documents.items()]:
+        for name, data in files.items():
             write_atomically(beside / name, data)
         _put_in_place(beside, folder)
     except UserError as error:

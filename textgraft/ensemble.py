@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.errors import UserError
-from textgraft.files import cannot_write
 from textgraft.report.card import model_card
 
 
@@ -31,15 +29,10 @@ def save_ensemble(
     again = all(artifact.has_weights(folder / name, artifact.weights(m.model)) for name, m in members.items())
     artifact.refuse_existing(folder, overwrite or again)
     files = {"run.json": (json.dumps(run, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()}
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            for name, member in members.items():
-                saved = artifact.save(member, Path(scratch) / name)
-                files |= {f"{name}/{path.name}": path.read_bytes() for path in sorted(saved.iterdir())}
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    card = {"README.md": model_card(run).encode()}
-    return artifact.write_folder(folder, {"members": list(members)}, files, card | dict(documents or {}))
+    for name, member in members.items():
+        files |= {f"{name}/{file}": data for file, data in artifact.contents(member).items()}
+    shown = {"config.json": artifact.config({"members": list(members)}, files), "README.md": model_card(run).encode()}
+    return artifact.write_folder(folder, {**files, **shown, **(documents or {})})
 
 
 def load_members(name: str | Path) -> list[Artifact]:

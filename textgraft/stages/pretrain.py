@@ -26,6 +26,8 @@ from textgraft.training.token_vectors import cached_token_vectors, start_from_ve
 
 HELD_OUT_EVERY = 200
 HELD_OUT_TEXTS = 300
+VALIDATION_TOKENS = 100_000
+"""How many of the held-out tokens a look during training reads; the end reads all of them."""
 TOKENIZER_SETTINGS = ("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced")
 """What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
 
@@ -55,13 +57,20 @@ class PretrainRecipe:
 
 
 def load_pretrain_recipe(name: str) -> PretrainRecipe:
-    """A recipe by name or path. Raises UserError for unknown keys, with the nearest name."""
+    """A recipe by name or path. Raises UserError for unknown keys, and where it describes no model."""
     path = find_recipe(name, "pretrain")
     recipe = read_toml(path, PretrainRecipe)
     for key in recipe.tokenizer:
         if key not in TOKENIZER_SETTINGS:
             where = f"{path}, tokenizer"
             raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
+    try:
+        with torch.device("meta"):  # takes neither time nor memory
+            new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
+    except UserError as error:
+        raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
+        raise UserError(f"this describes no model ({error!r}).", where=str(path), remedy="Correct it.") from error
     return recipe
 
 
@@ -110,11 +119,10 @@ def pretrain(
     if tokens is not None:
         total = sum(phase.epochs for phase in phases) * train.num_tokens
         phases = [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
-    validate = language_model_validator(held)
-    run = Run(model, phases, stream, settings, validate)
+    run = Run(model, phases, stream, settings, language_model_validator(held, tokens=VALIDATION_TOKENS))
     drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
     with torch.no_grad():
-        scores = validate(model.eval())
+        scores = language_model_validator(held)(model.eval())
     record = provenance(
         stage="pretrain",
         name=out.name,
@@ -137,7 +145,7 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
     head = {
         "name": "language_model",
         "vocab_size": vocab_size,
-        "input_dim": recipe.model["embedding_dim"],
+        "input_dim": recipe.model.get("embedding_dim"),
         **recipe.head,
     }
     with torch.random.fork_rng(devices=[]):

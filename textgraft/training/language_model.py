@@ -12,12 +12,16 @@ from textgraft.model import Model
 from textgraft.training.loop import Scores
 
 
-def language_model_validator(corpus: Corpus, *, rows: int = 32, window: int = 140) -> Callable[[Model], Scores]:
-    """A function that scores a model on all of `corpus`, for the training loop and for model cards.
+def language_model_validator(
+    corpus: Corpus, *, tokens: float = math.inf, rows: int = 32, window: int = 140
+) -> Callable[[Model], Scores]:
+    """A function that scores a model on `corpus`, for the training loop and for model cards.
+
+    `tokens` are enough, taken from the beginnings of `rows` equal stretches; by default all are read.
 
     `loss` is nats per token; `perplexity_per_word` spreads the same nats over whitespace-separated words and
     `bits_per_character` over characters, so that neither depends on the vocabulary. The state is carried along each
-    of `rows` lanes, whose first windows start from nothing: on a short text the figures are pessimistic.
+    of the stretches, whose first windows start from nothing: on a short text the figures are pessimistic.
     """
     characters_per_token = corpus.num_characters / corpus.num_tokens
     tokens_per_word = corpus.num_tokens / max(1, corpus.num_words)
@@ -32,6 +36,8 @@ def language_model_validator(corpus: Corpus, *, rows: int = 32, window: int = 14
             loss = model.loss(batch, state)
             state = loss.state
             total, count = total + loss.parts["nll"], count + loss.count
+            if count >= tokens:
+                break
         nats = total / count
         return {
             "loss": nats,

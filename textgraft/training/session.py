@@ -103,9 +103,9 @@ def remove_work(out: Path) -> None:
 
 
 def remove_unstarted(out: Path) -> None:
-    """Remove the work folder of `out` if nothing but a plan is in it."""
+    """Remove the work folder of `out` if it holds nothing, or nothing but a plan."""
     folder = work_path(out)
-    if folder.is_dir() and [path.name for path in folder.iterdir()] == ["plan.json"]:
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= {"plan.json"}:
         remove_work(out)
 
 

@@ -1,0 +1,5 @@
+"""`python -m textgraft` is `textgraft`."""
+
+from textgraft.cli import main
+
+main()
