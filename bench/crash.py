@@ -3,10 +3,11 @@
     python bench/crash.py                # 20 points
     python bench/crash.py --points 100 --json
 
-A tiny model goes from text to a classifier: pretrain (tokenizer, token shards, training), adapt (on a vocabulary of
-its own), fine-tuning on several seeds, fine-tuning on folds. Each result is made once in peace; then anew, by processes
-that are killed at random moments and repeated, until one comes to the end. The weights and the tokenizer are compared
-by sha256 to those made in peace. Exits with 1 if anything differs.
+A tiny model goes from text to a classifier: pretrain (tokenizer, token shards, word vectors where gensim is
+installed, training), adapt (on a vocabulary of its own), fine-tuning on several seeds, fine-tuning on folds. Each
+result is made once in peace; then anew, by processes that are killed at random moments and repeated, until one comes
+to the end. The weights, the tokenizer and all scores are compared by sha256 to those made in peace. Exits with 1 if
+anything differs.
 
 Each life is a fork of this process, which has only imported the libraries, so that the moments fall on the work
 itself. They are counted in processor time: on a busy machine wall time says little of how far a run has come.
@@ -28,12 +29,15 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import psutil
 import sklearn.metrics  # noqa: F401 (imported here, so that no life has to)
 import torch
 
+import textgraft.report.finetuned  # noqa: F401 (this brings matplotlib)
 from textgraft.data.examples import Examples
 from textgraft.stages.adapt import adapt
 from textgraft.stages.finetune import FinetuneOptions, finetune
@@ -42,6 +46,8 @@ from textgraft.training.loop import Settings
 
 LIFE = 0.6
 """The longest that a life may last before it is killed, as a share of the time that the result takes in peace."""
+KILLS = 2
+"""After so many kills a result is brought to its end, and the next one begun: its first moments count too."""
 
 PRETRAINING = """
 name = "tiny"
@@ -49,6 +55,7 @@ description = "A model for crash tests"
 language = "en"
 licence = "none"
 validate_every = 4
+token_vectors = TOKEN_VECTORS
 
 [tokenizer]
 kind = "subword"
@@ -69,7 +76,7 @@ clip = 1.0
 
 [[stage.phases]]
 name = "pretrain"
-epochs = 1
+epochs = 0.3
 lr = 5.0
 schedule = "wsd"
 optimizer = "ntasgd"
@@ -136,9 +143,10 @@ def labelled(count: int, seed: int) -> Examples:
 
 def prepare(folder: Path) -> None:
     """The input files that all lives share."""
-    pool = labelled(700, seed=1).texts
+    pool = labelled(2500, seed=1).texts
     (folder / "pool.txt").write_text("\n".join(pool), encoding="utf-8")
-    (folder / "pretraining.toml").write_text(PRETRAINING, encoding="utf-8")
+    pretraining = PRETRAINING.replace("TOKEN_VECTORS", "20000" if find_spec("gensim") else "0")
+    (folder / "pretraining.toml").write_text(pretraining, encoding="utf-8")
     (folder / "tuning.toml").write_text(TUNING, encoding="utf-8")
 
 
@@ -154,10 +162,10 @@ def make_adapted(folder: Path, out: Path) -> None:
     adapt(texts, out, model=model, recipe=recipe, own_vocabulary=True, settings=settings, show=False)
 
 
-def make_classifier(folder: Path, out: Path, *, seeds: int = 1, folds: int | None = None) -> None:
+def make_classifier(folder: Path, out: Path, *, seed: int = 0, seeds: int = 1, folds: int | None = None) -> None:
     """One classifier for each seed with early stopping on a validation set, or one for each fold as well."""
     valid = labelled(60, seed=3) if folds is None else None
-    settings = Settings(save_seconds=0.0, patience=3)
+    settings = Settings(seed=seed, save_seconds=0.0, patience=3)
     recipe = str(folder / "tuning.toml")
     options = FinetuneOptions(recipe=recipe, seeds=seeds, folds=folds, baselines=False, settings=settings)
     model = folder / "adapted"
@@ -168,7 +176,7 @@ STAGES: dict[str, Callable[[Path, Path], None]] = {
     "lm": make_lm,
     "adapted": make_adapted,
     "seeds": partial(make_classifier, seeds=2),
-    "folds": partial(make_classifier, folds=2),
+    "folds": partial(make_classifier, seed=7, folds=2),
 }
 """What makes each result, from those before it; the order is that of the pipeline."""
 
@@ -214,16 +222,37 @@ def work_path(out: Path) -> Path:
 
 
 def hashes(out: Path) -> dict[str, str]:
-    files = ("model.safetensors", "tokenizer.json")
-    return {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in files}
+    """sha256 of what must not depend on how often a run was killed; of run.json without times and places."""
+    files = {name: (out / name).read_bytes() for name in ("model.safetensors", "tokenizer.json")}
+    record = lasting(json.loads((out / "run.json").read_bytes()))
+    files["run.json"] = json.dumps(record, sort_keys=True).encode()
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def lasting(record: Any) -> Any:
+    """A value from run.json without what tells of one run's course, at any depth."""
+    if isinstance(record, dict):
+        passing = {"name", "recipe", "seconds", "minutes", "peak_mb"}
+        return {key: lasting(value) for key, value in record.items() if key not in passing}
+    return [lasting(value) for value in record] if isinstance(record, list) else record
+
+
+MARKS = {
+    "*.safetensors": "training",
+    "vectors.f32": "before the first checkpoint",
+    "valid/index.json": "before the first checkpoint",
+    "train": "token shards",
+    "tokenizer.json": "after the tokenizer",
+    "plan.json": "tokenizer, or before the first checkpoint",
+}
 
 
 def standing(out: Path) -> str:
-    """How far a killed run had come."""
+    """How far a killed run had come, by the furthest mark that it left."""
     if out.exists():
         return "done but for clearing up"
-    saved = any(work_path(out).glob("*.safetensors"))
-    return "training" if saved else "before the first checkpoint" if work_path(out).exists() else "before its folder"
+    reached = (place for mark, place in MARKS.items() if any(work_path(out).glob(mark)))
+    return next(reached, "before its folder")
 
 
 def crash_stage(name: str, points: int, generator: random.Random, folder: Path) -> dict[str, object]:
@@ -237,10 +266,14 @@ def crash_stage(name: str, points: int, generator: random.Random, folder: Path) 
     results = 0
     while places.total() < points:
         out = folder / f"{name}-{results}"
+        killed = 0
         while not finished(out):
-            span = generator.uniform(0, LIFE * seconds) if places.total() < points else math.inf
+            again = killed < KILLS and places.total() < points
+            # Squared, because much that can go wrong is in the first moments.
+            span = LIFE * seconds * generator.random() ** 2 if again else math.inf
             if live(partial(make, folder, out), log, span) is None:
                 places[standing(out)] += 1
+                killed += 1
         found = hashes(out)
         different += [f"{out.name}/{file}" for file, digest in expected.items() if found[file] != digest]
         results += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import random
@@ -262,37 +261,6 @@ def adapted_while(out: Path, lm: Path, act: Callable[[], object]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "save", save)
         adapted(out, lm)
-
-
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_at_any_write_of_a_stage_loses_nothing(call: str, tiny_lm: Path, tmp_path: Path) -> None:
-    """Each write in turn fails, with an older model there that is to be overwritten."""
-    out = tmp_path / "out"
-    settings = Settings(precision="fp32")  # too quick for more saves than the last
-    adapted(tmp_path / "expected", tiny_lm, settings=settings)
-    shutil.copytree(tiny_lm, out)
-    before = files(out)
-    remedies = []
-    original = getattr(os, call)
-    for allowed in range(100):
-        calls = itertools.count()
-
-        def failing(*arguments: object, calls=calls, number=allowed) -> None:
-            if next(calls) == number:
-                raise FULL
-            original(*arguments)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, call, failing)
-            try:
-                adapted(out, tiny_lm, settings=settings, overwrite=True)
-                break
-            except UserError as error:
-                remedies.append(error.remedy)
-        assert files(out) == before
-    assert all(remedy.startswith("The disk is full") for remedy in remedies)
-    assert 5 < allowed < 20
-    assert weights(out) == weights(tmp_path / "expected")
 
 
 SCRIPT = """
