@@ -24,6 +24,8 @@ from textgraft.training.phases import load_recipe
 from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
 
 HELD_OUT_TOKENS = 100_000
+TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bias"}
+"""The values of a language model that have a row for each token."""
 
 
 def adapt(
@@ -175,14 +177,11 @@ def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
     for part in ("encoder", "head"):
         description[part]["vocab_size"] = tokenizer.vocab_size
     model = build_unfilled(description)
-    old_size = source.tokenizer.vocab_size
-    values = {}
-    for name, value in source.model.values().items():
-        if value.ndim and value.shape[0] == old_size:
-            moved = value[old_ids.clamp(min=0)].clone()
-            moved[old_ids < 0] = value.mean(dim=0)
-            values[name] = moved
-        else:
-            values[name] = value
+    # Buffers (which tokens a sampled softmax draws) are of the vocabulary's size, not of its words.
+    values = source.model.values() | dict(model.named_buffers())
+    for name in TOKEN_ROWS & values.keys():
+        moved = values[name][old_ids.clamp(min=0)].clone()
+        moved[old_ids < 0] = values[name].mean(dim=0)
+        values[name] = moved
     artifact.fill(model, values, where="the new vocabulary")
     return Artifact(model.eval(), tokenizer, None, source.run)
