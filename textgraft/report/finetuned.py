@@ -42,7 +42,7 @@ def finetune_report(done: Finetuned) -> Report:
         scores={name: value["mean"] for name, value in result.items() if isinstance(value, dict)},
         classes=comparison.labels.names,
         histories={
-            f"{name} {run_title}".strip(): run.history
+            f"{name} {run_title}" if len(done.members) > 1 else run_title: run.history
             for name, one in done.members.items()
             for run_title, run in zip(_run_titles(record), one.runs, strict=True)
         },
@@ -52,8 +52,19 @@ def finetune_report(done: Finetuned) -> Report:
         truncation=_summed(list(done.cut.values())),
         problems=done.problems,
         facts={key: record[key] for key in FACTS if record.get(key) is not None},
+        note=_note(record),
         **_of_the_kept(done),
     )
+
+
+def _note(record: dict[str, Any]) -> str:
+    """Why single answers may not add up to the scores."""
+    if record["examined"] == "folds":
+        return "Measured by cross-validation: each text is answered by a classifier that has not seen it."
+    if record["seeds"] > 1:
+        kept = "mistakes, confusion, classes and calibration are those of the one that was kept"
+        return f"Scores are means over {record['seeds']} seeds; {kept}."
+    return ""
 
 
 def _run_titles(record: dict[str, Any]) -> list[str]:

@@ -79,6 +79,7 @@ class Report:
     truncation: Truncation | None = None
     problems: Sequence[Problem] | None = None  # () is worth saying: looked, and found none
     facts: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""  # what to know when reading the results
 
 
 def write_report(path: Path | str, report: Report) -> Path:
@@ -167,6 +168,7 @@ def _results(report: Report) -> list[str]:
         html.figure(plots.methods(known, report.metric)) if len(known) > 1 else "",
         html.table(head, rows, caption=where, css=["", *["number"] * len(shown), "quiet"]),
         html.table(["score", "value"], others, caption="All scores of this model.", css=["", "number"]),
+        html.paragraph(report.note, "quiet"),
     ]
 
 

@@ -1,0 +1,44 @@
+"""The report that `finetune` leaves: every section there is to show, about the run that left it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from programs import Desk, Program
+
+SECTIONS = ("results", "mistakes", "confusion", "classes", "calibration", "curves", "schedule", "data", "run")
+
+
+def test_the_report_tells_all_that_there_is_to_tell(desk: Desk, tmp_path: Path, run: Program) -> None:
+    out = tmp_path / "clf"
+    data = ["--valid", desk / "test.csv", "--test", desk / "test.csv", "--max-tokens", "16"]
+    quick = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--seeds", "2", "--quiet", "--json"]
+    shown = run("finetune", desk / "train.csv", "--out", out, *data, *quick).json()
+    page = Path(shown["report"]).read_text(encoding="utf-8")
+    assert re.findall(r'<section id="(\w+)">', page) == [*SECTIONS]
+    assert page.count("<svg") == 6  # methods, confusion, reliability, learning curves of each seed, schedule
+    for told in (
+        shown["verdict"],
+        "Scores are means over 2 seeds",
+        "<h3>seed 0</h3>",
+        "<h3>seed 1</h3>",
+        "validation loss",
+        "temperature-scaled",
+        "of these right",
+        "logistic regression",
+        "were lost to truncation (64 of 64 texts were cut)",
+        "nothing suspicious was found",
+        "textgraft",
+        "sha256",
+    ):
+        assert told in page, told
+    assert not re.search(r"(?:src|href)=\"(?!#)", page)  # nothing is fetched
+
+
+def test_the_report_of_folds_says_so(desk: Desk, tmp_path: Path, run: Program) -> None:
+    quick = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--folds", "2", "--no-baselines", "--quiet"]
+    assert run("finetune", desk / "train.csv", "--out", tmp_path / "clf", *quick).code == 0
+    page = (tmp_path / "clf" / "report.html").read_text(encoding="utf-8")
+    assert "Measured by cross-validation" in page
+    assert re.search(r"train\.csv line \d+", page)  # the mistakes are found where they stand
