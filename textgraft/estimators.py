@@ -29,7 +29,7 @@ from textgraft.inference import embed_sequences, encode_texts
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 from textgraft.provenance import provenance
 from textgraft.stages.adapt import adapt as adapt_language_model
-from textgraft.training.classifier import Encoded, Plan, as_model, train_classifier
+from textgraft.training.classifier import EncodedTexts, Plan, as_model, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.phases import load_recipe
 from textgraft.training.session import content_hash
@@ -182,7 +182,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             pad_id=source.tokenizer.pad_id,
         )
         sequences, lost = encode_texts(source.tokenizer, examples.texts, self.max_tokens)
-        encoded = Encoded(sequences, labels.encode(examples))
+        encoded = EncodedTexts(sequences, labels.encode(examples))
         trained = train_classifier(
             plan, encoded, {}, seed=self.seed, folder=folder, title="classifier", show=self.verbose
         )

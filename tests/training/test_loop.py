@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from small_models import VOCAB, Tokens, classifier, copied, examples, language_m
 from torch import Tensor
 
 from textgraft.data.batch import Batch
-from textgraft.data.stream import LanguageModelStream
+from textgraft.data.stream import ExampleStream, LanguageModelStream
 from textgraft.errors import UserError
 from textgraft.model import Model, build
 from textgraft.training.loop import Run, Scores, Settings, Step
-from textgraft.training.phases import Phase
+from textgraft.training.phases import Phase, Stage
 from textgraft.training.schedules import SCHEDULES, one_cycle_momentum
 
 PLAIN = Settings(clip=None, precision="fp32")
@@ -138,6 +139,12 @@ def test_clipping_is_by_the_norm_of_the_mean_gradient(clip: float | None) -> Non
         torch.testing.assert_close(model.values()[name], before[name] - 0.5 * parameter.grad, rtol=1e-4, atol=1e-6)
 
 
+def test_a_stages_own_bound_on_the_gradient_goes_first() -> None:
+    assert Settings(clip=0.5).of(Stage(clip=2.0)).clip == 2.0
+    assert Settings(clip=0.5).of(Stage()).clip == 0.5
+    assert Settings(clip=None).of(Stage()).clip is None
+
+
 @pytest.mark.parametrize("schedule", sorted(SCHEDULES))
 @pytest.mark.parametrize(("epochs", "accumulate", "steps"), [(3, 1, 15), (2.4, 1, 12), (0.05, 1, 1), (3, 2, 9)])
 def test_the_rate_of_each_step_is_the_schedules_closed_form(
@@ -197,6 +204,21 @@ def test_the_state_is_carried_from_window_to_window_and_dropped_at_the_end_of_an
             assert given is not None
             assert torch.equal(given, left)
             assert not given.requires_grad
+
+
+def test_every_epoch_of_a_run_has_its_own_order_whatever_its_phase() -> None:
+    class Noting(ExampleStream):
+        epochs: ClassVar[list[int]] = []
+
+        def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+            self.epochs.append(epoch)
+            return super().batches(epoch, start)
+
+    given = examples()
+    stream = Noting(given.sequences, given.targets, pad_id=1, rows=8)
+    phases = [Phase("a", 1, 0.01), Phase("b", 1.4, 0.01), Phase("c", 2, 0.01)]
+    trained(classifier(), phases, stream=stream)
+    assert stream.epochs == [0, 1, 2, 3, 4]
 
 
 def test_patience_stops_and_the_best_state_is_what_remains() -> None:

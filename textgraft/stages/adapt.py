@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from textgraft.provenance import provenance
 from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.training.language_model import language_model_validator
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
 
 HELD_OUT_TOKENS = 100_000
@@ -89,7 +88,7 @@ def adapt(
         source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
     tokenizer = source.tokenizer
     train, valid = held_out(texts, tokenizer)
-    adapted = _prepared(source, stage.dropout)
+    adapted = with_dropout_of(stage, source.model)
     stream = LanguageModelStream(
         train, rows=stage.rows, bptt=stage.bptt, seed=settings.seed, direction=adapted.encoder.direction
     )
@@ -97,7 +96,7 @@ def adapt(
     with torch.no_grad():
         before = validate(source.model.eval())
     phases = stage.plan(len(adapted.layer_groups()))
-    run = Run(adapted, phases, stream, replace(settings, clip=stage.clip or settings.clip), validate)
+    run = Run(adapted, phases, stream, settings.of(stage), validate)
     drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
     with torch.no_grad():
         after = validate(adapted.eval())
@@ -107,7 +106,7 @@ def adapt(
         base=source.run,
         data={"texts": len(texts), "sha256": plan["texts"], "tokens": train.num_tokens},
         recipe=recipe,
-        settings=settings,
+        settings=settings.of(stage),
     )
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record["held_out"] = {"tokens": valid.num_tokens, "before": before, "after": after}
@@ -160,11 +159,11 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
     return Tokenizer.load(path)
 
 
-def _prepared(source: Artifact, dropout: float) -> Model:
+def with_dropout_of(stage: Stage, model: Model) -> Model:
     """A copy of the model with the stage's dropout."""
-    model = build_unfilled(with_dropout(source.model.describe(), dropout))
-    artifact.fill(model, source.model.values(), where="model")
-    return model
+    copy = build_unfilled(with_dropout(model.describe(), stage.dropout))
+    artifact.fill(copy, model.values(), where="model")
+    return copy
 
 
 def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:

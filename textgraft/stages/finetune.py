@@ -150,10 +150,11 @@ def finetune(
         parts=shown_beside,
         seed=options.settings.seed,
     )
+    used = replace(options, settings=options.settings.of(stage))
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, sources["forward"], data, options, examined, comparison, encoded["forward"].cut),
+        record=_record(out, sources["forward"], data, used, examined, comparison, encoded["forward"].cut),
         examined=train.take(sorted(i for _, held in splits for i in held)) if examined == "folds" else parts[examined],
         members=members,
         stage=stage,

@@ -19,7 +19,7 @@ from textgraft.errors import UserError
 from textgraft.evaluation import Outcome
 from textgraft.inference import Truncation, encode_texts
 from textgraft.training.calibration import fit_temperature
-from textgraft.training.classifier import Encoded, Plan, Trained, as_model, outputs_from_logits, train_classifier
+from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
 from textgraft.training.meter import Meter
 
 
@@ -56,7 +56,7 @@ class Member:
 class EncodedParts:
     """Training, validation and test texts as token ids with targets, and what truncation cut off each."""
 
-    parts: dict[str, Encoded]
+    parts: dict[str, EncodedTexts]
     cut: dict[str, Truncation]
 
 
@@ -67,7 +67,7 @@ def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels
         if not part.texts:
             raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
         sequences, cut[name] = encode_texts(source.tokenizer, part.texts, max_tokens)
-        encoded[name] = Encoded(sequences, labels.encode(part))
+        encoded[name] = EncodedTexts(sequences, labels.encode(part))
     return EncodedParts(encoded, cut)
 
 
@@ -83,7 +83,7 @@ class Course:
     show: bool
 
 
-def train_member(name: str, source: Artifact, plan: Plan, encoded: dict[str, Encoded], course: Course) -> Member:
+def train_member(name: str, source: Artifact, plan: Plan, encoded: dict[str, EncodedTexts], course: Course) -> Member:
     """Train all classifiers of one language model; those that `course.folder` holds already are taken from there.
 
     `name` prefixes the files in the folder and the lines shown, and may be empty.
@@ -129,7 +129,7 @@ def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
     )
 
 
-def _train_folds(title: str, plan: Plan, encoded: Encoded, course: Course) -> Folds:
+def _train_folds(title: str, plan: Plan, encoded: EncodedTexts, course: Course) -> Folds:
     """One classifier per fold, each answering for the texts that it has not seen."""
     if not course.splits:
         return Folds([], None)
@@ -148,7 +148,9 @@ def _train_folds(title: str, plan: Plan, encoded: Encoded, course: Course) -> Fo
     return Folds(course.splits, logits)
 
 
-def _temperature(labels: Labels, runs: Sequence[Trained], folds: Folds, encoded: Mapping[str, Encoded]) -> float | None:
+def _temperature(
+    labels: Labels, runs: Sequence[Trained], folds: Folds, encoded: Mapping[str, EncodedTexts]
+) -> float | None:
     """Fitted on texts that no classifier was trained on; None where there are none, or nothing to scale."""
     if labels.kind == "numeric":
         return None
@@ -175,7 +177,7 @@ def _outcome(
     return Outcome("ulmfit", outputs, raw, 0.0, 0.0)
 
 
-def _best(runs: Sequence[Trained], encoded: Mapping[str, Encoded]) -> int:
+def _best(runs: Sequence[Trained], encoded: Mapping[str, EncodedTexts]) -> int:
     """The run with the lowest validation loss; the first one if there is no validation set."""
     if "valid" not in encoded:
         return 0

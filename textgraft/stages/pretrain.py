@@ -97,7 +97,7 @@ def pretrain(
     out = Path(out)
     refuse_existing(out, overwrite=False)
     plan = load_pretrain_recipe(recipe)
-    settings = replace(settings or Settings(), clip=plan.stage.clip or None, validate_every=plan.validate_every)
+    settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
     source = content_hash(sorted(str(p) for p in sources))
     asked = {"stage": "pretrain", "sources": source, "recipe": repr(plan), "settings": repr(settings), "tokens": tokens}
     asked["valid"] = content_hash(sorted(str(p) for p in valid)) if valid is not None else None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -17,8 +16,8 @@ from textgraft.data.stream import ExampleStream, LanguageModelStream, Stream
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
 from textgraft.inference import encode_texts
-from textgraft.model import Model, build, with_dropout
-from textgraft.stages.adapt import held_out
+from textgraft.model import Model
+from textgraft.stages.adapt import held_out, with_dropout_of
 from textgraft.training.classifier import Plan, new_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
@@ -101,8 +100,7 @@ def lr_find(
     else:
         tested, stream = _language_model(source, data, stage, settings)
     chosen = _phase(stage.plan(len(tested.layer_groups())), phase)
-    settings = replace(settings, clip=stage.clip or settings.clip)
-    return read_off([*range_test(tested, stream, chosen, settings, steps=steps, highest=highest)])
+    return read_off([*range_test(tested, stream, chosen, settings.of(stage), steps=steps, highest=highest)])
 
 
 def _phase(plan: Sequence[Phase], name: str | None) -> Phase:
@@ -136,8 +134,7 @@ def _classifier(
 
 def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings) -> tuple[Model, Stream]:
     train, _ = held_out(texts, source.tokenizer)
-    model = build(with_dropout(source.model.describe(), stage.dropout))
-    artifact.fill(model, source.model.values(), where="model")
+    model = with_dropout_of(stage, source.model)
     stream = LanguageModelStream(
         train, rows=stage.rows, bptt=stage.bptt, seed=settings.seed, direction=model.encoder.direction
     )

@@ -24,15 +24,15 @@ from textgraft.training.session import drive
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedTexts:
     """Token ids of N texts and, where known, their targets."""
 
     sequences: Sequence[np.ndarray]
     targets: np.ndarray | None = None
 
-    def take(self, indices: Sequence[int]) -> Encoded:
+    def take(self, indices: Sequence[int]) -> EncodedTexts:
         targets = None if self.targets is None else self.targets[list(indices)]
-        return Encoded([self.sequences[i] for i in indices], targets)
+        return EncodedTexts([self.sequences[i] for i in indices], targets)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def new_classifier(plan: Plan, seed: int) -> Model:
 
 def train_classifier(
     plan: Plan,
-    train: Encoded,
-    evaluated: dict[str, Encoded],
+    train: EncodedTexts,
+    evaluated: dict[str, EncodedTexts],
     *,
     seed: int,
     folder: Path,
@@ -105,7 +105,7 @@ def train_classifier(
     targets = torch.from_numpy(train.targets)
     stream = ExampleStream(train.sequences, targets, pad_id=plan.pad_id, rows=plan.stage.rows, seed=seed)
     phases = plan.stage.plan(len(model.layer_groups()))
-    settings = replace(plan.settings, seed=seed, clip=plan.stage.clip or plan.settings.clip)
+    settings = replace(plan.settings.of(plan.stage), seed=seed)
     run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
     checkpoint = folder / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=show)
@@ -129,7 +129,7 @@ def _read(path: Path) -> Trained:
     return Trained(values, logits, state["history"], state["seconds"])
 
 
-def _validator(plan: Plan, valid: Encoded | None) -> Callable[[Model], Scores] | None:
+def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scores] | None:
     if valid is None or valid.targets is None:
         return None
     targets, kind = valid.targets, plan.labels.kind

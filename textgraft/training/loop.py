@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from textgraft.model import Model
 from textgraft.nn.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
-from textgraft.training.phases import Phase, set_trainable
+from textgraft.training.phases import Phase, Stage, set_trainable
 
 Scores = dict[str, float]
 
@@ -57,6 +57,10 @@ class Settings:
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
         resolve(self.precision)  # here, so that a misspelt one is not noticed hours later
+
+    def of(self, stage: Stage) -> Settings:
+        """These settings with the stage's bound on the gradient's norm, if it has one of its own."""
+        return replace(self, clip=stage.clip or self.clip)
 
 
 @dataclass(frozen=True)
@@ -107,13 +111,8 @@ class Run:
         settings: Settings,
         validate: Callable[[Model], Scores] | None = None,
     ) -> None:
-        self.model, self.phases, self.stream, self.settings, self.validate = (
-            model,
-            phases,
-            stream,
-            settings,
-            validate,
-        )
+        self.model, self.phases, self.stream = model, phases, stream
+        self.settings, self.validate = settings, validate
         self.precision = resolve(settings.precision)
         self.progress = Progress()
         self.state: State | None = None
@@ -186,8 +185,6 @@ class Run:
         while done() < 1 and not self._out_of_patience():
             epoch = first_epoch + at.epoch
             length = self.stream.length(epoch)
-            if at.batch == 0:
-                self.state = None
             batches = self.stream.batches(epoch, at.batch)
             while at.batch < length and done() < 1:
                 started = time.perf_counter()

@@ -86,7 +86,7 @@ class Stage:
 
     `rows` is the batch size in texts (streams, for a language model), `bptt` the mean window of a language
     model in tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0:
-    not at all).
+    as the settings say).
     """
 
     phases: tuple[Phase, ...] = ()
