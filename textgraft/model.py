@@ -51,8 +51,10 @@ class Model(nn.Module):
         return [g for g in below if g.parameters] + [LayerGroup("head", of_head)]
 
     def values(self) -> dict[str, Tensor]:
-        """Every parameter and buffer by name, a shared one once; what is saved and loaded."""
-        return dict(self.named_parameters()) | dict(self.named_buffers())
+        """Every parameter and lasting buffer by name, a shared one once; what is saved and loaded."""
+        named = dict(self.named_parameters()) | dict(self.named_buffers())
+        lasting = self.state_dict().keys()
+        return {name: value for name, value in named.items() if name in lasting}
 
     def describe(self) -> dict[str, Any]:
         """The configs as JSON, from which `build` makes the same model with fresh weights."""

@@ -176,8 +176,7 @@ def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
     for part in ("encoder", "head"):
         description[part]["vocab_size"] = tokenizer.vocab_size
     model = build_unfilled(description)
-    # Buffers (which tokens a sampled softmax draws) are of the vocabulary's size, not of its words.
-    values = source.model.values() | dict(model.named_buffers())
+    values = source.model.values()
     for name in TOKEN_ROWS & values.keys():
         moved = values[name][old_ids.clamp(min=0)].clone()
         moved[old_ids < 0] = values[name].mean(dim=0)
