@@ -37,7 +37,7 @@ import psutil
 import sklearn.metrics  # noqa: F401 (imported here, so that no life has to)
 import torch
 
-import textgraft.report.finetuned  # noqa: F401 (this brings matplotlib)
+import textgraft.stages.report  # noqa: F401 (this brings matplotlib)
 from textgraft.data.examples import Examples
 from textgraft.stages.adapt import adapt
 from textgraft.stages.finetune import FinetuneOptions, finetune

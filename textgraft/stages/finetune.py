@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from textgraft.artifact import Artifact
-from textgraft.data.check import Problem, check
+from textgraft.data.check import check
 from textgraft.data.examples import Examples
 from textgraft.data.labels import ClassWeights, Labels
 from textgraft.data.splits import Split, stratified_folds
@@ -19,7 +19,7 @@ from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods
 from textgraft.inference import Truncation
 from textgraft.provenance import ancestry, provenance
-from textgraft.stages.members import Course, Member, encode_parts, ensemble, train_member
+from textgraft.stages.members import Course, Finetuned, Member, encode_parts, ensemble, train_member
 from textgraft.training.classifier import Plan
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe
@@ -59,24 +59,6 @@ class FinetuneOptions:
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
-
-
-@dataclass(frozen=True)
-class Finetuned:
-    """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
-
-    `examined` are the texts of `comparison`, in its order; `members` one trained model, or a forward and a backward
-    one; `cut` says for each part of the data what truncation lost.
-    """
-
-    folder: Path
-    comparison: Comparison
-    record: dict[str, Any]
-    examined: Examples
-    members: dict[str, Member]
-    stage: Stage
-    cut: dict[str, Truncation]
-    problems: list[Problem]
 
 
 def finetune(
@@ -245,8 +227,8 @@ def _record(
 def _save(done: Finetuned, overwrite: bool) -> None:
     """Put the classifier, or the ensemble, in place with its report, and remove the work folder."""
     # Here, because drawing loads matplotlib, which takes as long as torch.
-    from textgraft.report.finetuned import finetune_report
     from textgraft.report.report import render
+    from textgraft.stages.report import finetune_report
 
     documents = {"report.html": render(finetune_report(done)).encode()}
     classifiers = {}

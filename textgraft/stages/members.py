@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from textgraft.artifact import Artifact
+from textgraft.data.check import Problem
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
-from textgraft.evaluation import Outcome
+from textgraft.evaluation import Comparison, Outcome
 from textgraft.inference import Truncation, encode_texts
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
 from textgraft.training.meter import Meter
+from textgraft.training.phases import Stage
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,24 @@ class Member:
     def artifact(self, run: dict[str, object]) -> Artifact:
         """The classifier that is kept, with `run` for its run.json."""
         return Artifact(as_model(self.plan, self.runs[self.best]), self.source.tokenizer, self.plan.labels, run)
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
+
+    `examined` are the texts of `comparison`, in its order; `members` one trained model, or a forward and a backward
+    one; `cut` says for each part of the data what truncation lost.
+    """
+
+    folder: Path
+    comparison: Comparison
+    record: dict[str, Any]
+    examined: Examples
+    members: dict[str, Member]
+    stage: Stage
+    cut: dict[str, Truncation]
+    problems: list[Problem]
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.inference import Truncation
 from textgraft.report.report import Method, Report, confident_mistakes
+from textgraft.stages.members import Finetuned
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.training.metrics import class_scores, confusion_matrix
 from textgraft.training.phases import schedule_curve, schedule_table
-
-if TYPE_CHECKING:
-    from textgraft.stages.finetune import Finetuned
 
 FACTS = ("base", "data", "labels", "seeds", "recipe", "max_tokens", "settings", "precision", "versions", "machine")
 
