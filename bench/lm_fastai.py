@@ -57,12 +57,12 @@ class Side:
         self.shape = shape
         self.learner = self.new_learner()
 
-    def new_learner(self) -> Learner:
+    def new_learner(self, regularised: bool = True) -> Learner:
         torch.manual_seed(0)
         shape = self.shape
         sizes = {"emb_sz": shape["embedding_dim"], "n_hid": shape["hidden_dim"], "n_layers": shape["num_layers"]}
         config = {**awd_lstm_lm_config, **sizes}
-        model = get_language_model(AWD_LSTM, shape["vocab_size"], config=config)
+        model = get_language_model(AWD_LSTM, shape["vocab_size"], config=config, drop_mult=float(regularised))
         loaders = [
             LMDataLoader([(torch.from_numpy(np.load(path).astype(np.int64)),)], bs=shape["rows"], seq_len=shape["bptt"])
             for path in (shape["train"], shape["valid"])
@@ -74,7 +74,7 @@ class Side:
             loss_func=CrossEntropyLossFlat(),
             splitter=awd_lstm_lm_split,
             wd=WEIGHT_DECAY,
-            cbs=rnn_cbs(alpha=2.0, beta=1.0),
+            cbs=rnn_cbs(alpha=2.0 * regularised, beta=1.0 * regularised),
         )
 
     def speed(self, steps: int) -> dict[str, float]:
@@ -95,8 +95,8 @@ class Side:
         return parts.shares(self.speed(steps)["cpu"])
 
     def learn(self, steps: int) -> dict[str, Any]:
-        """Train anew for so many steps, one-cycle; the validation loss is over the whole vocabulary."""
-        learner, stop = self.new_learner(), StopAfter(steps)
+        """Train anew, one-cycle, not regularised; the validation loss is over the whole vocabulary."""
+        learner, stop = self.new_learner(regularised=False), StopAfter(steps)
         with learner.no_bar(), learner.no_logging():
             learner.fit_one_cycle(1, self.shape["lr"], cbs=stop)
         tokens = self.shape["rows"] * self.shape["bptt"] * steps

@@ -26,6 +26,11 @@ from textgraft.nn.softmax import AdaptiveSoftmax, OutputLayer, SampledSoftmax
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
 
+UNREGULARISED = {
+    "encoder": dict.fromkeys(("embedding_dropout", "input_dropout", "weight_dropout", "hidden_dropout"), 0.0),
+    "head": {"output_dropout": 0.0, "alpha": 0.0, "beta": 0.0},
+}
+
 
 class Tokens:
     """Token ids in memory, as LanguageModelStream reads them."""
@@ -48,16 +53,29 @@ class Side:
         self.run = self.new_run(epochs=1000, schedule="constant")
         self.steps = self.run.steps()
 
-    def new_run(self, epochs: float, schedule: str) -> Run:
+    def new_run(self, epochs: float, schedule: str, **regularisation: dict[str, float]) -> Run:
+        """A fresh model to train; `regularisation` may replace settings of its "encoder" and its "head"."""
         torch.manual_seed(0)
         shape = self.shape
-        encoder = AWDLSTM(
-            AWDLSTMConfig(shape["vocab_size"], shape["embedding_dim"], shape["hidden_dim"], shape["num_layers"])
+        config = AWDLSTMConfig(
+            shape["vocab_size"],
+            shape["embedding_dim"],
+            shape["hidden_dim"],
+            shape["num_layers"],
+            input_scale=shape["embedding_dim"] ** 0.5,  # as our pretraining recipes have it
+            **regularisation.get("encoder", {}),
         )
+        encoder = AWDLSTM(config)
         head = LanguageModelHead(
-            LanguageModelConfig(shape["vocab_size"], shape["embedding_dim"], output_layer=self.output_layer),
+            LanguageModelConfig(
+                shape["vocab_size"],
+                shape["embedding_dim"],
+                output_layer=self.output_layer,
+                **regularisation.get("head", {}),
+            ),
             encoder.embedding.weight,
         )
+        head.output.start_from_counts(torch.from_numpy(np.bincount(self.train.ids, minlength=shape["vocab_size"])))
         stream = LanguageModelStream(self.train, rows=shape["rows"], bptt=shape["bptt"], variable=False)
         phase = Phase("train", epochs, shape["lr"], schedule=schedule, warmup=0.25, weight_decay=0.01)
         return Run(Model(encoder, head), [phase], stream, Settings(precision=self.precision, clip=None))
@@ -79,8 +97,8 @@ class Side:
         return parts.shares(self.speed(steps)["cpu"])
 
     def learn(self, steps: int) -> dict[str, Any]:
-        """Train anew for so many steps, one-cycle; the validation loss is over the whole vocabulary."""
-        run = self.new_run(epochs=steps / self.run.stream.length(0), schedule="one_cycle")
+        """Train anew, one-cycle, not regularised; the validation loss is over the whole vocabulary."""
+        run = self.new_run(steps / self.run.stream.length(0), "one_cycle", **UNREGULARISED)
         start = clocks()
         losses = [step.loss for step in run.steps()]
         spent = since(start)

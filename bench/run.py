@@ -82,8 +82,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="folder of wikitext-2 (default: ../shared/data/wikitext-2)")
     parser.add_argument("--rounds", type=int, default=5, help="how many times the sides take turns (default 5)")
     parser.add_argument("--steps", type=int, default=2, help="training steps a side and round (default 2)")
-    parser.add_argument("--minutes", type=float, default=5, help="equal training time for the losses; 0: skip it")
-    parser.add_argument("--lr", type=float, default=5e-3, help="peak learning rate of all sides (default 0.005)")
+    parser.add_argument(
+        "--minutes", type=float, default=12, help="equal training time for the losses (default 12); 0: skip it"
+    )
+    parser.add_argument("--lr", type=float, default=3e-3, help="peak learning rate of all sides (default 0.003)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder for the figures")

@@ -46,8 +46,8 @@ def test_smoke_run_measures_all_of_ours_without_peers(tmp_path: Path) -> None:
         assert {"encoder forward", "output layer", "backward", "optimizer"} < set(row["parts"])
         assert sum(row["parts"].values()) == pytest.approx(1, abs=0.01)
         assert all(0 <= share < 1 for share in row["parts"].values())
-        if "auto" in name:
-            assert 3 < row["equal_time"]["valid_loss"] < 5.5  # it learns: chance is log 200 = 5.3, words are Zipf's
+    learned = rows["textgraft auto, sampled softmax"]["equal_time"]
+    assert 3 < learned["valid_loss"] < 5  # uniform guesses have log 200 = 5.3
 
 
 def test_a_run_that_was_cut_short_measures_only_what_is_missing(tmp_path: Path) -> None:

@@ -235,6 +235,19 @@ def test_inclusion_probabilities_are_capped_at_one_and_sum_to_the_sample_size() 
     assert inclusion_probabilities(torch.rand(5), 9).tolist() == [1] * 5
 
 
+@pytest.mark.parametrize("name", sorted(OUTPUT_LAYERS))
+def test_started_from_counts_a_layer_says_how_frequent_tokens_are(name: str) -> None:
+    counts = torch.randint(0, 100, (V,), generator=torch.Generator().manual_seed(0)).sort(descending=True).values
+    layer = fresh(OUTPUT_LAYERS[name](V, D))
+    layer.start_from_counts(counts)
+    p = layer.log_probs(torch.zeros(1, D))[0].exp()
+    torch.testing.assert_close(p, (counts + 0.5) / (counts + 0.5).sum())
+    with pytest.raises(ValueError, match="counts are"):
+        layer.start_from_counts(counts[1:])
+    with pytest.raises(ValueError, match="no biases"):
+        OUTPUT_LAYERS[name](V, D, bias=False).start_from_counts(counts)
+
+
 @pytest.mark.parametrize("name", ["adaptive", "sampled"])
 def test_label_smoothing_is_refused_where_it_cannot_be(name: str) -> None:
     with pytest.raises(UserError, match="label smoothing"):

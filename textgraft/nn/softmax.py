@@ -45,6 +45,21 @@ class OutputLayer(nn.Module):
         """(N, V), exact whatever the loss approximates."""
         raise NotImplementedError
 
+    @torch.no_grad()
+    def start_from_counts(self, counts: Tensor) -> None:
+        """Set the biases so that a fresh layer, whose products are near 0, says how frequent each token is.
+
+        `counts` (V,) are of the training text; each gets a half more, so that none is impossible. A language
+        model otherwise spends its first hundred steps on finding that out. Raises ValueError without biases.
+        """
+        if counts.shape != (self.vocab_size,):
+            raise ValueError(f"counts are {tuple(counts.shape)}, not ({self.vocab_size},)")
+        counts = counts.to(torch.float64) + 0.5
+        self._set_biases((counts / counts.sum()).log())
+
+    def _set_biases(self, log_p: Tensor) -> None:
+        raise NotImplementedError
+
 
 class FullSoftmax(OutputLayer):
     """The softmax as everyone writes it: all N x V logits at once. The reference for the others."""
@@ -71,6 +86,11 @@ class FullSoftmax(OutputLayer):
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         return _log_softmax(hidden, self.weight, self.bias)
+
+    def _set_biases(self, log_p: Tensor) -> None:
+        if self.bias is None:
+            raise ValueError("this output layer has no biases")
+        self.bias.copy_(log_p)
 
 
 class ChunkedSoftmax(FullSoftmax):
@@ -202,6 +222,13 @@ class AdaptiveSoftmax(OutputLayer):
             inside = _log_softmax(self._projected(hidden, i), weights[i + 1], biases[i + 1])
             parts.append(head[:, self.shortlist + i, None] + inside)
         return torch.cat(parts, dim=1)
+
+    def _set_biases(self, log_p: Tensor) -> None:
+        if self.bias is None or self.cluster_bias is None:
+            raise ValueError("this output layer has no biases")
+        self.bias.copy_(log_p)
+        of_clusters = log_p.split(self.sizes)[1:]
+        self.cluster_bias.copy_(torch.stack([inside.logsumexp(dim=0) for inside in of_clusters]))
 
     def _head_and_clusters(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Weights and biases of the head (shortlist, then one row for each cluster) and of each cluster."""
