@@ -1,6 +1,6 @@
 """textgraft beside its peers, on the same data, in turn, in one command.
 
-    python bench/run.py              # makes the peers' environment on first use; some 40 minutes
+    python bench/run.py              # makes the peers' environment on first use; half an hour or more
     python bench/run.py --smoke      # tiny sizes, ours only, seconds: does it run?
 
 A table on the screen, all figures in bench/results/lm.json. Speeds are medians over rounds in which the sides take
