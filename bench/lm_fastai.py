@@ -62,7 +62,9 @@ class Side:
         shape = self.shape
         sizes = {"emb_sz": shape["embedding_dim"], "n_hid": shape["hidden_dim"], "n_layers": shape["num_layers"]}
         config = {**awd_lstm_lm_config, **sizes}
-        model = get_language_model(AWD_LSTM, shape["vocab_size"], config=config, drop_mult=float(regularised))
+        # At exactly 0 its weight drop hands out the parameter itself, which its next reset then fails to replace.
+        drop_mult = 1.0 if regularised else 1e-9
+        model = get_language_model(AWD_LSTM, shape["vocab_size"], config=config, drop_mult=drop_mult)
         loaders = [
             LMDataLoader([(torch.from_numpy(np.load(path).astype(np.int64)),)], bs=shape["rows"], seq_len=shape["bptt"])
             for path in (shape["train"], shape["valid"])
