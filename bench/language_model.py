@@ -9,8 +9,13 @@ from typing import Any
 
 from sides import Side
 
-SHAPE = {"vocab_size": 30_000, "embedding_dim": 400, "hidden_dim": 1152, "num_layers": 3, "rows": 64, "bptt": 70}
-SMOKE_SHAPE = {"vocab_size": 200, "embedding_dim": 8, "hidden_dim": 12, "num_layers": 2, "rows": 4, "bptt": 10}
+SIZES = ("vocab_size", "embedding_dim", "hidden_dim", "num_layers", "rows", "bptt")
+SHAPES = {
+    "lm": dict(zip(SIZES, (30_000, 400, 1152, 3, 64, 70), strict=True)),
+    "en-ulmfit": dict(zip(SIZES, (10_000, 320, 640, 3, 24, 70), strict=True)),
+    "smoke": dict(zip(SIZES, (200, 8, 12, 2, 4, 10), strict=True)),
+}
+"""fastai's own (and ULMFiT's) sizes, those of the model that ships, and a test's."""
 PEER = "fastai"
 OURS = {  # name: (output layer, precision)
     "textgraft fp32, full softmax": ("chunked", "fp32"),

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from language_model import OURS, SHAPE, SMOKE_SHAPE, measure, table
+from language_model import OURS, SHAPES, measure, table
 from sides import Side, peers_python
 from wikitext import write_tokens
 
@@ -56,10 +56,10 @@ def write_json(path: Path, value: Any) -> None:
 
 def main() -> None:
     arguments = _arguments()
-    shape = SMOKE_SHAPE if arguments.smoke else SHAPE
+    shape = SHAPES["smoke" if arguments.smoke else arguments.shape]
     names = ("rounds", "steps", "minutes", "lr", "threads", "clock")
     settings = {**shape, **{name: getattr(arguments, name) for name in names}}
-    name = "lm-smoke" if arguments.smoke else "lm"
+    name = "lm-smoke" if arguments.smoke else "lm" if arguments.shape == "lm" else f"lm-{arguments.shape}"
     record = Record(arguments.out / f"{name}-unfinished.json", settings)
     with tempfile.TemporaryDirectory() as work:
         sides = _sides(_shape_file(shape | {"lr": arguments.lr}, arguments, Path(work)), arguments)
@@ -79,6 +79,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="tiny and without peers: a test that it runs")
+    parser.add_argument("--shape", choices=["lm", "en-ulmfit"], default="lm", help="the network's sizes (default lm)")
     parser.add_argument("--data", type=Path, help="folder of wikitext-2 (default: ../shared/data/wikitext-2)")
     parser.add_argument("--rounds", type=int, default=5, help="how many times the sides take turns (default 5)")
     parser.add_argument("--steps", type=int, default=2, help="training steps a side and round (default 2)")
