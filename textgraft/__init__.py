@@ -15,6 +15,8 @@ _PUBLIC = {
     "adapt": "textgraft.stages.adapt",
     "finetune": "textgraft.stages.finetune",
     "FinetuneOptions": "textgraft.stages.finetune",
+    "compare": "textgraft.stages.compare",
+    "MethodOptions": "textgraft.methods",
     "predict": "textgraft.verbs",
     "evaluate": "textgraft.verbs",
     "embed": "textgraft.verbs",

@@ -49,7 +49,7 @@ POOL_AT_MOST = 100_000
 
 _PUNCTUATION = r"!-/:-@\[-`{-~¡«»¿،؛؟।\u2010-\u2027\u2030-\u205e\u3000-\u303f"
 # What punctuation and space leave over; \w+ would drop emoji and cut Hindi at its vowel signs.
-_WORD = rf"[^\s{_PUNCTUATION}]+|[!?]"
+WORD = rf"[^\s{_PUNCTUATION}]+|[!?]"
 _UNSPACED_SCRIPT = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
 )
@@ -120,6 +120,10 @@ class LinearBaseline:
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return self._output.predict(self._ngrams.transform(texts))
 
+    def size_in_bytes(self) -> int:
+        """Of the coefficients and the n-grams they belong to."""
+        return self._output.size_in_bytes() + self._ngrams.size_in_bytes()
+
 
 class LatentSpace:
     """A latent semantic analysis: TF-IDF of the most frequent 1-2-grams, truncated SVD.
@@ -149,6 +153,10 @@ class LatentSpace:
         if len(texts) == 0:
             return np.zeros((0, self._svd.n_components))
         return self._svd.transform(self._ngrams.transform(texts)).astype(np.float64)
+
+    def size_in_bytes(self) -> int:
+        """Of the dimensions and the n-grams they weigh."""
+        return int(self._svd.components_.nbytes) + self._ngrams.size_in_bytes()
 
 
 class LsaBaseline:
@@ -186,6 +194,10 @@ class LsaBaseline:
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return self._output.predict(self._space.transform(texts))
 
+    def size_in_bytes(self) -> int:
+        """Of the coefficients and the latent space."""
+        return self._output.size_in_bytes() + self._space.size_in_bytes()
+
 
 BASELINES: dict[str, type[LinearBaseline] | type[LsaBaseline]] = {
     "linear": LinearBaseline,
@@ -215,7 +227,7 @@ class _Ngrams:
         if not parts_words_by_spaces(texts):
             kinds = {"character 1-3-grams": {"analyzer": "char", "ngram_range": (1, 3)}}
         else:
-            kinds = {"word 1-2-grams": {"token_pattern": _WORD, "ngram_range": (1, 2)}}
+            kinds = {"word 1-2-grams": {"token_pattern": WORD, "ngram_range": (1, 2)}}
             if self.characters:
                 kinds["character 3-5-grams"] = {"analyzer": "char_wb", "ngram_range": (3, 5)}
         self._vectorizers = [self._fit_one(texts, options) for options in kinds.values()]
@@ -238,6 +250,11 @@ class _Ngrams:
         if len(texts) == 0:
             return csr_matrix((0, sum(len(v.vocabulary_) for v in self._vectorizers)))
         return hstack([v.transform(texts) for v in self._vectorizers]).tocsr()
+
+    def size_in_bytes(self) -> int:
+        """Of the n-grams as UTF-8 and a weight for each."""
+        names = sum(len(name.encode("utf-8", "surrogatepass")) for v in self._vectorizers for name in v.vocabulary_)
+        return names + sum(v.idf_.nbytes for v in self._vectorizers)
 
 
 @dataclass(frozen=True)
@@ -277,6 +294,10 @@ class _Output:
             if len(yes):
                 probabilities[:, column] = estimator.predict_proba(features)[:, yes[0]]
         return probabilities
+
+    def size_in_bytes(self) -> int:
+        arrays = [getattr(e, name, None) for e in self.estimators for name in ("coef_", "intercept_")]
+        return sum(np.asarray(array).nbytes for array in arrays if array is not None)
 
 
 def _fit_output(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import catalogue, data, rates, train, use
+from textgraft.cli import catalogue, compare, data, rates, train, use
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
@@ -22,6 +22,7 @@ FAILED = 1
 COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("check", data.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
     ("finetune", train.finetune, "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt"),
+    ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
     ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
     ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
     ("embed", use.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),

@@ -74,6 +74,20 @@ def stratified_folds(examples: Examples, k: int, seed: int) -> list[Split]:
     return [_keep_classes(examples, dealt[fold::k]) for fold in range(k)]
 
 
+def nested_order(examples: Examples, seed: int) -> list[int]:
+    """All indices in an order of which every beginning is a stratified sample, so that a longer one holds a shorter.
+
+    One of each class comes first, in random order; then the j-th of a class's n stands at (j + 1/2) / n of the way,
+    which gives each class the share of any beginning that it has of the whole, to within one text. Strata are those
+    of `stratified_split`. Raises UserError where there are no examples.
+    """
+    generator = np.random.default_rng(seed)
+    groups = _groups(_strata(examples), generator)
+    places = [(np.arange(len(members)) + 0.5) / len(members) * (np.arange(len(members)) > 0) for members in groups]
+    order = np.lexsort((generator.random(len(examples)), np.concatenate(places)))
+    return [int(i) for i in np.concatenate(groups)[order]]
+
+
 def _groups(strata: Sequence[str] | Sequence[int], generator: np.random.Generator) -> list[np.ndarray]:
     """The indices of each stratum in random order, strata in sorted order."""
     rank = {stratum: i for i, stratum in enumerate(sorted(set(strata)))}  # type: ignore[type-var]

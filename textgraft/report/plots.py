@@ -198,6 +198,31 @@ def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
     return _finished(figure, f"{wording.metric_name(metric)} by method: {said}.")
 
 
+def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: str) -> Plot:
+    """Each method's score against the number of labels (on a logarithmic axis), with its 95 % interval as a band."""
+    factor = 100 if wording.is_share(metric) else 1
+    ticks = sorted({labels for points in curves.values() for labels, _ in points})
+    with _style():
+        figure = Figure(figsize=(7.6, 4.2))
+        axis = figure.subplots()
+        for i, (name, points) in enumerate(curves.items()):
+            labels = [labels for labels, _ in points]
+            low, mean, high = ([factor * getattr(v, end) for _, v in points] for end in ("low", "mean", "high"))
+            colour, line = SERIES[i % len(SERIES)], ("-", "--", ":")[i // len(SERIES) % 3]
+            axis.fill_between(labels, low, high, color=colour, alpha=0.13, linewidth=0)
+            axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=_label(name))
+        axis.set(xscale="log", xlabel="labels", ylabel=wording.metric_name(metric) + (" (%)" if factor == 100 else ""))
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axis.minorticks_off()
+        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    said = "; ".join(
+        f"{name} {wording.score(points[0][1].mean, metric)} to {wording.score(points[-1][1].mean, metric)}"
+        for name, points in curves.items()
+        if points
+    )
+    return _finished(figure, f"{wording.metric_name(metric)} by number of labels, from the fewest to the most: {said}.")
+
+
 def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
     """A confusion matrix (C, C), rows true, columns predicted: counts, shaded by their share of the row."""
     counts = np.asarray(matrix)

@@ -295,13 +295,15 @@ def _data(report: Report) -> list[str]:
         t = report.truncation
         lost = f"{100 * t.lost_tokens / t.tokens:.2f} % of the tokens" if t.tokens else "No tokens"
         parts.append(html.paragraph(f"{lost} were lost to truncation ({t.cut_texts:,} of {t.texts:,} texts were cut)."))
-    if report.problems is not None and not report.problems:
-        parts.append(html.paragraph("The data were checked; nothing suspicious was found."))
-    rows = [[p.severity, p.message, _place(p), p.remedy] for p in report.problems or ()]
-    return [
-        *parts,
-        html.table(["severity", "finding", "where", "what to do"], rows, caption="Problems in the data."),
-    ]
+    return parts if report.problems is None else [*parts, data_problems(report.problems)]
+
+
+def data_problems(problems: Sequence[Problem]) -> str:
+    """What the check of the data found, as a table; or that it found nothing."""
+    if not problems:
+        return html.paragraph("The data were checked; nothing suspicious was found.")
+    rows = [[p.severity, p.message, _place(p), p.remedy] for p in problems]
+    return html.table(["severity", "finding", "where", "what to do"], rows, caption="Problems in the data.")
 
 
 def _place(problem: Problem) -> str:

@@ -1,0 +1,102 @@
+"""textgraft compare: the learning curve on one's own data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json, print_problems
+
+
+def compare(
+    train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    test: Annotated[
+        Path | None, typer.Option("--test", help="Labelled texts to measure on; else a fifth of TRAIN is held out.")
+    ] = None,
+    unlabelled: Annotated[
+        list[Path] | None, typer.Option("--unlabelled", "-u", help="Text of the domain; repeat for more files.")
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option("--methods", help="Names with commas, as in linear,ulmfit; else all that the texts allow."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option("--labels", help="Numbers of labels with commas, as in 50,100,all; else what there is."),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draw and train so often for each number.")] = 5,
+    model: o.Model = "en-ulmfit",
+    recipe: o.Recipe = "default",
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    adapt_minutes: Annotated[
+        float | None,
+        typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs."),
+    ] = None,
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    label: o.LabelColumn = None,
+    id: o.IdColumn = None,
+    kind: o.Kind = None,
+    label_separator: o.LabelSeparator = None,
+    encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """How good is each method with how many labels, on your data? Learning curves, tests, and a report.
+
+    Methods: linear, lsa, fasttext, scratch, frozen, no-adapt, ulmfit.
+    """
+    from textgraft.cli.train import resumable
+    from textgraft.data.check import check
+    from textgraft.data.examples import Examples
+    from textgraft.methods import MethodOptions
+    from textgraft.report.curve import table_text
+    from textgraft.stages.compare import compare, refuse_existing
+    from textgraft.stages.preflight import check_writable
+
+    refuse_existing(out)
+    check_writable(out)
+    o.use_threads(threads)
+    columns = {"text": text, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns |= {"encoding": encoding, "delimiter": delimiter}
+    examples = o.read_file(train, **columns)
+    tested = o.read_file(test, **columns) if test is not None else None
+    pool = o.read_pool(unlabelled, encoding=encoding)
+    options = MethodOptions(
+        model=model,
+        recipe=recipe,
+        max_tokens=max_tokens,
+        adapt_minutes=adapt_minutes,
+        precision=precision,
+        seed=seed,
+        show=not quiet,
+    )
+    problems = check(examples, test=tested, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None)
+    print_problems(problems, errors_only=quiet)
+    with resumable(out):
+        results = compare(
+            examples,
+            out,
+            test=tested,
+            unlabelled=pool,
+            methods=_listed(methods),
+            labels=_listed(labels),
+            seeds=seeds,
+            options=options,
+        )
+    if as_json:
+        print_json({"out": out, "report": out / "report.html", **results})
+    else:
+        print(table_text(results))
+        print(f"Written: {out / 'report.html'}, {out / 'results.json'}")
+
+
+def _listed(value: str | None) -> list[str] | None:
+    return None if value is None else [part.strip() for part in value.split(",") if part.strip()]

@@ -1,0 +1,339 @@
+"""The learning curve on the user's own data: every method, every number of labels, every seed, on one test set."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from textgraft import artifact
+from textgraft.data.check import check, to_json
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.data.splits import nested_order, stratified_split
+from textgraft.errors import UserError, did_you_mean
+from textgraft.evaluation import Comparison, Outcome
+from textgraft.files import write_atomically
+from textgraft.learning_curve import budget_results, efficiency_verdicts, label_efficiency
+from textgraft.methods import METHODS, Answers, Method, MethodOptions
+from textgraft.provenance import provenance
+from textgraft.report import wording
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.meter import Meter
+from textgraft.training.metrics import HEADLINE
+from textgraft.training.session import content_hash, remove_work, work_folder, work_path
+
+BUDGETS = (50, 100, 200, 500, 1_000)
+"""Tried, with all labels, where nothing else is asked for and there are more labels than that."""
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: what it answered on the test texts (N, C) or (N,), and what it cost."""
+
+    outputs: np.ndarray
+    seconds: float
+    peak_mb: float
+    model_bytes: int
+    about: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is compared on what: the same for every method. `orders` has for each seed the texts as they are drawn."""
+
+    train: Examples
+    test: Examples
+    held_out: bool
+    labels: Labels
+    pool: Sequence[str]
+    budgets: tuple[int, ...]
+    orders: Mapping[int, Sequence[int]]
+
+    def sample(self, count: int, seed: int) -> Examples:
+        """The first `count` texts of the seed's order, in file order: budget 100 holds budget 50."""
+        return self.train.take(sorted(self.orders[seed][:count]))
+
+
+def compare(
+    train: Examples,
+    out: Path | str,
+    *,
+    test: Examples | None = None,
+    unlabelled: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    labels: Sequence[int | str] | None = None,
+    seeds: int = 5,
+    options: MethodOptions | None = None,
+) -> dict[str, Any]:
+    """How good each method is with how many labels; writes `out`/results.json and report.html, returns the results.
+
+    `methods` are names of textgraft.methods.METHODS (None: all that the texts allow), `labels` numbers of labels or
+    "all" (None: BUDGETS below what there is, and all). For each of `seeds` seeds, from `options.seed` upwards, one
+    stratified order of the training texts is drawn, whose beginnings every method is trained on. All are measured on
+    `test`; without one, on a stratified fifth of `train` that is split off first. Methods that read unlabelled text
+    read `unlabelled` and nothing else, once; that time is counted in each of their rows. Nothing is chosen by the
+    test texts. Rows are shown on stderr as they come. Killed, the same call goes on where it was and ends with the
+    same numbers.
+
+    Raises UserError if `out` exists, for unknown methods, methods that lack a pool, numbers of labels that there are
+    not or that are fewer than the classes, and for labels that cannot be learned or were not seen in training.
+    """
+    out, options = Path(out), options or MethodOptions()
+    refuse_existing(out)
+    question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
+    names = chosen_methods(methods, pool=bool(unlabelled))
+    made = {name: METHODS[name](options) for name in names}
+    asked = _asked(question, made, options)
+    folder = work_folder(out, asked)
+    if out.exists():
+        return _taken(out, content_hash(asked.items()))
+    for name in names:
+        _run_method(made.pop(name), question, folder, show=options.show)
+    results = _results(question, names, folder) | _run_facts(out, question, asked, options)
+    # Here, because drawing loads matplotlib, which takes as long as torch.
+    from textgraft.report.curve import render_curves
+
+    files = {
+        "results.json": (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode(),
+        "report.html": render_curves(results).encode(),
+    }
+    artifact.write_folder(out, files)
+    remove_work(out)
+    return results
+
+
+def refuse_existing(out: Path) -> None:
+    """Raises UserError if `out` is there, unless with unfinished work beside it: that may be a run's last act."""
+    if out.exists() and not (work_path(out) / "plan.json").exists():
+        raise UserError("this path exists already.", where=str(out), remedy="Name another --out, or remove it.")
+
+
+def _taken(out: Path, asked: str) -> dict[str, Any]:
+    """The results at `out`, if they are those of the run that was killed while it tidied up."""
+    path = out / "results.json"
+    results = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    if results.get("asked") != asked:
+        raise UserError("this path exists already.", where=str(out), remedy="Name another --out, or remove it.")
+    remove_work(out)
+    return results
+
+
+def chosen_methods(names: Sequence[str] | None, *, pool: bool) -> list[str]:
+    """The methods to run. Raises UserError for unknown ones, and for those that need unlabelled texts without any."""
+    if names is None:
+        return [name for name, method in METHODS.items() if pool or not method.needs_pool]
+    for name in names:
+        if name not in METHODS:
+            raise UserError(f"unknown method '{name}'.", remedy=did_you_mean(name, METHODS))
+        if METHODS[name].needs_pool and not pool:
+            raise UserError(
+                f"method '{name}' learns from unlabelled texts, and there are none.",
+                remedy="Give some with --unlabelled, or leave the method out.",
+            )
+    if not names:
+        raise UserError("no method is named.", remedy=did_you_mean("", METHODS))
+    return list(dict.fromkeys(names))
+
+
+def chosen_budgets(labels: Sequence[int | str] | None, train: Examples, least: int) -> tuple[int, ...]:
+    """Numbers of labels, ascending; "all" is what `train` has. Raises UserError for what cannot be drawn from it."""
+    most = len(train)
+    if labels is None:
+        return (*(n for n in BUDGETS if least <= n < most), most)
+    found = set()
+    for given in labels:
+        text = str(given).strip().replace("_", "")
+        if text != "all" and not text.isdecimal():
+            raise UserError(f"'{given}' is no number of labels.", remedy="Give numbers, or all, such as 50,100,all.")
+        count = most if text == "all" else int(text)
+        if count > most:
+            raise UserError(
+                f"{count:,} labels are asked for, and there are {most:,} to train on.",
+                where=train.source,
+                remedy="Ask for fewer, or for 'all'.",
+            )
+        if count < least:
+            raise UserError(
+                f"{count:,} labels are too few for {least} classes." if least > 2 else f"{count:,} labels are too few.",
+                where=train.source,
+                remedy=f"Ask for {least} or more: each class needs a text.",
+            )
+        found.add(count)
+    if not found:
+        raise UserError("no number of labels is named.", remedy="Give some, such as 50,100,all.")
+    return tuple(sorted(found))
+
+
+def _counted(seeds: int) -> int:
+    if seeds < 1:
+        raise UserError(f"seeds is {seeds}.", remedy="Give 1 or more.")
+    return seeds
+
+
+def _question(
+    train: Examples,
+    test: Examples | None,
+    unlabelled: Sequence[str] | None,
+    budgets: Sequence[int | str] | None,
+    seeds: range,
+) -> Question:
+    labels, held_out = Labels.fit(train), test is None
+    if test is None:
+        kept, held = stratified_split(train, HELD_OUT, seeds.start)
+        train, test = train.take(kept), train.take(held)
+    if not len(test):
+        raise UserError("the test set holds no texts.", where=test.source, remedy="Add some, or leave it out.")
+    labels.encode(test)
+    orders = {seed: nested_order(train, seed) for seed in seeds}
+    chosen = chosen_budgets(budgets, train, max(2, len(labels.names)))
+    return Question(train, test, held_out, labels, list(unlabelled or ()), chosen, orders)
+
+
+def _asked(question: Question, methods: Mapping[str, Method], options: MethodOptions) -> dict[str, Any]:
+    """What the numbers depend on: another of any of these is another run."""
+    parts = {"train": question.train, "test": question.test}
+    return {
+        "stage": "compare",
+        **{
+            name: content_hash(x for row in zip(p.texts, p.labels or (), strict=True) for x in row)
+            for name, p in parts.items()
+        },
+        "unlabelled": content_hash(question.pool),
+        "methods": {name: method.fingerprint for name, method in methods.items()},
+        "labels": list(question.budgets),
+        "seeds": list(question.orders),
+        "max_tokens": options.max_tokens,
+        "precision": options.precision,
+    }
+
+
+def _run_method(method: Method, question: Question, folder: Path, *, show: bool) -> None:
+    """Fill in the cells of one method that are not there yet, fewest labels first."""
+    wanted = [(count, seed) for count in question.budgets for seed in question.orders]
+    if not all(_cell_path(folder, method.name, *which).exists() for which in wanted):
+        prepared = folder / "prepared" / f"{method.name}.json"
+        with Meter() as meter:
+            seconds = method.prepare(question.pool, prepared.with_suffix(""))
+        if not prepared.exists():  # a second time it only takes up what the first has left
+            cost = {"seconds": max(seconds, meter.seconds), "peak_mb": meter.peak_mb}
+            write_atomically(prepared, json.dumps(cost).encode())
+    for count in question.budgets:
+        cells = [_cell(method, question, folder, count, seed) for seed in question.orders]
+        if show:
+            print(_row(method.name, question, folder, count, cells), file=sys.stderr, flush=True)
+
+
+def _cell_path(folder: Path, method: str, count: int, seed: int) -> Path:
+    return folder / "cells" / f"{method}-{count}-{seed}.safetensors"
+
+
+def _cell(method: Method, question: Question, folder: Path, count: int, seed: int) -> Cell:
+    """One training's answers, from its file if that is there."""
+    path = _cell_path(folder, method.name, count, seed)
+    work = folder / "work" / path.stem
+    if not path.exists():
+        sample = question.sample(count, seed)
+        # A number's scale is learned from the sample, for its owner would know no other labels.
+        labels = Labels.fit(sample) if question.labels.kind == "numeric" else question.labels
+        with Meter() as meter:
+            answers = method.answer(sample, question.test.texts, labels, seed, work)
+        _write_cell(path, answers, _rescaled(answers.outputs, labels, question.labels), meter)
+    shutil.rmtree(work, ignore_errors=True)
+    return _read_cell(path)
+
+
+def _rescaled(outputs: np.ndarray, own: Labels, common: Labels) -> np.ndarray:
+    return outputs if own == common else (outputs * own.std + own.mean - common.mean) / common.std
+
+
+def _write_cell(path: Path, answers: Answers, outputs: np.ndarray, meter: Meter) -> None:
+    state = {
+        "seconds": max(answers.seconds, meter.seconds),
+        "peak_mb": meter.peak_mb,
+        "model_bytes": answers.model_bytes,
+        "about": answers.about,
+    }
+    save_checkpoint(path, {"outputs": torch.from_numpy(np.ascontiguousarray(outputs))}, state)
+
+
+def _read_cell(path: Path) -> Cell:
+    tensors, state = load_checkpoint(path)
+    return Cell(outputs=tensors["outputs"].numpy(), **state)
+
+
+def _outcome(method: str, folder: Path, cells: Sequence[Cell]) -> Outcome:
+    prepared = json.loads((folder / "prepared" / f"{method}.json").read_text(encoding="utf-8"))
+    outputs = np.stack([cell.outputs for cell in cells])
+    return Outcome(
+        name=method,
+        outputs=outputs,
+        raw=outputs,
+        minutes=(prepared["seconds"] + float(np.mean([cell.seconds for cell in cells]))) / 60,
+        peak_mb=max(prepared["peak_mb"], *(cell.peak_mb for cell in cells)),
+        about=cells[0].about or METHODS[method].about,
+    )
+
+
+def _row(method: str, question: Question, folder: Path, count: int, cells: Sequence[Cell]) -> str:
+    """One line of the table that grows on stderr."""
+    targets = question.labels.encode(question.test)
+    outcome = _outcome(method, folder, cells)
+    comparison = Comparison(question.labels, targets, (outcome,))
+    score = wording.interval(*comparison.interval(outcome), comparison.headline)
+    return f"{count:>7,} labels  {method:<10} {score:<26} {outcome.minutes:7.2f} min  {outcome.peak_mb:7,.0f} MB"
+
+
+def _results(question: Question, names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Everything that the cells say: the same cells, the same results."""
+    targets, metric = question.labels.encode(question.test), HEADLINE[question.labels.kind]
+    budgets = []
+    for count in question.budgets:
+        cells = {
+            name: [_read_cell(_cell_path(folder, name, count, seed)) for seed in question.orders] for name in names
+        }
+        outcomes = tuple(_outcome(name, folder, cells[name]) for name in names)
+        sizes = {name: max(cell.model_bytes for cell in cells[name]) / 2**20 for name in names}
+        budgets.append(budget_results(Comparison(question.labels, targets, outcomes), labels=count, model_mb=sizes))
+    curves = {name: [(b["labels"], b["methods"][name][metric]["mean"]) for b in budgets] for name in names}
+    results: dict[str, Any] = {
+        "test_n": len(question.test),
+        "seeds": len(question.orders),
+        "metric": metric,
+        "budgets": budgets,
+        "label_efficiency": label_efficiency(curves, lower_is_better=question.labels.kind == "numeric"),
+    }
+    return results | {"verdict": [b["verdict"] for b in budgets] + efficiency_verdicts(results)}
+
+
+def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options: MethodOptions) -> dict[str, Any]:
+    """What was run, and on what."""
+    parts = {"train": question.train, "test": question.test}
+    data: dict[str, Any] = {
+        name: {"source": Path(part.source).name, "texts": len(part), "sha256": asked[name]}
+        for name, part in parts.items()
+    }
+    if question.held_out:
+        data["test"]["held_out"] = f"a stratified fifth of {Path(question.train.source).name}, split off once"
+    if question.pool:
+        data["unlabelled"] = {"texts": len(question.pool), "sha256": asked["unlabelled"]}
+    facts = provenance(
+        stage="compare", name=out.name, base={}, data=data, recipe=options.recipe, settings=options.settings
+    )
+    facts |= {k: str(v) for k, v in asdict(options).items() if k in ("model", "max_tokens", "adapt_minutes")}
+    pool = Examples(question.pool, source="the unlabelled texts") if question.pool else None
+    return {
+        "held_out": question.held_out,
+        "methods": {name: METHODS[name].about for name in asked["methods"]},
+        "run": {k: v for k, v in facts.items() if v not in (None, "None")},
+        "problems": to_json(check(question.train, test=question.test, unlabelled=pool)),
+        "asked": content_hash(asked.items()),
+    }
