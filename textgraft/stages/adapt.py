@@ -155,7 +155,8 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
 def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenizer:
     """A tokenizer of the old one's kind and size, from `path` if an earlier run left it there."""
     if not path.exists():
-        Tokenizer.train(texts, kind=old.kind, vocab_size=old.vocab_size).save(path)
+        segmenter = "thai" if old.segmenter else None
+        Tokenizer.train(texts, kind=old.kind, vocab_size=old.vocab_size, segmenter=segmenter).save(path)
     return Tokenizer.load(path)
 
 

@@ -28,7 +28,7 @@ HELD_OUT_EVERY = 200
 HELD_OUT_TEXTS = 300
 VALIDATION_TOKENS = 100_000
 """How many of the held-out tokens a look during training reads; the end reads all of them."""
-TOKENIZER_SETTINGS = ("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced")
+TOKENIZER_SETTINGS = ("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced", "segmenter")
 """What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
 
 

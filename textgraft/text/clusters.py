@@ -23,7 +23,7 @@ def cluster_spans(text: str) -> tuple[array[int], array[int]]:
     for i in range(1, len(text) + 1):
         if i < len(text):
             flags = flags + 1 if _is_flag(text[i - 1]) else 0
-            if _joins(text[i - 1], text[i], flags):
+            if joins(text[i - 1], text[i], flags):
                 continue
         starts[begin:i] = array("q", [begin]) * (i - begin)
         ends[begin:i] = array("q", [i]) * (i - begin)
@@ -31,7 +31,7 @@ def cluster_spans(text: str) -> tuple[array[int], array[int]]:
     return starts, ends
 
 
-def _joins(before: str, char: str, flags: int) -> bool:
+def joins(before: str, char: str, flags: int = 0) -> bool:
     """Whether `char` continues the cluster of `before`; `flags` regional indicators end in `before`."""
     if char < "\u0300":
         return before == "\r" and char == "\n"

@@ -1,7 +1,8 @@
 """Text to token ids and back, over the `tokenizers` library: subword (unigram or BPE) or whole words.
 
 Our rules (see normalize.py) run before the library's own steps. A saved tokenizer is a plain `tokenizer.json` that
-the library reads: its model says the kind, and a file of a later rules version would say so.
+the library reads: its model says the kind, and a file of a later rules version would say so. One that needs a segmenter
+(see thai.py) names it under a key of its own, and the library refuses it: alone it would read other words.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from textgraft.files import write_atomically
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.detokenize import detokenize
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
+from textgraft.text.thai import Segmenter, joined
 
 ModelName = Literal["unigram", "bpe"]
 
+_SEGMENTER = "textgraft_segmenter"
 _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
 
 PIECE_CHARACTERS = 100_000
@@ -65,10 +68,10 @@ class Tokenizer:
 
     unk_id, pad_id, bos_id, eos_id = (CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxeos"))
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, segmenter: Segmenter | None = None) -> None:
         pipeline.no_padding()
         pipeline.no_truncation()
-        self._pipeline = pipeline
+        self._pipeline, self.segmenter = pipeline, segmenter
         self.kind: Kind = "word" if isinstance(pipeline.model, models.WordLevel) else "subword"
         self.vocab_size: int = pipeline.get_vocab_size()
         vocabulary = pipeline.get_vocab()
@@ -77,13 +80,15 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the canonical file and the rules version: equal where all texts get equal ids."""
-        content = {"rules": RULES_VERSION, "tokenizer": json.loads(self._pipeline.to_str())}
+        content = {"rules": RULES_VERSION, "tokenizer": json.loads(self.to_json())}
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, text: str) -> Encoding:
         """One text with its tokens and their offsets. `xxbos` comes first, at (0, 0)."""
         aligned = align(text, self.kind)
+        if self.segmenter:
+            aligned = self.segmenter.spaced_aligned(aligned)
         encoding = self._pipeline.encode(aligned.text)
         cluster_starts, cluster_ends = cluster_spans(text)
         offsets: list[Span] = [(0, 0)]
@@ -103,7 +108,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int32, `xxbos` first; the same as `encode`'s, on all cores and much faster."""
-        pieces = [list(_pieces(normalize(text, self.kind))) for text in texts]
+        pieces = [list(_pieces(_prepared(text, self.kind, self.segmenter))) for text in texts]
         encodings = iter(self._pipeline.encode_batch_fast([piece for text in pieces for piece in text]))
         bos = np.array([self.bos_id], dtype=np.int32)
         return [
@@ -112,11 +117,15 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text: case and repetitions are put back, other control words left out, spacing is a guess."""
-        return detokenize([self.tokens[i] for i in ids], self.kind)
+        text = detokenize([self.tokens[i] for i in ids], self.kind)
+        return joined(text) if self.segmenter else text
 
     def to_json(self) -> str:
         """The text of `tokenizer.json`."""
-        return str(self._pipeline.to_str(pretty=True))
+        text = str(self._pipeline.to_str(pretty=True))
+        if self.segmenter is None:
+            return text
+        return json.dumps({_SEGMENTER: self.segmenter.describe(), **json.loads(text)}, indent=2, ensure_ascii=False)
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, atomically. Raises UserError where it cannot be written."""
@@ -134,15 +143,20 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`. Raises UserError for a damaged or foreign one."""
+        """The inverse of `to_json`. Raises UserError for a damaged or foreign one, or without its segmenter."""
+        described = None
         try:
+            if f'"{_SEGMENTER}"' in text:
+                content = json.loads(text)
+                described = content.pop(_SEGMENTER, None)
+                text = json.dumps(content, ensure_ascii=False)
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
             raise UserError(message, where=where, remedy=_RESTORE)
-        return cls(pipeline)
+        return cls(pipeline, described and Segmenter.from_description(described, where=where))
 
     @classmethod
     def train(
@@ -155,6 +169,7 @@ class Tokenizer:
         min_frequency: int = 2,
         max_characters: int = 200_000_000,
         max_unspaced: int = 4_000_000,
+        segmenter: str | None = None,
     ) -> Tokenizer:
         """A tokenizer learned from one pass over `texts`, the same for the same stream.
 
@@ -168,16 +183,17 @@ class Tokenizer:
 
         Word level cuts at whitespace and punctuation and splits off English clitics. fastai uses spaCy's rules, which
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
-        written without spaces want subwords.
+        written without spaces want subwords, or the `segmenter` "thai" (see thai.py; extra `[thai]`).
         """
         size = vocab_size if vocab_size is not None else {"word": 60_000, "subword": 10_000}.get(kind, 0)
         _check_settings(kind, model, size, min_frequency)
+        cutter = _segmenter(segmenter, kind)
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
-        stream = _limited(texts, kind, max_characters)
+        stream = _limited(texts, kind, max_characters, cutter)
         if kind == "subword":
             stream = _without_rare_characters(_limited_unspaced(stream, max_unspaced), min_frequency)
         pipeline.train_from_iterator(stream, trainer)
-        return cls(_finished(pipeline, kind))
+        return cls(_finished(pipeline, kind), cutter)
 
 
 def vocabulary_map(old: Tokenizer, new: Tokenizer) -> np.ndarray:
@@ -199,6 +215,23 @@ def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) 
         raise UserError(f"a vocabulary of {vocab_size} is too small.", where="vocab_size", remedy=remedy)
     if min_frequency < 1:
         raise UserError(f"{min_frequency} is out of range.", where="min_frequency", remedy="Give 1 or more.")
+
+
+def _segmenter(name: str | None, kind: Kind) -> Segmenter | None:
+    if name is None:
+        return None
+    if name != "thai":
+        raise UserError(f"there is no segmenter '{name}'.", where="segmenter", remedy=did_you_mean(name, ("thai",)))
+    if kind != "word":
+        message, remedy = "a segmenter cuts words, and these are subwords.", "Leave it out, or make the kind 'word'."
+        raise UserError(message, where="segmenter", remedy=remedy)
+    return Segmenter.installed()
+
+
+def _prepared(text: str, kind: Kind, segmenter: Segmenter | None) -> str:
+    """What the library's pipeline is given of a user's text."""
+    text = normalize(text, kind)
+    return segmenter.spaced(text) if segmenter else text
 
 
 def _untrained(kind: Kind, model: ModelName, vocab_size: int, min_frequency: int) -> tuple[Pipeline, Any]:
@@ -257,11 +290,13 @@ def _settled(pipeline: Pipeline) -> models.Unigram:
     return models.Unigram([*vocabulary[: len(CONTROL)], *settled], unk_id=0, byte_fallback=False)
 
 
-def _limited(texts: Iterable[str], kind: Kind, max_characters: int) -> Iterator[str]:
+def _limited(
+    texts: Iterable[str], kind: Kind, max_characters: int, segmenter: Segmenter | None = None
+) -> Iterator[str]:
     read = 0
     for text in texts:
         read += len(text)
-        yield normalize(text[: len(text) - max(0, read - max_characters)], kind)
+        yield _prepared(text[: len(text) - max(0, read - max_characters)], kind, segmenter)
         if read >= max_characters:
             return
     if not read:
