@@ -17,6 +17,8 @@ _PUBLIC = {
     "FinetuneOptions": "textgraft.stages.finetune",
     "compare": "textgraft.stages.compare",
     "MethodOptions": "textgraft.methods",
+    "inspect_transfer": "textgraft.stages.transfer",
+    "TransferOptions": "textgraft.stages.transfer",
     "predict": "textgraft.verbs",
     "evaluate": "textgraft.verbs",
     "embed": "textgraft.verbs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
@@ -50,3 +51,25 @@ class Encoder(nn.Module):
     def layer_groups(self) -> list[LayerGroup]:
         """Bottom -> top, disjoint, covering every parameter exactly once."""
         raise NotImplementedError
+
+
+def with_fresh_top(source: Encoder, copied: int, seed: int) -> Encoder:
+    """An encoder with the first `copied` layer groups of `source`, and above them weights drawn anew for `seed`.
+
+    The fresh weights are those that the encoder's own constructor gives after `torch.manual_seed(seed)`, whatever the
+    number of groups copied; torch's random state and `source` stay as they were, and nothing is shared with it. The
+    "AnB" of Yosinski et al. 2014 (arXiv:1411.1792), on layer groups where the paper has layers.
+
+    Raises ValueError for a number of groups that the encoder does not have.
+    """
+    groups = source.layer_groups()
+    if not 0 <= copied <= len(groups):
+        raise ValueError(f"cannot copy {copied} of {len(groups)} layer groups")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made = type(source)(source.config)
+    with torch.no_grad():
+        for target, group in zip(made.layer_groups()[:copied], groups[:copied], strict=True):
+            for parameter, value in zip(target.parameters, group.parameters, strict=True):
+                parameter.copy_(value)
+    return made

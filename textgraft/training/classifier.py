@@ -18,7 +18,7 @@ from textgraft.inference import predict_logits
 from textgraft.model import Model, build, with_dropout
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.loop import Run, Scores, Settings, load_values
-from textgraft.training.metrics import evaluate
+from textgraft.training.metrics import document_scores, evaluate
 from textgraft.training.phases import Stage
 from textgraft.training.session import drive
 
@@ -91,11 +91,15 @@ def train_classifier(
     folder: Path,
     title: str,
     show: bool = True,
+    watched: str | None = None,
 ) -> Trained:
     """Train on `train` and give logits for every set in `evaluated`; "valid" among them also guides early stopping.
 
-    The result is kept in `folder` as `title`.safetensors and taken from there next time; while training, a
-    checkpoint lies beside it.
+    `watched` names one of `evaluated` that every validation looks at and that decides nothing: the run ends with its
+    last weights, and each row of the history has every text's score (metrics.document_scores) as "by_text".
+
+    The result is kept in `folder` as `title`.safetensors and taken from there next time; while training, a checkpoint
+    lies beside it.
     """
     done = folder / f"{title}.safetensors"
     if done.exists():
@@ -107,6 +111,8 @@ def train_classifier(
     phases = plan.stage.plan(len(model.layer_groups()))
     settings = replace(plan.settings.of(plan.stage), seed=seed)
     run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
+    if watched is not None:
+        run.validate = _watching(run, plan, evaluated[watched])
     checkpoint = folder / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=show)
     logits = {
@@ -115,11 +121,23 @@ def train_classifier(
         if part.sequences
     }
     trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
-    tensors = {f"model.{n}": t for n, t in trained.values.items()}
-    tensors |= {f"logits.{n}": torch.from_numpy(a) for n, a in logits.items()}
-    save_checkpoint(done, tensors, {"history": trained.history, "seconds": trained.seconds})
+    _write(done, trained)
     checkpoint.unlink(missing_ok=True)
     return _read(done)
+
+
+def drop_weights(trained: Trained, folder: Path, title: str) -> Trained:
+    """`trained` without its weights, in `folder` too: the answers of many trainings take little room."""
+    if trained.values:
+        trained = replace(trained, values={})
+        _write(folder / f"{title}.safetensors", trained)
+    return trained
+
+
+def _write(path: Path, trained: Trained) -> None:
+    tensors = {f"model.{n}": t for n, t in trained.values.items()}
+    tensors |= {f"logits.{n}": torch.from_numpy(a) for n, a in trained.logits.items()}
+    save_checkpoint(path, tensors, {"history": trained.history, "seconds": trained.seconds})
 
 
 def _read(path: Path) -> Trained:
@@ -143,6 +161,23 @@ def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scor
         return {"loss": loss, "score": -loss} | scores
 
     return validate
+
+
+def _watching(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], Scores]:
+    """A validator whose last verdict is always the best."""
+    kind, targets = plan.labels.kind, watched.targets
+    assert targets is not None
+
+    def watch(model: Model) -> Scores:
+        logits = predict_logits(model, watched.sequences, plan.pad_id, plan.settings.precision)
+        by_text: Any = document_scores(kind, targets, outputs_from_logits(logits, kind)).tolist()
+        return {
+            "loss": _mean_loss(logits, targets, kind),
+            "score": float(len(run.progress.history)),
+            "by_text": by_text,
+        }
+
+    return watch
 
 
 def outputs_from_logits(logits: np.ndarray, kind: TargetKind, temperature: float = 1.0) -> np.ndarray:

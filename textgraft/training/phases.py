@@ -153,6 +153,26 @@ def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup
     return trained
 
 
+def with_frozen_bottom(stage: Stage, frozen: int, num_groups: int) -> Stage:
+    """`stage` for a model of `num_groups` layer groups of which the lowest `frozen` never train.
+
+    Every other group trains when and as fast as before. A phase that trained nothing else is left out.
+
+    Raises UserError if that leaves no phase.
+    """
+    phases: list[Phase] = []
+    for phase in stage.plan(num_groups):
+        if phase.only is None:
+            most = num_groups - frozen
+            phases.append(replace(phase, trainable=most if phase.trainable is None else min(most, phase.trainable)))
+        elif isinstance(phase.only, int) and range(num_groups)[phase.only] >= frozen:
+            phases.append(phase)
+    if not phases:
+        remedy = "Take a recipe that trains the head too."
+        raise UserError(f"this recipe trains nothing above the lowest {frozen} layer groups.", remedy=remedy)
+    return replace(stage, phases=tuple(phases))
+
+
 @dataclass(frozen=True)
 class ScheduleRow:
     """One line of `textgraft schedule`: one group's learning rates over one epoch, 0 while it is frozen.

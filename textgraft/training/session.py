@@ -188,5 +188,6 @@ def _detail(step: Step) -> str:
 
 def _scored(step: Step) -> str:
     assert step.scores is not None
-    shown = "  ".join(f"{name} {value:.4g}" for name, value in step.scores.items() if name != "score")
+    numbers = {name: value for name, value in step.scores.items() if name != "score" and isinstance(value, float)}
+    shown = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
     return f"{step.phase}, epoch {step.epoch + 1}, step {step.step}: train loss {step.loss:.4f}  {shown}"
