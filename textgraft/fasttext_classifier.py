@@ -117,8 +117,9 @@ class FastTextClassifier:
             model = self._trained([rows[i] for i in kept], targets[kept], rate)
             logits = self._logits(model, [rows[i] for i in held])
             score = document_scores(self.kind, targets[held], self._answers(logits)).mean()
-            found.append((sign * score, -self._loss(logits, targets[held]).item(), rate))
-        return max(found)[2]
+            if np.isfinite(score):  # too high a rate can lead anywhere
+                found.append((sign * score, -self._loss(logits, targets[held]).item(), rate))
+        return max(found, default=(0, 0, RATES[0]))[2]
 
     def _trained(self, rows: Sequence[Tensor], targets: NDArray, rate: float) -> BagOfNgrams:
         with torch.random.fork_rng(devices=[]):
@@ -140,13 +141,14 @@ class FastTextClassifier:
         return model.eval()
 
     def _loss(self, logits: Tensor, targets: NDArray) -> Tensor:
-        """Summed over texts, so that a step of several texts is about as long as that many steps of one."""
+        """Summed over texts, so that a step of several is about as long as that many steps of one."""
         truth = torch.from_numpy(np.ascontiguousarray(targets))
         if self.kind == "single":
             return functional.cross_entropy(logits, truth, reduction="sum")
         if self.kind == "multi":
             return functional.binary_cross_entropy_with_logits(logits, truth.float(), reduction="sum")
-        return functional.mse_loss(logits[:, 0], truth.float(), reduction="sum") / 2
+        # A mean, for a squared error has no bound on its gradient, and a sum of several runs away.
+        return functional.mse_loss(logits[:, 0], truth.float()) / 2
 
     @torch.no_grad()
     def _logits(self, model: BagOfNgrams, rows: Sequence[Tensor]) -> Tensor:

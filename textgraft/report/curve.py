@@ -17,7 +17,7 @@ EXPLAINED = (
 COSTS = (
     "Minutes are for one training and the answers to the test texts, and hold in every row what a method does once, "
     "before it sees a label (reading the unlabelled texts). Peak MB is what the whole process took meanwhile, its data "
-    "and libraries included; model MB is what the trained model takes."
+    "and libraries included; model MB is what the trained model takes. What it is: by the first seed's training."
 )
 TESTED = (
     "The method with the best mean beside every other on the same test texts, by a paired test (McNemar's, or "
@@ -44,9 +44,12 @@ def render_curves(results: Mapping[str, Any]) -> str:
     }
     sections = {name: html.section(name, title, *body) for name, (title, body) in parts.items()}
     links = "".join(f'<li><a href="#{n}">{html.text(parts[n][0])}</a></li>' for n, body in sections.items() if body)
-    verdict = "\n".join(html.paragraph(sentence, "verdict") for sentence in results["verdict"])
+    verdict = "\n".join(html.paragraph(sentence) for sentence in results["verdict"])
     contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
-    return html.page("How many labels does it take?", "\n".join([verdict, contents, *sections.values()]))
+    return html.page(
+        "How many labels does it take?",
+        "\n".join([f'<div class="verdict">{verdict}</div>', contents, *sections.values()]),
+    )
 
 
 def _names(results: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from textgraft.training.session import content_hash, remove_work, work_folder, w
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Tried, with all labels, where nothing else is asked for and there are more labels than that."""
 HELD_OUT = 0.2
+POOL_AT_LEAST = 20
+"""Unlabelled texts, as many as adapting a language model takes."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def compare(
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
-    names = chosen_methods(methods, pool=bool(unlabelled))
+    names = chosen_methods(methods, pool=len(unlabelled or ()))
     made = {name: METHODS[name](options) for name in names}
     asked = _asked(question, made, options)
     folder = work_folder(out, asked)
@@ -127,26 +129,34 @@ def _taken(out: Path, asked: str) -> dict[str, Any]:
     return results
 
 
-def chosen_methods(names: Sequence[str] | None, *, pool: bool) -> list[str]:
-    """The methods to run. Raises UserError for unknown ones, and for those that need unlabelled texts without any."""
+def chosen_methods(names: Sequence[str] | None, *, pool: int) -> list[str]:
+    """The methods to run, where there are `pool` unlabelled texts.
+
+    Raises UserError for unknown ones, and for those that learn from unlabelled texts where those are too few.
+    """
     if names is None:
-        return [name for name, method in METHODS.items() if pool or not method.needs_pool]
+        return [name for name, method in METHODS.items() if pool >= POOL_AT_LEAST or not method.needs_pool]
     for name in names:
         if name not in METHODS:
             raise UserError(f"unknown method '{name}'.", remedy=did_you_mean(name, METHODS))
-        if METHODS[name].needs_pool and not pool:
+        if METHODS[name].needs_pool and pool < POOL_AT_LEAST:
             raise UserError(
-                f"method '{name}' learns from unlabelled texts, and there are none.",
-                remedy="Give some with --unlabelled, or leave the method out.",
+                f"method '{name}' learns from unlabelled texts, and there are {pool or 'none'}.",
+                remedy=f"Give {POOL_AT_LEAST} or more with --unlabelled, or leave the method out.",
             )
     if not names:
         raise UserError("no method is named.", remedy=did_you_mean("", METHODS))
     return list(dict.fromkeys(names))
 
 
-def chosen_budgets(labels: Sequence[int | str] | None, train: Examples, least: int) -> tuple[int, ...]:
-    """Numbers of labels, ascending; "all" is what `train` has. Raises UserError for what cannot be drawn from it."""
-    most = len(train)
+def chosen_budgets(
+    labels: Sequence[int | str] | None, train: Examples, *, classes: int, held_out: int = 0
+) -> tuple[int, ...]:
+    """Numbers of labels, ascending; "all" is what `train` has. Raises UserError for what cannot be drawn from it.
+
+    `classes` is how many there are, 0 for a numeric target; `held_out` how many texts were taken away to measure on.
+    """
+    most, least = len(train), max(2, classes)
     if labels is None:
         return (*(n for n in BUDGETS if least <= n < most), most)
     found = set()
@@ -156,16 +166,17 @@ def chosen_budgets(labels: Sequence[int | str] | None, train: Examples, least: i
             raise UserError(f"'{given}' is no number of labels.", remedy="Give numbers, or all, such as 50,100,all.")
         count = most if text == "all" else int(text)
         if count > most:
+            rest = f" when {held_out:,} are held out to measure on" if held_out else ""
             raise UserError(
-                f"{count:,} labels are asked for, and there are {most:,} to train on.",
+                f"{count:,} labels are asked for, and there are {most:,} to train on{rest}.",
                 where=train.source,
                 remedy="Ask for fewer, or for 'all'.",
             )
         if count < least:
             raise UserError(
-                f"{count:,} labels are too few for {least} classes." if least > 2 else f"{count:,} labels are too few.",
+                f"{count:,} is too few labels" + (f" for {classes} classes." if classes else "."),
                 where=train.source,
-                remedy=f"Ask for {least} or more: each class needs a text.",
+                remedy=f"Ask for {least} or more.",
             )
         found.add(count)
     if not found:
@@ -194,7 +205,8 @@ def _question(
         raise UserError("the test set holds no texts.", where=test.source, remedy="Add some, or leave it out.")
     labels.encode(test)
     orders = {seed: nested_order(train, seed) for seed in seeds}
-    chosen = chosen_budgets(budgets, train, max(2, len(labels.names)))
+    taken = len(test) if held_out else 0
+    chosen = chosen_budgets(budgets, train, classes=len(labels.names), held_out=taken)
     return Question(train, test, held_out, labels, list(unlabelled or ()), chosen, orders)
 
 
@@ -328,12 +340,16 @@ def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options:
     facts = provenance(
         stage="compare", name=out.name, base={}, data=data, recipe=options.recipe, settings=options.settings
     )
-    facts |= {k: str(v) for k, v in asdict(options).items() if k in ("model", "max_tokens", "adapt_minutes")}
+    facts |= {"seeds": list(question.orders), "model": str(options.model)}
+    facts |= {"max_tokens": options.max_tokens, "adapt_minutes": options.adapt_minutes}
+    if not any(asked["methods"].values()):  # none of them is a language model
+        facts |= dict.fromkeys(("model", "recipe", "max_tokens", "precision"))
+    del facts["settings"]  # the stages' own are in the recipe
     pool = Examples(question.pool, source="the unlabelled texts") if question.pool else None
     return {
         "held_out": question.held_out,
         "methods": {name: METHODS[name].about for name in asked["methods"]},
-        "run": {k: v for k, v in facts.items() if v not in (None, "None")},
+        "run": {k: v for k, v in facts.items() if v is not None},
         "problems": to_json(check(question.train, test=question.test, unlabelled=pool)),
         "asked": content_hash(asked.items()),
     }

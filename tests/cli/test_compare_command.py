@@ -1,0 +1,117 @@
+"""`textgraft compare` as its users run it, and get it wrong."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+from programs import Desk, Program, interrupt, spawn, write_csv
+
+SECTIONS = ["results", "efficiency", "tests", "data", "run"]
+
+
+def test_compare_from_files_to_report(desk: Desk, tmp_path: Path) -> None:
+    out = tmp_path / "curve"
+    data = [desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt"]
+    chosen = ["--methods", "lsa,ulmfit", "--labels", "8,all", "--seeds", "2", "--seed", "3"]
+    chosen += ["--model", desk.lm, "--recipe", desk / "quick.toml", "--max-tokens", "32", "--threads", "1"]
+    result = spawn("compare", *data, *chosen, "--out", out, "--json")
+    assert result.code == 0, result
+    shown = result.json()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["curve", "report.html", "results.json"]
+    assert {k: v for k, v in shown.items() if k not in ("out", "report")} == json.loads(
+        (out / "results.json").read_text(encoding="utf-8")
+    )
+    assert (shown["test_n"], shown["seeds"], shown["metric"]) == (20, 2, "accuracy")
+    assert [budget["labels"] for budget in shown["budgets"]] == [8, 24]
+    for budget in shown["budgets"]:
+        assert list(budget["methods"]) == ["lsa", "ulmfit"]
+        for row in budget["methods"].values():
+            score = row["accuracy"]
+            assert 0 <= score["low"] <= score["mean"] <= score["high"] <= 1
+            assert score["spread"] >= 0
+            assert 0 <= row["macro_f1"]["mean"] <= 1
+            assert min(row["minutes"], row["peak_mb"] - 50, row["model_mb"]) > 0
+    first, last = (budget["methods"] for budget in shown["budgets"])
+    assert first["ulmfit"]["model_mb"] == last["ulmfit"]["model_mb"] > 0.01
+    assert len(shown["label_efficiency"]) == 2 * 2
+    assert result.err.count(" labels  ") == 4
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'<section id="(\w+)">', page) == SECTIONS
+    assert page.count("<svg") == 1
+    for told in (*map(html.escape, shown["verdict"]), "2 seeds", "not reached", "sha256", "quick.toml", "macro F1"):
+        assert told in page, told
+    assert not re.search(r"(?:src|href)=\"(?!#)|<script", page)  # nothing is fetched or run
+
+
+def test_compare_prints_a_table(desk: Desk, tmp_path: Path, run: Program) -> None:
+    out = tmp_path / "curve"
+    result = run("compare", desk / "train.csv", "--methods", "linear", "--seeds", "1", "--out", out, "--quiet")
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert lines[0].split()[:3] == ["labels", "method", "accuracy"]
+    assert lines[1].split()[:2] == ["19", "linear"]
+    assert "no other method was run" in result.out
+    assert lines[-1] == f"Written: {out / 'report.html'}, {out / 'results.json'}"
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "held out once" in page
+    assert "one seed" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--methods", "linaer"], ["unknown method 'linaer'", "Did you mean 'linear'?"]),
+        (["--methods", "linear,ulmfit"], ["'ulmfit' learns from unlabelled texts", "--unlabelled"]),
+        (["--methods", ","], ["no method is named"]),
+        (["--labels", "8,25"], ["train.csv: 25 labels are asked for, and there are 24 to train on", "'all'"]),
+        (["--labels", "0"], ["0 is too few labels for 2 classes"]),
+        (["--labels", "8,1"], ["1 is too few labels for 2 classes"]),
+        (["--labels", "8;all"], ["'8;all' is no number of labels"]),
+        (["--seeds", "0"], ["--seeds"]),
+        (["--label", "labels"], ["labels"]),
+        (["--model", "nowhere", "--methods", "scratch"], ["nowhere"]),
+    ],
+)
+def test_comparisons_that_cannot_be_made(
+    desk: Desk, tmp_path: Path, run: Program, options: list[str], parts: list[str]
+) -> None:
+    asked = ["--methods", "linear", "--test", desk / "test.csv", "--quiet", *options]
+    run("compare", desk / "train.csv", "--out", tmp_path / "curve", *asked).mistake(*parts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_test_sets_that_cannot_be_measured_on(desk: Desk, tmp_path: Path, run: Program) -> None:
+    bare = write_csv(tmp_path / "bare.csv", [["A fine film."], ["A dull film."]], ["text"])
+    odd = write_csv(tmp_path / "odd.csv", [["A fine film.", "pos"], ["A dull film.", "nge"]])
+    for path, parts in ((bare, ["bare.csv", "no labels"]), (odd, ["odd.csv line 3", "'nge'", "'neg'?"])):
+        asked = ["--test", path, "--methods", "linear", "--out", tmp_path / "curve", "--quiet"]
+        result = run("compare", desk / "train.csv", *asked)
+        assert result.code == 2
+        for part in parts:
+            assert part in result.err
+        assert not (tmp_path / "curve.run").exists()
+
+
+def test_a_place_that_is_taken(desk: Desk, tmp_path: Path, run: Program) -> None:
+    (tmp_path / "curve").mkdir()
+    asked = ["--methods", "linear", "--out", tmp_path / "curve"]
+    run("compare", desk / "train.csv", *asked).mistake("exists already", "Name another --out, or remove it.")
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_finished_cells(desk: Desk, tmp_path: Path) -> None:
+    out = tmp_path / "curve"
+    asked = [desk / "train.csv", "--methods", "linear,no-adapt", "--labels", "8,all", "--model", desk.lm, "--out", out]
+    asked += ["--recipe", desk / "quick.toml", "--seeds", "2"]
+    stopped = interrupt("compare", *asked, when=tmp_path / "curve.run" / "cells" / "linear-8-0.safetensors")
+    assert stopped.code == 130, stopped
+    assert "the same command goes on from there" in stopped.err
+    kept = {path.name for path in (tmp_path / "curve.run" / "cells").iterdir()}
+    assert "linear-8-0.safetensors" in kept
+    assert not out.exists()
+    assert spawn("compare", *asked, "--json").json()["seeds"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["curve"]
