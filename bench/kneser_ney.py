@@ -34,8 +34,8 @@ from textgraft.heads.base import Loss
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.training.language_model import language_model_validator
 
-BYTES_PER_TOKEN = 32
-"""What the longest n-grams need for each training token, about: rows of two orders and two tables."""
+BYTES, BYTES_PER_TOKEN = 800_000_000, 36
+"""What is needed at all, and what the longest n-grams need for each training token: rows of two orders, two tables."""
 
 
 class Lanes:
@@ -102,8 +102,9 @@ def compare(name: str, train: list[str], valid: list[str], arguments: argparse.N
         text = build_corpus(read_texts(train), tokenizer, kept / "train", source_description=str(train), progress=show)
         for tokens in arguments.tokens or [text.num_tokens]:
             size = min(int(tokens), text.num_tokens)
-            if size * BYTES_PER_TOKEN > arguments.memory * 1e9:
-                fits = f"At most {arguments.memory * 1e9 / BYTES_PER_TOKEN:,.0f} fit; --memory says otherwise."
+            if BYTES + size * BYTES_PER_TOKEN > arguments.memory * 1e9:
+                most = max(0, arguments.memory * 1e9 - BYTES) / BYTES_PER_TOKEN
+                fits = f"At most {most:,.0f} fit; --memory allows more."
                 raise UserError(f"{size:,} tokens need more than {arguments.memory} GB.", where="--tokens", remedy=fits)
             ids = text.read(0, size)
             special = {"vocab_size": tokenizer.vocab_size, "bos_id": tokenizer.bos_id}
@@ -124,7 +125,9 @@ def table(rows: list[tuple[str, dict[str, Any]]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="en-ulmfit", help="a language model, by name or folder")
-    parser.add_argument("--train", nargs="+", required=True, help="files, folders or globs of training text")
+    parser.add_argument(
+        "--train", nargs="+", required=True, help="files, folders or globs of training text, all of which is encoded"
+    )
     parser.add_argument("--valid", nargs="+", required=True, help="those of held-out text")
     parser.add_argument(
         "--tokens", type=lambda text: [float(n) for n in text.split(",")], help="read only so many training tokens"

@@ -63,7 +63,7 @@ def log_probabilities(
     """Natural logarithms of the probabilities that a model of `train` (N,) gives every token of `held` (rows, length).
 
     Rows do not know each other; the first token of each is scored without a context. Float64, the shape of `held`.
-    Takes some 30 bytes a training token. Raises ValueError for a training text of fewer than two tokens.
+    Takes some 35 bytes a training token. Raises ValueError for a training text of fewer than two tokens.
     """
     if len(train) < 2 or order < 1:
         raise ValueError("an n-gram model needs two tokens and an order of 1 or more")
