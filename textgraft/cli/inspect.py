@@ -54,7 +54,7 @@ def transfer(
     from textgraft.cli.train import resumable
     from textgraft.data.check import check
     from textgraft.stages.preflight import check_writable
-    from textgraft.stages.transfer import TransferOptions, inspect_transfer, refuse_existing
+    from textgraft.stages.transfer import TransferOptions, inspect_transfer, prepared, refuse_existing
     from textgraft.training.loop import Settings
 
     refuse_existing(out)
@@ -72,6 +72,7 @@ def transfer(
     columns |= {"encoding": encoding, "delimiter": delimiter}
     examples = o.read_file(train, **columns)
     tested = o.read_file(test, **columns) if test is not None else None
+    prepared(examples, tested, model, options)  # for all that it refuses, before anything else is said
     print_problems(check(examples, test=tested), errors_only=quiet)
     if tested is None and not quiet:
         say("textgraft: there is no --test, so a fifth of the texts is held out to measure on.")
