@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -47,6 +48,13 @@ class MethodOptions:
     @property
     def settings(self) -> Settings:
         return Settings(seed=self.seed, precision=self.precision)
+
+    @cached_property
+    def language_model(self) -> tuple[str, int]:
+        """A hash of the model's weights and tokenizer, and its number of layer groups: read once for all methods."""
+        source = load_one(self.model)
+        identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
+        return identity, len(source.model.encoder.layer_groups())
 
 
 @dataclass(frozen=True)
@@ -154,19 +162,21 @@ class NoAdapt:
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
-        self._source: Artifact | None = load_one(options.model)
-        self._stage.plan(len(self._source.model.encoder.layer_groups()) + 1)  # and the head
-        self.fingerprint = content_hash(
-            [weights_hash(self._source.model), self._source.tokenizer.fingerprint, self._recipe_stages()]
-        )
-        self._source = None  # a dozen methods may wait for their turn
+        self._source: Artifact | None = None
+        identity, groups = options.language_model
+        self._stage.plan(groups + 1)  # and the head
+        self.fingerprint = content_hash([identity, self._recipe_stages()])
+
+    @property
+    def _recipe(self) -> str:
+        return self.options.recipe
 
     @property
     def _stage(self) -> Stage:
-        stage = load_recipe(self.options.recipe).finetune
+        stage = load_recipe(self._recipe).finetune
         if not stage.phases:
             raise UserError(
-                "this recipe has no phases to fine-tune in.", where=self.options.recipe, remedy="Name one that has."
+                "this recipe has no phases to fine-tune in.", where=self._recipe, remedy="Name one that has."
             )
         return stage
 
@@ -200,14 +210,8 @@ class NoAdapt:
         )
         size = sum(value.nbytes for value in trained.values.values()) + len(source.tokenizer.to_json().encode())
         outputs = outputs_from_logits(trained.logits["test"], labels.kind)
-        return Answers(outputs, size, self._told(source), trained.seconds)
-
-    def _told(self, source: Artifact) -> str:
-        read = "forgotten" if self.from_scratch else source.run.get("name") or Path(self.options.model).name
-        return f"{self.about[:-1]} ({read}; {self._recipe_name()})."
-
-    def _recipe_name(self) -> str:
-        return f"recipe {Path(self.options.recipe).stem}"
+        about = f"{self.about[:-1]} (model {Path(self.options.model).name}, recipe {Path(self._recipe).stem})."
+        return Answers(outputs, size, about, trained.seconds)
 
 
 class Scratch(NoAdapt):
@@ -224,8 +228,9 @@ class Frozen(NoAdapt):
     name = "frozen"
     about = "The pretrained language model as it is; only the head on top of it learns."
 
-    def __init__(self, options: MethodOptions) -> None:
-        super().__init__(replace(options, recipe="frozen"))
+    @property
+    def _recipe(self) -> str:
+        return "frozen"
 
 
 class Ulmfit(NoAdapt):
