@@ -168,6 +168,15 @@ def test_no_winner_where_one_other_is_as_good() -> None:
     assert "no other method was run" in budget_verdict(alone, winner(alone), 10)
 
 
+def test_many_comparisons_ask_for_more_evidence() -> None:
+    six_texts = 2 * 0.5**6  # the exact McNemar test
+    found = winner(compared(a=[0.9], b=[0.84]))
+    assert (found["name"], found["tests"]["b"]["p"]) == ("a", pytest.approx(six_texts))
+    found = winner(compared(a=[0.9], b=[0.84], c=[0.84], d=[0.84]))
+    assert found["name"] is None
+    assert found["tests"]["d"]["p_holm"] == pytest.approx(3 * six_texts)
+
+
 def test_the_winner_of_errors_has_the_smallest() -> None:
     truth = np.linspace(-1, 1, 50)
     near, far = (Outcome(n, (truth + e)[None], (truth + e)[None], 0.0, 0.0) for n, e in (("near", 0.1), ("far", 0.9)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from textgraft.data.check import Problem
+from textgraft.learning_curve import ALPHA
 from textgraft.report import html, plots, wording
 from textgraft.report.report import data_problems
 from textgraft.training.metrics import Interval
@@ -134,7 +135,7 @@ def _tests(results: Mapping[str, Any]) -> list[str]:
         for name, test in found["tests"].items():
             sign = "+" if test["difference"] >= 0 else "−"
             gap = f"{sign}{wording.difference(abs(test['difference']), metric)}"
-            told = "yes" if test["p_holm"] < 0.05 else "no significant difference"
+            told = "yes" if test["p_holm"] < ALPHA else "no significant difference"
             rows.append([f"{budget['labels']:,}", found["leader"], name, gap, wording.p_value(test["p_holm"]), told])
     if not rows:
         return []
