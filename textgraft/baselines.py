@@ -78,6 +78,8 @@ class Baseline(Protocol):
 
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float64]: ...
 
+    def size_in_bytes(self) -> int: ...
+
 
 class LinearBaseline:
     """TF-IDF (sublinear) of word 1-2-grams, and character 3-5-grams inside words, into logistic regression.
@@ -112,8 +114,8 @@ class LinearBaseline:
         characters = self.characters
         if characters is None:
             characters = sum(map(len, texts)) <= CHARACTERS_UP_TO
-        self._ngrams = _Ngrams(characters=characters, max_features=most).fit(texts)
-        self._output = _fit_output(self._ngrams.transform(texts), targets, kind, classes, self.seed)
+        self._ngrams = Ngrams(characters=characters, max_features=most).fit(texts)
+        self._output = fit_output(self._ngrams.transform(texts), targets, kind, classes, self.seed)
         self.about = f"TF-IDF of {self._ngrams.about} -> {self._output.about}"
         return self
 
@@ -123,6 +125,16 @@ class LinearBaseline:
     def size_in_bytes(self) -> int:
         """Of the coefficients and the n-grams they belong to."""
         return self._output.size_in_bytes() + self._ngrams.size_in_bytes()
+
+
+class Space(Protocol):
+    """Texts as coordinates (N, D), the strongest dimension first, learned from text without labels."""
+
+    about: str
+
+    def transform(self, texts: Sequence[str]) -> NDArray[np.float64]: ...
+
+    def size_in_bytes(self) -> int: ...
 
 
 class LatentSpace:
@@ -141,7 +153,7 @@ class LatentSpace:
         if len(texts) > POOL_AT_MOST:
             chosen = np.random.default_rng(self.seed).choice(len(texts), POOL_AT_MOST, replace=False)
             texts = [texts[i] for i in np.sort(chosen)]
-        self._ngrams = _Ngrams(characters=False, max_features=self.max_features, min_df=5).fit(texts)
+        self._ngrams = Ngrams(characters=False, max_features=self.max_features, min_df=5).fit(texts)
         features = self._ngrams.transform(texts)
         rank = max(1, min(self.dimensions, features.shape[1] - 1, len(texts) - 1))
         self._svd = TruncatedSVD(rank, n_iter=4, random_state=self.seed).fit(features)
@@ -160,7 +172,7 @@ class LatentSpace:
 
 
 class LsaBaseline:
-    """Logistic regression on the latent semantic analysis of the training texts and all unlabelled ones.
+    """Logistic regression on the latent semantic analysis of the training texts and all unlabelled ones, or on a space.
 
     Each text becomes a vector of length 1 of its strongest dimensions; how many, and C, are chosen by the log
     loss of 5-fold cross-validation where there are five texts of each class, else all of them and C = 10. A
@@ -171,7 +183,7 @@ class LsaBaseline:
     name = "lsa"
     about = ""
 
-    def __init__(self, *, space: LatentSpace | None = None, seed: int = 0) -> None:
+    def __init__(self, *, space: Space | None = None, seed: int = 0) -> None:
         self.space = space
         self.seed = seed
 
@@ -187,7 +199,7 @@ class LsaBaseline:
         classes = num_classes or _count_classes(targets, kind)
         self._space = self.space or LatentSpace(seed=self.seed).fit([*texts, *(unlabelled or ())])
         features = self._space.transform(texts)
-        self._output = _fit_output(features, targets, kind, classes, self.seed, latent=True)
+        self._output = fit_output(features, targets, kind, classes, self.seed, latent=True)
         self.about = f"{self._space.about} -> {self._output.about}"
         return self
 
@@ -217,7 +229,7 @@ def parts_words_by_spaces(texts: Sequence[str]) -> bool:
     return unspaced <= len(sample) / 2 or spaces / len(sample) >= SPACED_FROM
 
 
-class _Ngrams:
+class Ngrams:
     """TF-IDF rows of length 1 a kind of n-gram, side by side."""
 
     def __init__(self, *, characters: bool, max_features: int, min_df: int = 2) -> None:
@@ -269,7 +281,7 @@ class _Setting:
 
 
 @dataclass(frozen=True)
-class _Output:
+class Output:
     """Fitted estimators: one, or one a label; `width` is the number of classes they answer for."""
 
     kind: TargetKind
@@ -300,9 +312,9 @@ class _Output:
         return sum(np.asarray(array).nbytes for array in arrays if array is not None)
 
 
-def _fit_output(
+def fit_output(
     features: Any, targets: NDArray, kind: TargetKind, classes: int, seed: int, *, latent: bool = False
-) -> _Output:
+) -> Output:
     width = features.shape[1]
     reads = sorted({min(d, width) for d in DIMENSIONS}) if latent else [None]
     strengths = LATENT_STRENGTHS if latent else STRENGTHS
@@ -317,7 +329,7 @@ def _fit_output(
     c = setting.strength
     name = f"ridge, alpha={1 / c:g}" if kind == "numeric" else f"logistic regression, C={c:g}"
     dimensions = f"{setting.dimensions} of them -> " if latent else ""
-    return _Output(kind, fitted, classes, setting, f"{dimensions}{name} ({how})")
+    return Output(kind, fitted, classes, setting, f"{dimensions}{name} ({how})")
 
 
 def _model(kind: TargetKind, setting: _Setting, targets: NDArray) -> Any:

@@ -11,18 +11,20 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from textgraft.artifact import Artifact
-from textgraft.baselines import LatentSpace, LinearBaseline, LsaBaseline
+from textgraft.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline, Space
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.fasttext_classifier import FastTextClassifier
 from textgraft.inference import encode_texts
+from textgraft.self_training import Pool, SelfTrained
 from textgraft.stages.adapt import adapt
 from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash, weights_hash
+from textgraft.word_space import WordSpace
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Lsa:
 
     def __init__(self, options: MethodOptions) -> None:
         self.seed, self.fingerprint = options.seed, ""
-        self._space: LatentSpace | None = None
+        self._space: Space | None = None
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         self._space = LatentSpace(seed=self.seed).fit(pool)
@@ -133,6 +135,41 @@ class Lsa:
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
         return _fitted(LsaBaseline(space=self._space, seed=seed), train, texts, labels)
+
+
+class Vectors(Lsa):
+    """The linear classifier on means of word vectors learned from the unlabelled texts (textgraft.word_space)."""
+
+    name = "vectors"
+    about = "Logistic regression on means of word vectors, which are counted from the unlabelled texts."
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        self._space = WordSpace(seed=self.seed).fit(pool)
+        return 0.0
+
+
+class SelfTraining:
+    """Classifiers on both spaces and on n-grams that teach each other (textgraft.self_training)."""
+
+    name = "self-trained"
+    about = "Classifiers on LSA, on word vectors and on n-grams teach each other on the unlabelled texts."
+    needs_pool = True
+
+    def __init__(self, options: MethodOptions) -> None:
+        self.seed, self.fingerprint = options.seed, ""
+        self._pool: Pool | None = None
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        spaces: dict[str, Space] = {
+            "LSA": LatentSpace(seed=self.seed).fit(pool),
+            "word vectors": WordSpace(seed=self.seed).fit(pool),
+        }
+        self._pool = Pool.of(pool, spaces, seed=self.seed)
+        return 0.0
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        assert self._pool is not None, "prepare comes first"
+        return _fitted(SelfTrained(self._pool, seed=seed), train, texts, labels)
 
 
 class FastText:
@@ -268,6 +305,8 @@ class Ulmfit(NoAdapt):
 METHODS: dict[str, type[Method]] = {
     "linear": Linear,
     "lsa": Lsa,
+    "vectors": Vectors,
+    "self-trained": SelfTraining,
     "fasttext": FastText,
     "scratch": Scratch,
     "frozen": Frozen,
@@ -277,9 +316,7 @@ METHODS: dict[str, type[Method]] = {
 """By name, the quick ones first."""
 
 
-def _fitted(
-    baseline: LinearBaseline | LsaBaseline | FastTextClassifier, train: Examples, texts: Sequence[str], labels: Labels
-) -> Answers:
+def _fitted(baseline: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Answers:
     classes = None if labels.kind == "numeric" else labels.num_outputs
     baseline.fit(train.texts, labels.encode(train), kind=labels.kind, num_classes=classes)
     return Answers(baseline.predict_proba(texts), baseline.size_in_bytes(), baseline.about)

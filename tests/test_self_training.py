@@ -1,0 +1,85 @@
+"""Self-training: that views teach each other something, and the arithmetic that keeps classes apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from textgraft.baselines import LatentSpace, LinearBaseline
+from textgraft.errors import UserError
+from textgraft.self_training import Pool, SelfTrained, _log_count_ratios
+from textgraft.word_space import WordSpace
+
+TOPICS = [[f"{name}{i}" for i in range(60)] for name in ("animal", "tool", "food")]
+
+
+def reviews(count: int, seed: int, classes: int = 2) -> tuple[list[str], np.ndarray]:
+    """Texts of ten words, most of their topic's sixty: a handful of them show few of a topic's words."""
+    generator = np.random.default_rng(seed)
+    targets = generator.integers(0, classes, count)
+    texts = []
+    for target in targets:
+        other = TOPICS[generator.integers(0, classes)]
+        words = [*generator.choice(TOPICS[target], 7), *generator.choice(other, 3), *["the"] * 2]
+        texts.append(" ".join(generator.permutation(words)))
+    return texts, targets
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def pool(request: pytest.FixtureRequest) -> tuple[Pool, int]:
+    texts, _ = reviews(1500, 0, request.param)
+    spaces = {"LSA": LatentSpace(dimensions=20).fit(texts), "word vectors": WordSpace(dimensions=20).fit(texts)}
+    return Pool.of(texts, spaces), request.param
+
+
+def test_the_pool_teaches_what_the_labels_do_not_say(pool: tuple[Pool, int]) -> None:
+    made, classes = pool
+    texts, targets = reviews(8 * classes, 1, classes)
+    test, truth = reviews(600, 2, classes)
+    linear = LinearBaseline(characters=False).fit(texts, targets, num_classes=classes)
+    trained = SelfTrained(made).fit(texts, targets, num_classes=classes)
+    probabilities = trained.predict_proba(test)
+    assert np.allclose(probabilities.sum(axis=1), 1)
+    better = (probabilities.argmax(1) == truth).mean() - (linear.predict_proba(test).argmax(1) == truth).mean()
+    assert better > 0.1
+    assert trained.size_in_bytes() > 10_000
+
+
+def test_same_labels_give_the_same_answers(pool: tuple[Pool, int]) -> None:
+    made, classes = pool
+    texts, targets = reviews(10 * classes, 1, classes)
+    test, _ = reviews(50, 2, classes)
+    first, second = (SelfTrained(made, seed=1).fit(texts, targets, num_classes=classes) for _ in range(2))
+    assert np.array_equal(first.predict_proba(test), second.predict_proba(test))
+    assert first.predict_proba([]).shape == (0, classes)
+
+
+def test_a_class_without_texts_is_never_answered(pool: tuple[Pool, int]) -> None:
+    made, classes = pool
+    texts, targets = reviews(20, 1, 2)
+    answers = SelfTrained(made).fit(texts, targets, num_classes=classes + 1).predict_proba(texts)
+    assert answers.shape == (20, classes + 1)
+    assert (answers[:, -1] < 1e-3).all()
+
+
+def test_classes_become_as_frequent_as_among_the_labels(pool: tuple[Pool, int]) -> None:
+    trained = SelfTrained(pool[0])
+    trained.num_classes, trained._shares = 2, np.array([0.25, 0.75])
+    skewed = np.random.default_rng(0).beta(4, 1, 2000)
+    evened = trained._evened(np.stack([skewed, 1 - skewed], axis=1))
+    assert (evened.argmax(1) == 0).mean() == pytest.approx(0.25, abs=0.08)
+    assert np.all(np.diff(evened[np.argsort(skewed), 0] - evened[np.argsort(skewed), 1]) >= -1e-9)
+
+
+def test_ratios_are_those_of_naive_bayes() -> None:
+    rows = csr_matrix(np.array([[0.5, 0, 0.1], [0.2, 0.3, 0], [0, 0.4, 0]], dtype=np.float32))
+    got = _log_count_ratios(rows, np.array([0, 1, 1]), np.array([2.0, 1.0, 10.0]))
+    inside, outside = np.array([3.0, 1.0, 3.0]), np.array([2.0, 12.0, 1.0])  # weighted counts of class 0 and 1, plus 1
+    expected = np.abs(np.log(inside / inside.sum()) - np.log(outside / outside.sum()))
+    assert got == pytest.approx(expected, rel=1e-6)
+
+
+def test_other_targets_are_refused(pool: tuple[Pool, int]) -> None:
+    with pytest.raises(UserError, match="one label"):
+        SelfTrained(pool[0]).fit(["a", "b"], np.array([0.5, 1.5]), kind="numeric")

@@ -1,0 +1,154 @@
+"""Texts as means of word vectors, which are learned from unlabelled text by counting: minutes, not hours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix, csr_matrix
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.utils.extmath import randomized_svd
+
+from textgraft.baselines import POOL_AT_MOST, WORD, parts_words_by_spaces
+from textgraft.errors import UserError
+from textgraft.text.tokenizer import Tokenizer
+
+WINDOW = 5
+VOCABULARY = 30_000
+MIN_COUNT = 5
+SUBSAMPLE = 1e-4
+CONTEXT_POWER = 0.75
+RARITY = 1e-3
+"""a in the weight a / (a + p) of a word in a text."""
+SUBWORDS = 8_000
+UNSPACED_CHARACTERS = 1_000_000
+"""From how much of a text without spaces subwords are learned; half a minute."""
+AXES_FROM = 10_000
+"""Texts whose principal axes are taken."""
+
+
+class WordSpace:
+    """A vector a text: the mean of its words' vectors, the rare words heavier, on the pool's principal axes.
+
+    Word vectors are the truncated SVD of the positive pointwise mutual information of words at most five apart, U √Σ,
+    each of length 1, with frequent words sub-sampled and contexts smoothed as in word2vec (Levy & Goldberg 2014;
+    Levy, Goldberg & Dagan 2015). A text weighs each by a / (a + p) (Arora, Liang & Ma 2017); we keep the first
+    principal component, which that paper removes. Words are those of the linear baseline; where spaces do not part
+    them, subwords learned from the pool stand in for them.
+    """
+
+    def __init__(self, *, dimensions: int = 200, seed: int = 0) -> None:
+        self.dimensions = dimensions
+        self.seed = seed
+
+    def fit(self, texts: Sequence[str]) -> Self:
+        """Raises UserError where no word is seen five times."""
+        generator = np.random.default_rng(self.seed)
+        if len(texts) > POOL_AT_MOST:
+            texts = [texts[i] for i in np.sort(generator.choice(len(texts), POOL_AT_MOST, replace=False))]
+        self._words = _Words(texts)
+        counts = Counter(word for text in texts for word in self._words.cut(text))
+        kept = sorted((w for w, n in counts.items() if n >= MIN_COUNT), key=lambda w: (-counts[w], w))[:VOCABULARY]
+        if len(kept) < 2:
+            raise UserError("the unlabelled texts are too few to learn words from.", remedy="Give more of them.")
+        self._ids = {word: i for i, word in enumerate(kept)}
+        total = sum(counts.values())
+        share = np.array([counts[word] / total for word in kept])
+        self._weights = RARITY / (RARITY + share)
+        documents = [self._encode(text) for text in texts]
+        keep = np.minimum(1, np.sqrt(SUBSAMPLE / share))
+        thinned = [ids[generator.random(len(ids)) < keep[ids]] for ids in documents]
+        matrix = _mutual_information(_neighbours(thinned, len(kept)))
+        rank = max(1, min(self.dimensions, len(kept) - 1))
+        left, values, _ = randomized_svd(matrix, rank, n_iter=3, random_state=self.seed)
+        vectors = left * np.sqrt(values)
+        self.vectors = (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)).astype(np.float32)
+        self._set_axes(documents, generator)
+        self.about = f"{rank} principal axes of means of {len(kept):,} {self._words.about}' vectors (PMI)"
+        return self
+
+    def _set_axes(self, documents: list[NDArray[np.int32]], generator: np.random.Generator) -> None:
+        chosen = generator.permutation(len(documents))[:AXES_FROM]
+        means = np.stack([self._mean(documents[i]) for i in np.sort(chosen)])
+        self._centre = means.mean(axis=0)
+        # Of the covariance, which has as many axes as there are dimensions, however few the texts.
+        _, axes = np.linalg.eigh(np.cov(means - self._centre, rowvar=False).reshape(means.shape[1], -1))
+        self._axes = axes[:, ::-1]
+
+    def transform(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Texts as coordinates (N, D), the widest axis first; a text without known words lies at the centre."""
+        if len(texts) == 0:
+            return np.zeros((0, len(self._centre)))
+        documents = [self._encode(text) for text in texts]
+        means = np.stack([self._mean(ids) if len(ids) else self._centre for ids in documents])
+        return ((means - self._centre) @ self._axes).astype(np.float64)
+
+    def size_in_bytes(self) -> int:
+        """Of the vectors, the words and the axes."""
+        words = sum(len(word.encode("utf-8", "surrogatepass")) for word in self._ids)
+        return words + self.vectors.nbytes + self._weights.nbytes + self._axes.nbytes
+
+    def _encode(self, text: str) -> NDArray[np.int32]:
+        ids = self._ids
+        return np.array([ids[word] for word in self._words.cut(text) if word in ids], dtype=np.int32)
+
+    def _mean(self, ids: NDArray[np.int32]) -> NDArray[np.float64]:
+        if not len(ids):
+            return np.zeros(self.vectors.shape[1])
+        return np.asarray(self._weights[ids] @ self.vectors[ids] / len(ids))
+
+
+class _Words:
+    """How a text is cut: at spaces and punctuation, or into subwords of the pool's own."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._tokenizer: Tokenizer | None = None
+        self.about = "words"
+        if parts_words_by_spaces(texts):
+            self._analyse = TfidfVectorizer(token_pattern=WORD).build_analyzer()
+        else:
+            self._tokenizer = Tokenizer.train(texts, vocab_size=SUBWORDS, max_unspaced=UNSPACED_CHARACTERS)
+            self.about = "subwords"
+
+    def cut(self, text: str) -> Sequence[str]:
+        if self._tokenizer is None:
+            return self._analyse(text)
+        return [self._tokenizer.tokens[i] for i in self._tokenizer.encode_batch([text])[0][1:]]
+
+
+def _neighbours(documents: list[NDArray[np.int32]], size: int) -> csr_matrix:
+    """How often each two words stand at most WINDOW apart in one text: (V, V), symmetric."""
+    counts = csr_matrix((size, size), dtype=np.float32)
+    for stretch in _stretches(documents):
+        for distance in range(1, WINDOW + 1):
+            before, after = stretch[:-distance], stretch[distance:]
+            both = (before >= 0) & (after >= 0)
+            ones = np.ones(int(both.sum()), dtype=np.float32)
+            counts = counts + coo_matrix((ones, (before[both], after[both])), shape=(size, size)).tocsr()
+    return (counts + counts.T).tocsr()
+
+
+def _stretches(documents: list[NDArray[np.int32]], most: int = 20_000_000) -> Iterator[NDArray[np.int32]]:
+    """All texts one after the other, WINDOW gaps (-1) between them, some millions of words at a time."""
+    gap, waiting, length = np.full(WINDOW, -1, dtype=np.int32), [], 0
+    for ids in documents:
+        waiting += [ids, gap]
+        length += len(ids) + WINDOW
+        if length >= most:
+            yield np.concatenate(waiting)
+            waiting, length = [], 0
+    if waiting:
+        yield np.concatenate(waiting)
+
+
+def _mutual_information(counts: csr_matrix) -> csr_matrix:
+    """Positive pointwise mutual information, contexts smoothed: max(0, log P(w, c) / (P(w) P(c)^0.75))."""
+    pairs = counts.tocoo()
+    word = np.asarray(counts.sum(axis=1)).ravel()
+    context = word**CONTEXT_POWER
+    values = np.log(pairs.data * context.sum() / (word[pairs.row] * context[pairs.col]))
+    known = values > 0
+    return csr_matrix((values[known].astype(np.float32), (pairs.row[known], pairs.col[known])), shape=counts.shape)
