@@ -249,6 +249,17 @@ def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path
     assert (outputs.argmax(1) == labels.encode(test)).mean() > 0.8
 
 
+def test_the_ngrams_that_fasttext_hashes() -> None:
+    first, second, third, one, two = fasttext_classifier.hashed_ngrams("Good, bad good").tolist()
+    assert first == third != second
+    assert one != two  # "good bad" is not "bad good"
+    assert fasttext_classifier.hashed_ngrams("bad good").tolist() == [second, first, two]
+    assert len(fasttext_classifier.hashed_ngrams("ดี มาก", words=False)) == 5 + 4 + 3
+    assert len(fasttext_classifier.hashed_ngrams("one")) == 1
+    assert len(fasttext_classifier.hashed_ngrams("")) == 0
+    assert fasttext_classifier.hashed_ngrams("many words in here", bins=3).max() < 3
+
+
 def test_fasttext_reads_scripts_without_spaces(quick: MethodOptions, tmp_path: Path) -> None:
     texts = [("ดีมากชอบ" if i % 2 else "แย่มากไม่ชอบเลย") * (1 + i % 3) for i in range(30)]
     train = Examples(texts, ["good" if i % 2 else "bad" for i in range(30)], "single")
@@ -288,6 +299,10 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
     assert not (tmp_path / "cut").exists()
     with pytest.raises(UserError, match=r"differs in: labels\."):
         textgraft.compare(examples(), tmp_path / "cut", **asked | {"labels": [6]})
+    (tmp_path / "cut").mkdir()
+    with pytest.raises(UserError, match="exists already"):  # somebody else's folder
+        textgraft.compare(examples(), tmp_path / "cut", **asked)
+    (tmp_path / "cut").rmdir()
     with pytest.raises(UserError, match=r"differs in: test\."):
         textgraft.compare(examples(), tmp_path / "cut", **asked | {"test": examples(30, 3)})
     textgraft.compare(examples(), tmp_path / "cut", **asked)
