@@ -61,8 +61,9 @@ def transfer_results(
 ) -> dict[str, Any]:
     """The body of results.json. `baseline` (1, N) is a linear classifier's, `groups` the layer groups' names.
 
-    "cells" has each arm at each n above 0, with paired tests against n = 0 and against B; `p_holm` holds for all tests
-    against the same rival together (Holm 1979).
+    "cells" has each arm at each n above 0, with paired tests against n = 0 and against B: "p" is over texts alone and
+    "p_holm" holds for all tests against the same rival together (Holm 1979); "low" and "high" are the ends of the
+    difference's 95 % interval over texts and seeds.
     """
     scores = networks.scores
     seeds, texts = scores[B].shape
@@ -93,9 +94,14 @@ def _summary(table: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _tests(tables: Mapping[Kind, NDArray[np.float64]], rival: NDArray[np.float64]) -> dict[Kind, dict[str, float]]:
+    """Paired tests, over texts, with intervals of the difference, over texts and seeds."""
     tests = {kind: paired_test(table, rival) for kind, table in tables.items()}
     adjusted = holm({str(kind): test.p for kind, test in tests.items()})
-    return {kind: {**test._asdict(), "p_holm": adjusted[str(kind)]} for kind, test in tests.items()}
+    found = {}
+    for kind, test in tests.items():
+        _, low, high = _difference(tables[kind] - rival)
+        found[kind] = {**test._asdict(), "low": low, "high": high, "p_holm": adjusted[str(kind)]}
+    return found
 
 
 def _curves(curves: Curves) -> dict[str, list[dict[str, Any]]]:
@@ -161,6 +167,13 @@ def verdict(results: Mapping[str, Any]) -> list[str]:
         sentences.append(f"{name} against from scratch: {_gap(cell['against_fresh'], metric)}.")
     sentences.append(benefits_said(results))
     sentences.append(_adaptation(cells, metric))
+    apart = results["fresh"]["against_b"]
+    if apart["p_holm"] < ALPHA:
+        gap = wording.difference(abs(apart["difference"]), metric)
+        sentences.append(
+            f"B and n = 0 differ by nothing but their seeds, and yet by {gap}: networks from scratch are that unsteady "
+            "here. Train more seeds, or longer, before believing what stands beside B."
+        )
     if results["seeds"] == 1:
         sentences.append("One seed: how much another would change is not known, and the intervals leave it out.")
     return sentences
@@ -170,28 +183,40 @@ def benefits_said(results: Mapping[str, Any]) -> str:
     """The three benefits in one sentence, each with its interval and whether chance could give it."""
     parts = []
     for name, one in results["benefits"].items():
-        sure = "" if one["p"] < ALPHA else ", no more than chance could give"
-        parts.append(f"{name} {benefit(one, results['metric'], name)} ({wording.p_value(one['p'])}{sure})")
+        told = f"{wording.p_value(one['p'])}, {certainty(one)}"
+        parts.append(f"{name} {benefit(one, results['metric'], name)} ({told})")
     return f"Pretrained minus from scratch: {'; '.join(parts)}."
 
 
 def benefit(one: Mapping[str, Any], metric: str, name: str) -> str:
-    """`+5.2 points [1.0, 9.1]`, an epoch for the slope."""
-    factor = 100 if wording.is_share(metric) else 1
-    mean, low, high = (factor * one[end] for end in ("mean", "low", "high"))
-    shown = (
-        f"{mean:+.1f} points [{low:+.1f}, {high:+.1f}]" if factor == 100 else f"{mean:+.4g} [{low:+.4g}, {high:+.4g}]"
-    )
-    return shown + (" an epoch" if name == "slope" else "")
+    """The difference that a benefit is, an epoch for the slope."""
+    return signed(one["mean"], one["low"], one["high"], metric) + (" an epoch" if name == "slope" else "")
+
+
+def signed(mean: float, low: float, high: float, metric: str) -> str:
+    """A difference with its interval: `+5.2 points [+1.0, +9.1]`."""
+    if wording.is_share(metric):
+        return f"{100 * mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"{mean:+.4g} [{low:+.4g}, {high:+.4g}]"
+
+
+def certainty(test: Mapping[str, float]) -> str:
+    """Whether a difference is more than the luck of the texts (by its test) and of the seeds (by its interval)."""
+    if test.get("p_holm", test["p"]) >= ALPHA:
+        return "no more than chance could give"
+    return "more than chance explains" if sure(test) else "true of these networks, but other seeds could undo it"
+
+
+def sure(test: Mapping[str, float]) -> bool:
+    """Whether neither chance in the texts nor in the seeds could give a difference."""
+    return test.get("p_holm", test["p"]) < ALPHA and not test["low"] <= 0 <= test["high"]
 
 
 def _adaptation(cells: Mapping[Kind, Mapping[str, Any]], metric: str) -> str:
     """Whether layers that grew up together miss each other: BnB against B."""
     sign = -1 if metric == LOWER_IS_BETTER else 1
     own = {kind: cell for kind, cell in cells.items() if kind.arm == "BnB"}
-    lost = {
-        k: c for k, c in own.items() if sign * c["against_b"]["difference"] < 0 and c["against_b"]["p_holm"] < ALPHA
-    }
+    lost = {k: c for k, c in own.items() if sign * c["against_b"]["difference"] < 0 and sure(c["against_b"])}
     if not lost:
         return "No BnB is worse than B by more than chance: no sign that neighbouring layers are co-adapted."
     kind = min(lost, key=lambda k: sign * lost[k]["against_b"]["difference"])
@@ -209,6 +234,5 @@ def _gap(test: Mapping[str, float], metric: str) -> str:
     if not test["difference"]:
         return f"no difference ({wording.p_value(test['p_holm'])})"
     gap = wording.difference(abs(test["difference"]), metric)
-    certain = "more than chance explains" if test["p_holm"] < ALPHA else "no more than chance could give"
     way = "more" if test["difference"] > 0 else "less"
-    return f"{gap} {way}, {certain} ({wording.p_value(test['p_holm'])})"
+    return f"{gap} {way}, {certainty(test)} ({wording.p_value(test['p_holm'])})"

@@ -32,6 +32,7 @@ def test_help_has_an_example_and_imports_nothing_heavy(run: Program, name: str) 
     assert f"Example: textgraft inspect {name} " in " ".join(shown.out.split())
     assert f"{name} " in run("inspect", "--help").out
     assert "inspect " in run("--help").out
+    assert run("inspect") == run("inspect", "--help")
     code = "import sys; from textgraft.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
     code += "print([name for name in ('torch', 'sklearn', 'matplotlib') if name in sys.modules])"
     command = [sys.executable, "-c", code, "inspect", name, "--help"]

@@ -24,7 +24,6 @@ from textgraft.stages.transfer import FRESH, OWN_SEED, B, Kind, TransferOptions,
 from textgraft.training.classifier import as_model, new_classifier, train_classifier
 from textgraft.training.phases import Phase, Stage, with_frozen_bottom
 from textgraft.training.session import work_path
-from textgraft.transfer_results import Curves, Networks, benefit_weights, benefits, transfer_results, verdict
 
 RECIPE = """
 name = "two epochs"
@@ -188,6 +187,7 @@ def test_results_hold_every_arm_at_every_n_and_are_what_is_written(whole: tuple[
         for rival, other in (("against_fresh", results["fresh"]), ("against_b", results["b"])):
             assert cell[rival]["difference"] == pytest.approx(cell["mean"] - other["mean"])
             assert cell[rival]["p"] <= cell[rival]["p_holm"] <= 1
+            assert cell[rival]["low"] <= cell[rival]["difference"] <= cell[rival]["high"]
 
 
 def test_curves_end_where_the_networks_do(whole: tuple[Path, dict[str, Any]]) -> None:
@@ -288,78 +288,6 @@ def test_layers_are_sorted_with_both_ends_and_refused_out_of_range() -> None:
     for n in (-1, 5):
         with pytest.raises(UserError, match=rf"{n} layer groups .* has 4.*from 0 .* to 4"):
             chosen_layers((0, n), 4)
-
-
-def curves_of(pretrained: list[float], scratch: list[float], epochs: list[float], texts: int = 50) -> Curves:
-    """Curves of one seed whose means are the shares given."""
-
-    def table(shares: list[float]) -> np.ndarray:
-        return np.array([[(np.arange(texts) < round(share * texts)).astype(float) for share in shares]])
-
-    return Curves(epochs, table(pretrained), table(scratch))
-
-
-def test_the_benefits_are_the_closed_forms_on_known_curves() -> None:
-    curves = curves_of([0.5, 0.7, 0.8, 0.9], [0.2, 0.3, 0.6, 0.8], [1, 2, 3, 4])
-    found = benefits(curves)
-    assert found["start"]["mean"] == pytest.approx(0.3)
-    assert found["slope"]["mean"] == pytest.approx(0.2 - 0.1)
-    assert found["asymptote"]["mean"] == pytest.approx(0.1)
-    for one in found.values():
-        assert one["low"] <= one["mean"] <= one["high"]
-        assert one["mean"] == pytest.approx(one["pretrained"] - one["scratch"])
-    assert found["start"]["p"] < 0.001 < found["asymptote"]["p"]
-    mirrored = benefits(curves, lower_is_better=True)
-    assert mirrored["start"]["mean"] == pytest.approx(-0.3)
-    assert mirrored["start"]["pretrained"] == pytest.approx(0.5)
-
-
-def test_the_slope_is_the_least_squares_one_of_the_first_half() -> None:
-    epochs = [0.5, 1.0, 2.0, 3.5, 4.0]
-    weights = benefit_weights(epochs)
-    values = np.array([0.1, 0.3, 0.35, 0.9, 0.2])
-    assert weights["slope"] @ values == pytest.approx(np.polyfit(epochs[:3], values[:3], 1)[0])
-    assert weights["asymptote"] @ values == values[-1]
-    assert benefit_weights(range(1, 9))["asymptote"].tolist() == [0] * 6 + [0.5, 0.5]
-    assert set(benefit_weights([1.0])) == {"start", "asymptote"}
-
-
-def test_no_difference_at_all_is_no_certainty() -> None:
-    one = benefits(curves_of([0.5], [0.5], [1.0]))["start"]
-    assert one["mean"] == 0
-    assert one["low"] == -one["high"] < 0
-    assert one["p"] == 1
-
-
-def right(share: float, texts: int = 200) -> np.ndarray:
-    return np.stack([np.roll(np.arange(texts) < round(share * texts), shift).astype(float) for shift in (0, 1)])
-
-
-def told(**shares: float) -> list[str]:
-    """The verdict on networks of two layer groups that score 0.6, but for those named (AnB_1, AnBp_2, B)."""
-    names = {"AnBp": "AnB+", "BnBp": "BnB+"}
-    scores = {B: right(shares.pop("B", 0.6)), FRESH: right(shares.pop("fresh", 0.6))}
-    scores |= {Kind(arm, n): right(0.6) for arm in ("AnB", "AnB+", "BnB", "BnB+") for n in (1, 2)}
-    for name, share in shares.items():
-        arm, n = name.split("_")
-        scores[Kind(names.get(arm, arm), int(n))] = right(share)
-    curves = Curves([1.0], np.stack([right(0.6)], axis=1), np.stack([right(0.6)], axis=1))
-    results = transfer_results(Networks(scores, curves), right(0.6)[:1], groups=["a", "b"], metric="accuracy")
-    assert verdict(results) == results["verdict"]
-    return results["verdict"]
-
-
-def test_the_verdict_says_what_the_tests_do() -> None:
-    nothing = told()
-    assert "Fine-tuned against from scratch: no difference (p = 1.000)." in nothing
-    assert any("no sign that neighbouring layers are co-adapted" in s for s in nothing)
-    better = told(AnBp_2=0.9)
-    assert "Fine-tuned against from scratch: 30.0 points more, more than chance explains (p < 0.001)." in better
-    worse = told(AnBp_2=0.59)
-    assert any("1.0 points less, no more than chance could give" in s for s in worse)
-    split = told(BnB_1=0.3, BnB_2=0.5)
-    assert any("BnB is worse than B at n = 1, 2, most at n = 1 (30.0 points less" in s for s in split)
-    assert any("no sign that" in s for s in told(BnB_1=0.9))
 
 
 def test_a_classifier_is_refused_and_so_is_a_recipe_without_phases(

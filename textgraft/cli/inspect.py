@@ -48,8 +48,7 @@ def transfer(
 ) -> None:
     """Which layers of a pretrained model transfer to your task, and what is that worth beside training from scratch?
 
-    Yosinski et al. 2014: copy the first n layer groups, freeze or fine-tune them, train the rest anew; and the learning
-    curves' higher start, slope and asymptote.
+    After Yosinski et al. 2014: the first n layer groups copied, frozen or fine-tuned, and the rest trained anew.
     """
     from textgraft.cli.train import resumable
     from textgraft.data.check import check
@@ -96,16 +95,17 @@ def group() -> typer.Typer:
     inspections = typer.Typer(
         help="Look into what transfer does: experiments on your own task.",
         epilog=f"Example: {INSPECTIONS[0][2]}",
-        no_args_is_help=True,
     )
-    inspections.callback()(_root)  # a lone verb would otherwise swallow its own name
+    # With a callback, because a lone verb would otherwise swallow its own name.
+    inspections.callback(invoke_without_command=True)(_root)
     for name, function, example in INSPECTIONS:
         inspections.command(name, epilog=f"Example: {example}")(function)
     return inspections
 
 
-def _root() -> None:
-    pass
+def _root(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def parse_layers(value: str | None) -> tuple[int, ...] | None:

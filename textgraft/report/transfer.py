@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from textgraft.report import html, wording
 from textgraft.report.plots import FAINT, INK, SERIES, Plot, _finished, _label, _style
-from textgraft.transfer_results import ALPHA, ARMS, BENEFITS, benefit, benefit_weights
+from textgraft.transfer_results import ARMS, BENEFITS, benefit, benefit_weights, signed, sure
 
 LINES = {"AnB": (SERIES[0], "-", "o"), "AnB+": (SERIES[2], "--", "s")}
 LINES |= {"BnB": (SERIES[1], "-", "v"), "BnB+": (SERIES[3], "--", "^")}
@@ -25,8 +25,9 @@ HOW = (
     "Fresh layers and the head are the same in all networks of one seed, which read the texts in the same order; B has "
     "seeds of its own. n = 0 is all fresh, as B is: the two differ by nothing but their seeds. Bands and brackets are "
     "95 % intervals over test texts{seeds}. p is a paired test on the same texts (McNemar's, or sign flips of the mean "
-    "over seeds), with Holm's correction for the number of tests against the same rival. All networks are measured "
-    "after their last step; nothing is chosen by the test texts."
+    "over seeds), with Holm's correction for the number of tests against the same rival; it takes the networks as they "
+    "are, and only the interval knows that other seeds give others. Both have to be clear of chance, or it says ns. "
+    "All networks are measured after their last step; nothing is chosen by the test texts."
 )
 READ = (
     "AnB below AnB+: what was frozen is too much A's. AnB falling with n: higher layers are less general. BnB below B: "
@@ -99,9 +100,8 @@ def _copied(groups: Sequence[str], n: int) -> str:
 def _test(test: Mapping[str, float] | None, metric: str) -> str:
     if test is None:
         return wording.NOT_KNOWN
-    factor, unit = (100, " points") if wording.is_share(metric) else (1, "")
-    gap = f"{factor * test['difference']:+.1f}" if unit else f"{test['difference']:+.4g}"
-    return f"{gap}{unit} ({wording.p_value(test['p_holm'])}{'' if test['p_holm'] < ALPHA else ', ns'})"
+    told = f"{wording.p_value(test['p_holm'])}{'' if sure(test) else ', ns'}"
+    return f"{signed(test['difference'], test['low'], test['high'], metric)} ({told})"
 
 
 def _layers(results: Mapping[str, Any]) -> list[str]:
@@ -115,7 +115,7 @@ def _layers(results: Mapping[str, Any]) -> list[str]:
         html.table(
             head,
             rows,
-            caption=f"On {results['test_n']:,} test texts ({split}); ns: no more than chance could give.",
+            caption=f"On {results['test_n']:,} test texts ({split}); ns: chance could give it.",
             css=["", "", *["number"] * 4],
         ),
         html.paragraph(HOW.format(seeds=seeds), "quiet"),
@@ -143,37 +143,37 @@ def _points(results: Mapping[str, Any]) -> str:
 
 
 def layers_plot(results: Mapping[str, Any]) -> Plot:
-    """Each arm's score over the number of copied layer groups, with its 95 % interval as a band."""
-    factor, fresh, own = _factor(results), results["fresh"], results["b"]
-    names = ["nothing", *results["groups"]]
+    """Each arm's score over the number of copied layer groups, with its 95 % interval as a band; A left, B right."""
     with _style():
-        figure = Figure(figsize=(8.4, 4.4))
-        axis = figure.subplots()
-        axis.axhspan(factor * own["low"], factor * own["high"], color=FAINT, alpha=0.5, linewidth=0, zorder=0)
-        axis.axhline(factor * own["mean"], color=SERIES[-1], linewidth=1.2, label="B", zorder=1)
-        linear = factor * results["baseline"]["mean"]
-        axis.axhline(linear, color=SERIES[-1], linewidth=1.2, linestyle=":", label="linear", zorder=1)
-        for arm in ARMS:
-            points = {0: fresh} | {cell["n"]: cell for cell in results["cells"] if cell["arm"] == arm}
-            colour, line, marker = LINES[arm]
-            _band(
-                axis,
-                list(points),
-                list(points.values()),
-                factor,
-                color=colour,
-                linestyle=line,
-                marker=marker,
-                label=arm,
+        figure = Figure(figsize=(9.6, 4.2))
+        axes = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.08})
+        for axis, source in zip(axes, "AB", strict=True):
+            _draw_arms(axis, results, [arm for arm in ARMS if arm[0] == source])
+            axis.set_title(
+                "copied from the pretrained model, A" if source == "A" else "copied from B, trained on this task"
             )
-        ticks = [0, *sorted({cell["n"] for cell in results["cells"]})]
-        axis.set_xticks(ticks, [f"{n}\n{_label(names[n])}" for n in ticks])
-        axis.set(xlabel="n, the layer groups copied (up to and with the one named)", ylabel=_axis_name(results))
-        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+            axis.set_xlabel("n, the layer groups copied")
+        axes[0].set_ylabel(_axis_name(results))
     ends = {arm: [cell for cell in results["cells"] if cell["arm"] == arm][-1] for arm in ARMS}
     said = "; ".join(f"{arm} {wording.score(cell['mean'], results['metric'])}" for arm, cell in ends.items())
-    start = wording.score(fresh["mean"], results["metric"])
+    start = wording.score(results["fresh"]["mean"], results["metric"])
     return _finished(figure, f"{_axis_name(results)} over n, from {start} with nothing copied to, with all: {said}.")
+
+
+def _draw_arms(axis: Axes, results: Mapping[str, Any], arms: Sequence[str]) -> None:
+    """Some arms over n, before what they are held against: B and its interval, and the linear classifier."""
+    factor, own, names = _factor(results), results["b"], ["nothing", *results["groups"]]
+    axis.axhspan(factor * own["low"], factor * own["high"], color=FAINT, alpha=0.5, linewidth=0, zorder=0)
+    axis.axhline(factor * own["mean"], color=SERIES[-1], linewidth=1.2, label="B", zorder=1)
+    linear = factor * results["baseline"]["mean"]
+    axis.axhline(linear, color=SERIES[-1], linewidth=1.2, linestyle=":", label="linear", zorder=1)
+    for arm in arms:
+        points = {0: results["fresh"]} | {cell["n"]: cell for cell in results["cells"] if cell["arm"] == arm}
+        colour, line, marker = LINES[arm]
+        _band(axis, list(points), list(points.values()), factor, color=colour, linestyle=line, marker=marker, label=arm)
+    ticks = [0, *sorted({cell["n"] for cell in results["cells"]})]
+    axis.set_xticks(ticks, [f"{n}\n{_label(names[n])}" for n in ticks])
+    axis.legend(loc="best")
 
 
 def benefits_plot(results: Mapping[str, Any]) -> Plot:
