@@ -163,6 +163,8 @@ def test_no_winner_where_one_other_is_as_good() -> None:
     assert told.startswith("1,000 labels: no significant difference between high (90.0 % [")
     assert ") and near (p = 0.5" in told  # two texts, one in two chances
     assert "low" not in told
+    three = compared(high=[0.9], near=[0.88], nearer=[0.89])
+    assert "), near and nearer (p = 1.000)." in budget_verdict(three, winner(three), 5)
     alone = compared(only=[0.5])
     assert winner(alone) == {"name": None, "leader": "only", "tests": {}}
     assert "no other method was run" in budget_verdict(alone, winner(alone), 10)

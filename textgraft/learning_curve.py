@@ -76,8 +76,8 @@ def budget_verdict(comparison: Comparison, found: Mapping[str, Any], labels: int
         return f"{start}{shown(named[found['name']])} is better than {ahead}, {rivals} ({p})."
     tied = [name for name, test in tests.items() if test["p_holm"] >= ALPHA]
     p = wording.p_value(min(tests[name]["p_holm"] for name in tied))
-    others = " and ".join([", ".join(tied[:-1]), tied[-1]] if len(tied) > 1 else tied)
-    return f"{start}no significant difference between {shown(named[found['leader']])} and {others} ({p})."
+    first = ", ".join([shown(named[found["leader"]]), *tied[:-1]])
+    return f"{start}no significant difference between {first} and {tied[-1]} ({p})."
 
 
 def labels_needed(curve: Points, score: float, *, lower_is_better: bool = False) -> tuple[str, float | None]:
