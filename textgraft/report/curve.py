@@ -23,10 +23,11 @@ COSTS = (
 TESTED = (
     "The method with the best mean beside every other on the same test texts, by a paired test (McNemar's, or "
     "sign flips of the mean over seeds); p with Holm's correction for the number of comparisons. The best is picked by "
-    "the same texts, which favours it a little."
+    "the same texts, which favours it a little. The test asks whether other texts would say so too, of the models that "
+    "were trained; whether another draw of labels would, the bands of the curves show better."
 )
 CROSSED = (
-    "Read down: how many labels the method of the column needs for the score of the row. Between two numbers of labels "
+    "Each cell: how many labels the column's method needs for the score of the row. Between two numbers of labels "
     "that were tried, the score is taken to change evenly with the logarithm of the labels; the first crossing counts. "
     "“Not reached” is with any number that was tried; “at most” is where the fewest that were tried are enough."
 )
