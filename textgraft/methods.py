@@ -12,7 +12,7 @@ import numpy as np
 
 from textgraft.artifact import Artifact
 from textgraft.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline, Space
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
@@ -25,6 +25,8 @@ from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash, weights_hash
 from textgraft.word_space import WordSpace
+
+KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,14 @@ class Answers:
 class Method(Protocol):
     """A way to a classifier, made from options; making it raises UserError for what can be known to fail.
 
-    `needs_pool` says that it learns from unlabelled text, and `fingerprint` (a string) what its answers depend on
-    beside the texts and the seed.
+    `needs_pool` says that it learns from unlabelled text, `kinds` which targets it can do, and `fingerprint` (a string)
+    what its answers depend on beside the texts and the seed.
     """
 
     name: str
     about: str
     needs_pool: bool
+    kinds: tuple[TargetKind, ...]
 
     def __init__(self, options: MethodOptions) -> None: ...
 
@@ -107,6 +110,7 @@ class Linear:
     name = "linear"
     about = "TF-IDF of n-grams into logistic regression: what one would have used anyway."
     needs_pool = False
+    kinds = KINDS
 
     def __init__(self, options: MethodOptions) -> None:
         self.fingerprint = ""
@@ -124,6 +128,7 @@ class Lsa:
     name = "lsa"
     about = "Logistic regression on a latent semantic analysis of the unlabelled texts."
     needs_pool = True
+    kinds = KINDS
 
     def __init__(self, options: MethodOptions) -> None:
         self.seed, self.fingerprint = options.seed, ""
@@ -154,6 +159,7 @@ class SelfTraining:
     name = "self-trained"
     about = "Classifiers on LSA, on word vectors and on n-grams teach each other on the unlabelled texts."
     needs_pool = True
+    kinds: tuple[TargetKind, ...] = ("single",)
 
     def __init__(self, options: MethodOptions) -> None:
         self.seed, self.fingerprint = options.seed, ""
@@ -178,6 +184,7 @@ class FastText:
     name = "fasttext"
     about = "The mean of learned word and bigram vectors into a softmax (Joulin et al. 2016)."
     needs_pool = False
+    kinds = KINDS
 
     def __init__(self, options: MethodOptions) -> None:
         self.fingerprint = ""
@@ -195,6 +202,7 @@ class NoAdapt:
     name = "no-adapt"
     about = "The pretrained language model, fine-tuned on the labels; it has not read the unlabelled texts."
     needs_pool = False
+    kinds = KINDS
     from_scratch: ClassVar[bool] = False
 
     def __init__(self, options: MethodOptions) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from programs import Desk, Program, interrupt, spawn, write_csv
 
+from textgraft.methods import METHODS
+
 SECTIONS = ["results", "efficiency", "tests", "data", "run"]
 
 
@@ -45,6 +47,11 @@ def test_compare_from_files_to_report(desk: Desk, tmp_path: Path) -> None:
     for told in (*map(html.escape, shown["verdict"]), "2 seeds", "not reached", "sha256", "quick.toml", "macro F1"):
         assert told in page, told
     assert not re.search(r"(?:src|href)=\"(?!#)|<script", page)  # nothing is fetched or run
+
+
+def test_help_names_every_method(run: Program) -> None:
+    shown = " ".join(run("compare", "--help").out.split())
+    assert f"Methods: {', '.join(METHODS)}." in shown
 
 
 def test_compare_prints_a_table(desk: Desk, tmp_path: Path, run: Program) -> None:

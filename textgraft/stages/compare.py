@@ -15,7 +15,7 @@ import torch
 
 from textgraft import artifact
 from textgraft.data.check import check, to_json
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.errors import UserError, did_you_mean
@@ -92,7 +92,7 @@ def compare(
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
-    names = chosen_methods(methods, pool=len(unlabelled or ()))
+    names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: METHODS[name](options) for name in names}
     asked = _asked(question, made, options)
     folder = work_folder(out, asked)
@@ -129,16 +129,21 @@ def _taken(out: Path, asked: str) -> dict[str, Any]:
     return results
 
 
-def chosen_methods(names: Sequence[str] | None, *, pool: int) -> list[str]:
-    """The methods to run, where there are `pool` unlabelled texts.
+def chosen_methods(names: Sequence[str] | None, *, kind: TargetKind, pool: int) -> list[str]:
+    """The methods to run on targets of `kind`, where there are `pool` unlabelled texts.
 
-    Raises UserError for unknown ones, and for those that learn from unlabelled texts where those are too few.
+    Raises UserError for unknown ones, for another kind, and for those that learn from unlabelled texts where those are
+    too few.
     """
     if names is None:
-        return [name for name, method in METHODS.items() if pool >= POOL_AT_LEAST or not method.needs_pool]
+        able = [name for name, method in METHODS.items() if kind in method.kinds]
+        return [name for name in able if pool >= POOL_AT_LEAST or not METHODS[name].needs_pool]
     for name in names:
         if name not in METHODS:
             raise UserError(f"unknown method '{name}'.", remedy=did_you_mean(name, METHODS))
+        if kind not in METHODS[name].kinds:
+            can = " or ".join(METHODS[name].kinds)
+            raise UserError(f"method '{name}' is for {can} labels, and these are {kind}.", remedy="Leave it out.")
         if METHODS[name].needs_pool and pool < POOL_AT_LEAST:
             raise UserError(
                 f"method '{name}' learns from unlabelled texts, and there are {pool or 'none'}.",

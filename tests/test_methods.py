@@ -1,0 +1,90 @@
+"""Every method that `compare` knows keeps one contract, and the quick ones learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_reviews import reviews
+from small_comparisons import examples, quick_options
+
+from textgraft import fasttext_classifier
+from textgraft.data.examples import Examples, TargetKind
+from textgraft.data.labels import Labels
+from textgraft.methods import METHODS, Answers, MethodOptions
+
+
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fasttext_classifier, "LEAST_READ", 600)
+
+
+@pytest.fixture
+def quick(tmp_path: Path, tiny_lm: Path) -> MethodOptions:
+    return quick_options(tmp_path, tiny_lm)
+
+
+KINDS: dict[str, Any] = {
+    "single": lambda names: names,
+    "multi": lambda names: [("film", name) if name == "pos" else ("film",) for name in names],
+    "numeric": lambda names: [100.0 * (name == "pos") + i % 5 for i, name in enumerate(names)],
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in METHODS for kind in METHODS[name].kinds])
+def test_every_method_answers(name: str, kind: TargetKind, quick: MethodOptions, tmp_path: Path) -> None:
+    texts, names = reviews(24, 1)
+    train = Examples(texts, KINDS[kind](names), kind)
+    labels, unseen = Labels.fit(train), reviews(9, 2)[0]
+    pool = reviews(60, 3)[0] if METHODS[name].needs_pool else []
+
+    def answered(folder: Path) -> Answers:
+        method = METHODS[name](quick)
+        method.prepare(pool, folder / "prepared")
+        return method.answer(train, unseen, labels, 5, folder / "cell")
+
+    answers = answered(tmp_path / "one")
+    assert answers.outputs.shape == ((9,) if kind == "numeric" else (9, 2))
+    assert np.isfinite(answers.outputs).all()
+    if kind != "numeric":
+        assert answers.outputs.min() >= 0
+        assert answers.outputs.max() <= 1
+    if kind == "single":
+        assert answers.outputs.sum(1) == pytest.approx(np.ones(9))
+    else:
+        assert answers.outputs.std(0).max() > 0
+    assert answers.model_bytes > 100
+    assert answers.about
+    assert METHODS[name].name == name
+    assert METHODS[name].about.endswith(".")
+    assert np.array_equal(answered(tmp_path / "two").outputs, answers.outputs)
+
+
+@pytest.mark.parametrize("name", ["linear", "lsa", "vectors", "self-trained", "fasttext"])
+def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path) -> None:
+    train, test = examples(60), examples(40, seed=2)
+    labels, method = Labels.fit(train), METHODS[name](quick)
+    method.prepare(reviews(100, 3)[0], tmp_path)
+    outputs = method.answer(train, test.texts, labels, 0, tmp_path).outputs
+    assert (outputs.argmax(1) == labels.encode(test)).mean() > 0.8
+
+
+def test_the_ngrams_that_fasttext_hashes() -> None:
+    first, second, third, one, two = fasttext_classifier.hashed_ngrams("Good, bad good").tolist()
+    assert first == third != second
+    assert one != two  # "good bad" is not "bad good"
+    assert fasttext_classifier.hashed_ngrams("bad good").tolist() == [second, first, two]
+    assert len(fasttext_classifier.hashed_ngrams("ดี มาก", words=False)) == 5 + 4 + 3
+    assert len(fasttext_classifier.hashed_ngrams("one")) == 1
+    assert len(fasttext_classifier.hashed_ngrams("")) == 0
+    assert fasttext_classifier.hashed_ngrams("many words in here", bins=3).max() < 3
+
+
+def test_fasttext_reads_scripts_without_spaces(quick: MethodOptions, tmp_path: Path) -> None:
+    texts = [("ดีมากชอบ" if i % 2 else "แย่มากไม่ชอบเลย") * (1 + i % 3) for i in range(30)]
+    train = Examples(texts, ["good" if i % 2 else "bad" for i in range(30)], "single")
+    answers = METHODS["fasttext"](quick).answer(train, ["ดีมาก", "แย่ไม่เลย", ""], Labels.fit(train), 0, tmp_path)
+    assert answers.outputs.argmax(1)[:2].tolist() == [1, 0]
+    assert "character" in answers.about
