@@ -3,15 +3,11 @@
 import numpy as np
 import pytest
 
-from textgraft.baselines import (
-    BASELINES,
-    CROSS_VALIDATE_FROM,
-    LatentSpace,
-    LinearBaseline,
-    LsaBaseline,
-    parts_words_by_spaces,
-)
+from textgraft.baselines import BASELINES, LinearBaseline, LsaBaseline
 from textgraft.errors import UserError
+from textgraft.latent_space import LatentSpace
+from textgraft.linear import CROSS_VALIDATE_FROM
+from textgraft.ngrams import parts_words_by_spaces
 
 WORDS = {0: ["awful", "dull", "boring", "bad", "weak"], 1: ["superb", "moving", "great", "fine", "strong"]}
 FILLER = ["the", "film", "was", "with", "a", "plot", "and", "music", "scene", "end"]

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from textgraft.baselines import LatentSpace, LinearBaseline
 from textgraft.errors import UserError
-from textgraft.self_training import Pool, SelfTrained, _log_count_ratios
+from textgraft.self_training import Pool, SelfTrained, _evened, _log_count_ratios
 from textgraft.word_space import WordSpace
 
 TOPICS = [[f"{name}{i}" for i in range(60)] for name in ("animal", "tool", "food")]
@@ -63,11 +63,9 @@ def test_a_class_without_texts_is_never_answered(pool: tuple[Pool, int]) -> None
     assert (answers[:, -1] < 1e-3).all()
 
 
-def test_classes_become_as_frequent_as_among_the_labels(pool: tuple[Pool, int]) -> None:
-    trained = SelfTrained(pool[0])
-    trained.num_classes, trained._shares = 2, np.array([0.25, 0.75])
+def test_classes_become_as_frequent_as_among_the_labels() -> None:
     skewed = np.random.default_rng(0).beta(4, 1, 2000)
-    evened = trained._evened(np.stack([skewed, 1 - skewed], axis=1))
+    evened = _evened(np.stack([skewed, 1 - skewed], axis=1), np.array([0.25, 0.75]))
     assert (evened.argmax(1) == 0).mean() == pytest.approx(0.25, abs=0.08)
     assert np.all(np.diff(evened[np.argsort(skewed), 0] - evened[np.argsort(skewed), 1]) >= -1e-9)
 

@@ -10,11 +10,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as from_safetensors
@@ -24,15 +25,41 @@ from torch import Tensor
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import cannot_write, write_atomically
+from textgraft.inference import embed_sequences, encode_texts, predict_logits
 from textgraft.model import Model, build_unfilled
 from textgraft.report.card import model_card
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.training.calibration import probabilities
 
 FORMAT = 1
 FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
+
+
+class Predictor(Protocol):
+    """A finished model of any kind, that answers for texts and that a folder can hold.
+
+    `labels` is None for a language model, which has no `outputs`. These are (N, C) probabilities in the order of
+    `labels.names`, or (N,) standardised values. `embed` gives (N, D) float32 vectors and raises UserError where
+    `has_vectors` is False. `files` is what the folder holds, by name: config.json and the card too; `half` asks for
+    float16 where that saves room.
+    """
+
+    run: dict[str, Any]
+
+    @property
+    def labels(self) -> Labels | None: ...
+
+    @property
+    def has_vectors(self) -> bool: ...
+
+    def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray: ...
+
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray: ...
+
+    def files(self, *, half: bool = False) -> dict[str, bytes]: ...
 
 
 @dataclass
@@ -44,9 +71,39 @@ class Artifact:
     labels: Labels | None = None
     run: dict[str, Any] = field(default_factory=dict)
 
+    has_vectors = True
+
+    def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
+        """What a classifier answers: (N, C) temperature-scaled probabilities, or (N,) standardised values."""
+        assert self.labels is not None, "a language model does not answer"
+        sequences, _ = encode_texts(self.tokenizer, texts, self.run["max_tokens"])
+        logits = predict_logits(self.model, sequences, self.tokenizer.pad_id, precision)
+        if self.labels.kind == "numeric":
+            return logits[:, 0]
+        return probabilities(logits, self.labels.kind, self.run.get("temperature") or 1.0)
+
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
+        """(N, D) vectors of the top layer, pooled; a classifier reads as much of a text as it was trained on."""
+        sequences, _ = encode_texts(self.tokenizer, texts, self.run.get("max_tokens", max_tokens))
+        if not sequences:
+            return np.zeros((0, self.model.encoder.output_dim), dtype=np.float32)
+        return embed_sequences(self.model, sequences, self.tokenizer.pad_id, pooling)
+
+    def files(self, *, half: bool = False) -> dict[str, bytes]:
+        """The files of the artifact's folder by name, config.json and the model card among them."""
+        files: dict[str, bytes] = {
+            "model.safetensors": weights(self.model, half=half),
+            "tokenizer.json": self.tokenizer.to_json().encode(),
+            "run.json": to_json(self.run),
+        }
+        if self.labels is not None:
+            files["labels.json"] = self.labels.to_json().encode()
+        card = model_card(self.run).encode()
+        return {**files, "config.json": config(self.model.describe(), files), "README.md": card}
+
 
 def save(
-    artifact: Artifact,
+    artifact: Predictor,
     folder: Path | str,
     *,
     half: bool = False,
@@ -61,27 +118,14 @@ def save(
     """
     folder = Path(folder)
     refuse_existing(folder, overwrite)
-    return write_folder(folder, {**contents(artifact, half=half), **(documents or {})})
-
-
-def contents(artifact: Artifact, *, half: bool = False) -> dict[str, bytes]:
-    """The files of the artifact's folder by name, config.json and the model card among them."""
-    files: dict[str, bytes] = {
-        "model.safetensors": weights(artifact.model, half=half),
-        "tokenizer.json": artifact.tokenizer.to_json().encode(),
-        "run.json": _json(artifact.run),
-    }
-    if artifact.labels is not None:
-        files["labels.json"] = artifact.labels.to_json().encode()
-    card = model_card(artifact.run).encode()
-    return {**files, "config.json": config(artifact.model.describe(), files), "README.md": card}
+    return write_folder(folder, {**artifact.files(half=half), **(documents or {})})
 
 
 def config(description: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     """config.json: what `description` says, the sha256 of each of `files`, and its own."""
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     content = {"format": FORMAT, **description, "files": hashes}
-    return _json(content | {"sha256": _digest(content)})
+    return to_json(content | {"sha256": _digest(content)})
 
 
 def weights(model: Model, *, half: bool = False) -> bytes:
@@ -178,25 +222,25 @@ def read_config(folder: Path) -> dict[str, Any]:
         config = dict(json.loads(path.read_text(encoding="utf-8")))
         version = config["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=_RESTORE) from error
+        raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=RESTORE) from error
     if version != FORMAT:
-        remedy = "Install a newer textgraft." if isinstance(version, int) and version > FORMAT else _RESTORE
+        remedy = "Install a newer textgraft." if isinstance(version, int) and version > FORMAT else RESTORE
         raise UserError(
             f"this is format {version}, and this textgraft reads format {FORMAT}.", where=str(path), remedy=remedy
         )
     expected = config.pop("sha256", None)
     if expected is not None and expected != _digest(config):
-        raise UserError("altered since it was saved.", where=str(path), remedy=_RESTORE)
+        raise UserError("altered since it was saved.", where=str(path), remedy=RESTORE)
     if not isinstance(config.get("files"), dict):
-        raise UserError("damaged (the list of files is missing).", where=str(path), remedy=_RESTORE)
+        raise UserError("damaged (the list of files is missing).", where=str(path), remedy=RESTORE)
     return config
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_json(content)).hexdigest()
+    return hashlib.sha256(to_json(content)).hexdigest()
 
 
-_RESTORE = "Restore the folder from where it came, or make it again."
+RESTORE = "Restore the folder from where it came, or make it again."
 
 
 def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
@@ -207,9 +251,9 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
         try:
             files[name] = path.read_bytes()
         except OSError as error:
-            raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=_RESTORE) from error
+            raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=RESTORE) from error
         if hashlib.sha256(files[name]).hexdigest() != expected:
-            raise UserError("truncated or altered since it was saved.", where=str(path), remedy=_RESTORE)
+            raise UserError("truncated or altered since it was saved.", where=str(path), remedy=RESTORE)
     return files
 
 
@@ -220,13 +264,16 @@ def load(name: str | Path) -> Artifact:
     """
     folder = find(name)
     config = read_config(folder)
+    if "linear" in config:
+        remedy = "Use it with predict and evaluate, or name a language model."
+        raise UserError("this is a linear classifier, not a network.", where=str(folder), remedy=remedy)
     files = read_files(folder, config)
     model = _built(config, folder / "config.json")
     where = str(folder / "model.safetensors")
     try:
         fill(model, from_safetensors(files["model.safetensors"]), where=where)
     except SafetensorError as error:
-        raise UserError(f"damaged ({error}).", where=where, remedy=_RESTORE) from error
+        raise UserError(f"damaged ({error}).", where=where, remedy=RESTORE) from error
     labels = None
     if "labels.json" in files:
         labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
@@ -240,13 +287,13 @@ def _built(config: Mapping[str, Any], path: Path) -> Model:
     absent += [name for name in FILES if name not in config["files"]]
     if absent:
         message = f"this describes no model: '{absent[0]}' is missing."
-        raise UserError(message, where=str(path), remedy=_RESTORE)
+        raise UserError(message, where=str(path), remedy=RESTORE)
     try:
         return build_unfilled({"encoder": config["encoder"], "head": config["head"]})
     except UserError as error:
-        raise UserError(error.message, where=str(path), remedy=error.remedy or _RESTORE) from error
+        raise UserError(error.message, where=str(path), remedy=error.remedy or RESTORE) from error
     except (TypeError, ValueError, RuntimeError, KeyError) as error:  # a setting of the wrong kind or out of range
-        raise UserError(f"this describes no model ({error}).", where=str(path), remedy=_RESTORE) from error
+        raise UserError(f"this describes no model ({error}).", where=str(path), remedy=RESTORE) from error
 
 
 def fill(model: Model, values: Mapping[str, Tensor], *, where: str) -> None:
@@ -269,5 +316,6 @@ def fill(model: Model, values: Mapping[str, Tensor], *, where: str) -> None:
             target.copy_(values[name])
 
 
-def _json(value: Any) -> bytes:
+def to_json(value: Any) -> bytes:
+    """JSON as every artifact's files have it: the same value, the same bytes."""
     return (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.artifact import Artifact
+from textgraft.artifact import Predictor
 from textgraft.data.examples import Examples, Label
 from textgraft.data.labels import Labels
-from textgraft.ensemble import load_members
+from textgraft.ensemble import load_ensemble
 from textgraft.errors import UserError
-from textgraft.inference import embed_sequences, encode_texts, predict_logits
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
-from textgraft.training.classifier import outputs_from_logits
 from textgraft.training.metrics import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
 
 STREAM_TEXTS = 2048
@@ -35,11 +33,15 @@ class Prediction:
 class Classifier:
     """One classifier, or several whose probabilities are averaged (a forward and a backward one, say).
 
-    All members must know the same labels. Raises UserError if one is no classifier.
+    All members must know the same labels; `weights` are those of their answers in the mean (None: equal). Raises
+    UserError if one is no classifier.
     """
 
-    def __init__(self, members: Sequence[Artifact], *, precision: str = "auto") -> None:
+    def __init__(
+        self, members: Sequence[Predictor], *, weights: Sequence[float] | None = None, precision: str = "auto"
+    ) -> None:
         self.members, self.precision = tuple(members), precision
+        self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
         for member in self.members:
             if member.labels is None:
                 raise UserError(
@@ -59,12 +61,8 @@ class Classifier:
         """(N, C) probabilities in the order of `labels.names`; for a numeric target (N,) standardised values."""
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
-        return np.mean([self._member_outputs(member, texts) for member in self.members], axis=0)
-
-    def _member_outputs(self, member: Artifact, texts: Sequence[str]) -> np.ndarray:
-        sequences, _ = encode_texts(member.tokenizer, texts, member.run["max_tokens"])
-        logits = predict_logits(member.model, sequences, member.tokenizer.pad_id, self.precision)
-        return outputs_from_logits(logits, self.labels.kind, member.run.get("temperature") or 1.0)
+        answers = [member.outputs(texts, self.precision) for member in self.members]
+        return np.average(answers, axis=0, weights=self.weights)
 
     def predict(self, texts: Iterable[str], *, abstain_below: float = 0.0) -> Iterator[Prediction]:
         """One prediction a text, in order, from a stream of any length in flat memory."""
@@ -84,8 +82,8 @@ class Classifier:
             yield Prediction(label if confidence >= abstain_below else None, confidence, shown)
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
-        """(N, D) vectors of the fine-tuned encoders' top layers, members side by side."""
-        return np.concatenate([embed(member, texts, pooling=pooling) for member in self.members], axis=1)
+        """(N, D) vectors: see textgraft.classifier.embed."""
+        return embed(self.members, texts, pooling=pooling)
 
     def evaluate(self, examples: Examples) -> dict[str, Any]:
         """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""
@@ -106,12 +104,15 @@ class Classifier:
         return result
 
 
-def embed(source: Artifact, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
-    """(N, D) vectors of a model's top layer, pooled; any model will do, fine-tuned or not."""
-    sequences, _ = encode_texts(source.tokenizer, texts, source.run.get("max_tokens", max_tokens))
-    if not sequences:
-        return np.zeros((0, source.model.encoder.output_dim), dtype=np.float32)
-    return embed_sequences(source.model, sequences, source.tokenizer.pad_id, pooling)
+def embed(
+    members: Sequence[Predictor], texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512
+) -> np.ndarray:
+    """(N, D) float32 vectors, members side by side: pooled top layers, or coordinates in a linear classifier's space.
+
+    A member without vectors, one that counts n-grams, is passed over. Raises UserError where no member has any.
+    """
+    able = [member for member in members if member.has_vectors] or members
+    return np.concatenate([m.embed(texts, pooling=pooling, max_tokens=max_tokens) for m in able], axis=1)
 
 
 def load(*paths: str | Path, precision: str = "auto") -> Classifier:
@@ -119,4 +120,7 @@ def load(*paths: str | Path, precision: str = "auto") -> Classifier:
 
     Raises UserError if one cannot be loaded.
     """
-    return Classifier([member for path in paths for member in load_members(path)], precision=precision)
+    found = [load_ensemble(path) for path in paths]
+    members = [member for ensemble in found for member in ensemble.members]
+    weights = [weight for ensemble in found for weight in ensemble.weights]
+    return Classifier(members, weights=weights, precision=precision)

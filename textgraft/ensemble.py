@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from textgraft import artifact
-from textgraft.artifact import Artifact
+from textgraft.artifact import Artifact, Predictor
 from textgraft.errors import UserError
 from textgraft.report.card import model_card
 
 
+@dataclass(frozen=True)
+class Ensemble:
+    """Models, and how much each one's answer counts: the mean of `weights` is 1."""
+
+    members: list[Predictor]
+    weights: list[float]
+
+
 def save_ensemble(
-    members: Mapping[str, Artifact],
+    members: Mapping[str, Predictor],
     run: Mapping[str, Any],
     folder: Path | str,
     *,
+    weights: Sequence[float] | None = None,
     overwrite: bool = False,
     documents: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write the members, by their names, and what `run` says of all of them: a whole folder or nothing.
 
-    Replaces a folder that holds the very same weights. Raises UserError and takes `documents` as artifact.save does.
+    `weights` are those of the members' answers in the mean (None: equal). Replaces a folder that holds the very same
+    weights. Raises UserError and takes `documents` as artifact.save does.
     """
     folder = Path(folder)
-    again = all(artifact.has_weights(folder / name, artifact.weights(m.model)) for name, m in members.items())
+    own = {name: member.files() for name, member in members.items()}
+    again = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in own.items())
     artifact.refuse_existing(folder, overwrite or again)
-    files = {"run.json": (json.dumps(run, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()}
-    for name, member in members.items():
-        files |= {f"{name}/{file}": data for file, data in artifact.contents(member).items()}
-    shown = {"config.json": artifact.config({"members": list(members)}, files), "README.md": model_card(run).encode()}
+    files = {"run.json": artifact.to_json(dict(run))}
+    for name, inside in own.items():
+        files |= {f"{name}/{file}": data for file, data in inside.items()}
+    description: dict[str, Any] = {"members": list(members)}
+    if weights is not None:
+        description["weights"] = [float(weight) for weight in weights]
+    shown = {"config.json": artifact.config(description, files), "README.md": model_card(run).encode()}
     return artifact.write_folder(folder, {**files, **shown, **(documents or {})})
 
 
-def load_members(name: str | Path) -> list[Artifact]:
+def load_ensemble(name: str | Path) -> Ensemble:
     """The models in a folder: the members of an ensemble, or the one model that it is.
 
     Raises UserError as artifact.load does, and for files of an ensemble that are missing or altered.
@@ -43,16 +58,49 @@ def load_members(name: str | Path) -> list[Artifact]:
     folder = artifact.find(name)
     config = artifact.read_config(folder)
     if "members" not in config:
-        return [artifact.load(folder)]
+        return Ensemble([_load(folder, config)], [1.0])
     artifact.read_files(folder, config)
-    return [artifact.load(folder / member) for member in config["members"]]
+    weights = _weights(config, folder / "config.json")
+    members = [_load(folder / member, artifact.read_config(folder / member)) for member in config["members"]]
+    return Ensemble(members, weights)
+
+
+def load_members(name: str | Path) -> list[Predictor]:
+    """The models in a folder, without their weights. Raises UserError as load_ensemble does."""
+    return load_ensemble(name).members
 
 
 def load_one(name: str | Path) -> Artifact:
-    """The model in a folder. Raises UserError where it is an ensemble."""
-    members = load_members(name)
-    if len(members) > 1:
+    """The network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
+    folder = artifact.find(name)
+    if "members" in artifact.read_config(folder):
         raise UserError(
             "this is an ensemble of several models.", where=str(name), remedy="Name the folder of one of its members."
         )
-    return members[0]
+    return artifact.load(folder)
+
+
+def _load(folder: Path, config: Mapping[str, Any]) -> Predictor:
+    if "linear" not in config:
+        return artifact.load(folder)
+    # Here, because scikit-learn takes a second to import, and a network does without it.
+    from textgraft import linear_artifact
+
+    return linear_artifact.load(folder)
+
+
+def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
+    """The members' weights, scaled to a mean of 1. Raises UserError where they are not one positive number each."""
+    members = config["members"]
+    given = config.get("weights", [1] * len(members) if isinstance(members, list) else None)
+    sound = (
+        isinstance(members, list)
+        and isinstance(given, list)
+        and len(given) == len(members) > 0
+        and all(isinstance(name, str) for name in members)
+        and all(isinstance(w, int | float) and math.isfinite(w) and w > 0 for w in given)
+    )
+    if not sound:
+        message = "this describes no ensemble: it takes names of members, and a positive weight each or none."
+        raise UserError(message, where=str(path), remedy=artifact.RESTORE)
+    return [weight * len(given) / sum(given) for weight in given]

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from textgraft.baselines import WORD, parts_words_by_spaces
 from textgraft.data.examples import TargetKind
+from textgraft.ngrams import WORD, parts_words_by_spaces
 from textgraft.training.metrics import document_scores
 
 DIMENSIONS = 10

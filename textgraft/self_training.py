@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,13 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
-from textgraft.baselines import Ngrams, Space, fit_output
 from textgraft.data.examples import TargetKind
 from textgraft.errors import UserError
+from textgraft.fitted import space_from_state
+from textgraft.latent_space import Space
+from textgraft.linear import Linear, fit_output
+from textgraft.ngrams import Ngrams
+from textgraft.state import State
 
 LABEL_WEIGHT = 10.0
 """How many texts with a guessed label one with a true label weighs as much as."""
@@ -49,6 +53,68 @@ class Pool:
         return cls(spaces, vectors, ngrams, ngrams.transform(texts))
 
 
+@dataclass(frozen=True)
+class Views:
+    """What a SelfTrained has learned: a classifier on each space, and one on n-grams whose columns are scaled first."""
+
+    form: ClassVar[str] = "views"
+    spaces: Mapping[str, Space]
+    layers: Mapping[str, Linear]
+    ngrams: Ngrams
+    scale: NDArray[np.float32]
+    ngram_layer: Linear
+    width: int
+    about: str
+
+    def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(N, C), the geometric mean of what the views say."""
+        if not len(texts):
+            return np.zeros((0, self.width))
+        said = [self.ngrams_say(self.ngrams.transform(texts))]
+        for name, layer in self.layers.items():
+            said.append(layer.probabilities(normalize(self.spaces[name].transform(texts)), self.width))
+        return np.asarray(softmax(np.mean([_log(p) for p in said], axis=0), axis=1))
+
+    def ngrams_say(self, rows: csr_matrix) -> NDArray[np.float64]:
+        """(N, C) of the classifier on n-grams (N, V)."""
+        return self.ngram_layer.probabilities(rows @ diags(self.scale), self.width)
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """The texts' coordinates in all spaces, side by side."""
+        return np.concatenate([space.transform(texts) for space in self.spaces.values()], axis=1)
+
+    def size_in_bytes(self) -> int:
+        """Of the views and the spaces they look at."""
+        layers = sum(layer.nbytes for layer in (*self.layers.values(), self.ngram_layer))
+        spaces = sum(space.size_in_bytes() for space in self.spaces.values())
+        return layers + spaces + self.ngrams.size_in_bytes() + self.scale.nbytes
+
+    def state(self) -> State:
+        names = list(self.spaces)
+        forms = [self.spaces[name].form for name in names]
+        parts = {"ngrams": self.ngrams.state(), "ngram_layer": self.ngram_layer.state()}
+        parts |= {f"space{i}": self.spaces[name].state() for i, name in enumerate(names)}
+        parts |= {f"layer{i}": self.layers[name].state() for i, name in enumerate(names)}
+        settings = {"spaces": names, "forms": forms, "width": self.width, "about": self.about}
+        return State(settings, {"scale": self.scale}).having(parts)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The inverse of `state`. Raises ValueError for what that cannot have given."""
+        names, forms, width = state.setting("spaces", list), state.setting("forms", list), state.setting("width", int)
+        if not names or len(forms) != len(names) or not all(isinstance(n, str) for n in (*names, *forms)):
+            raise ValueError(f"{len(forms)} forms are named for {len(names)} spaces")
+        spaces = {name: space_from_state(forms[i], state.part(f"space{i}")) for i, name in enumerate(names)}
+        ngrams = Ngrams.from_state(state.part("ngrams"))
+        layers = {
+            name: Linear.from_state(state.part(f"layer{i}"), features=space.width, width=width)
+            for i, (name, space) in enumerate(spaces.items())
+        }
+        ngram_layer = Linear.from_state(state.part("ngram_layer"), features=ngrams.width, width=width)
+        scale = state.array("scale", ngrams.width)
+        return cls(spaces, layers, ngrams, scale, ngram_layer, width, state.setting("about", str))
+
+
 class SelfTrained:
     """Classifiers on several spaces and one on n-grams, which learn from each other's answers for the pool.
 
@@ -59,11 +125,13 @@ class SelfTrained:
     one class from swallowing the other. The n-grams are weighted by the largest of their naive Bayes log-count ratios
     (Wang & Manning 2012, who have two classes and one ratio). The answer is the mean of all.
 
-    For one label a text. `fit` raises UserError for other kinds of target.
+    For one label a text. `fit` raises UserError for other kinds of target. What was learned is `fitted`, which the pool
+    is no part of.
     """
 
     name = "self-trained"
     about = ""
+    fitted: Views
 
     def __init__(self, pool: Pool, *, seed: int = 0) -> None:
         self.pool = pool
@@ -81,77 +149,64 @@ class SelfTrained:
         if kind != "single":
             raise UserError("self-training is for one label a text.", remedy="Leave this method out.")
         pool, targets = self.pool, np.asarray(targets)
-        self.num_classes = num_classes or int(targets.max()) + 1
-        self._shares = np.bincount(targets, minlength=self.num_classes) / len(targets)
+        width = num_classes or int(targets.max()) + 1
+        shares = np.bincount(targets, minlength=width) / len(targets)
         own = {name: space.transform(texts) for name, space in pool.spaces.items()}
-        first = {name: fit_output(own[name], targets, kind, self.num_classes, self.seed, latent=True) for name in own}
-        said = {name: self._evened(first[name].predict(pool.vectors[name])) for name in own}
-        self._ngrams = _NgramClassifier(pool.ngrams, self.num_classes).fit(
-            pool.rows, self._guesses(said.values()), pool.ngrams.transform(texts), targets
-        )
-        ngrams_say = self._evened(self._ngrams.predict(pool.rows))
-        self._views: dict[str, Any] = {}
+        first = {name: fit_output(own[name], targets, kind, width, self.seed, latent=True) for name in own}
+        said = {name: _evened(first[name].predict(pool.vectors[name]), shares) for name in own}
+        scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), pool.ngrams.transform(texts), targets)
+        ngrams_say = _evened(ngram_layer.probabilities(pool.rows @ diags(scale), width), shares)
+        layers: dict[str, Linear] = {}
         for name in own:
             others = [said[other] for other in own if other != name]
-            guesses = self._guesses([*others, ngrams_say])
+            guesses = _guesses([*others, ngrams_say])
             features = normalize(np.concatenate([pool.vectors[name], own[name]]))
-            self._views[name] = _classifier(STRENGTH).fit(
-                features, np.concatenate([guesses, targets]), sample_weight=_weights(guesses, targets)
-            )
+            layers[name] = _fit_layer(STRENGTH, features, guesses, targets)
         size = f"{pool.rows.shape[0]:,} texts"
         self.about = f"{', '.join(own)} and {pool.rows.shape[1]:,} n-grams teach each other on {size}"
+        self.fitted = Views(pool.spaces, layers, pool.ngrams, scale, ngram_layer, width, self.about)
         return self
 
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """(N, C), the geometric mean of what the views say."""
-        if not len(texts):
-            return np.zeros((0, self.num_classes))
-        said = [self._ngrams.predict(self.pool.ngrams.transform(texts))]
-        for name, view in self._views.items():
-            said.append(_placed(view, normalize(self.pool.spaces[name].transform(texts)), self.num_classes))
-        return np.asarray(softmax(np.mean([_log(p) for p in said], axis=0), axis=1))
+        return self.fitted.outputs(texts)
 
     def size_in_bytes(self) -> int:
         """Of the views and the spaces they look at."""
-        views = sum(view.coef_.nbytes for view in self._views.values()) + self._ngrams.size_in_bytes()
-        return views + sum(space.size_in_bytes() for space in self.pool.spaces.values())
-
-    def _evened(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log probabilities (N, C), of deviation 1, whose likeliest classes are as frequent as among the labels.
-
-        By Sinkhorn's scaling of the columns, on answers made sharp: then shares of probability are shares of texts.
-        """
-        logits = _log(probabilities)
-        known = self._shares > 0
-        logits = SHARPNESS * logits / max(float(logits[:, known].std()), 1e-9)
-        for _ in range(100):
-            found = softmax(logits, axis=1).mean(axis=0)
-            logits[:, known] += np.log(self._shares[known] / np.maximum(found[known], 1e-9))
-        return logits / SHARPNESS
-
-    def _guesses(self, said: Any) -> NDArray[np.int64]:
-        """The class (N,) that the views' mean finds likeliest."""
-        return np.asarray(np.mean(list(said), axis=0).argmax(axis=1))
+        return self.fitted.size_in_bytes()
 
 
-class _NgramClassifier:
-    """Logistic regression on TF-IDF rows whose columns are scaled by their naive Bayes ratios."""
+def _evened(probabilities: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Log probabilities (N, C), of deviation 1, whose likeliest classes have the shares (C,) of the labels.
 
-    def __init__(self, ngrams: Ngrams, num_classes: int) -> None:
-        self._ngrams, self.num_classes = ngrams, num_classes
+    By Sinkhorn's scaling of the columns, on answers made sharp: then shares of probability are shares of texts.
+    """
+    logits = _log(probabilities)
+    known = shares > 0
+    logits = SHARPNESS * logits / max(float(logits[:, known].std()), 1e-9)
+    for _ in range(100):
+        found = softmax(logits, axis=1).mean(axis=0)
+        logits[:, known] += np.log(shares[known] / np.maximum(found[known], 1e-9))
+    return logits / SHARPNESS
 
-    def fit(self, rows: csr_matrix, guesses: NDArray, own: csr_matrix, targets: NDArray) -> Self:
-        features, classes = vstack([rows, own]).tocsr(), np.concatenate([guesses, targets])
-        weights = _weights(guesses, targets)
-        self._scale = _log_count_ratios(features, classes, weights)
-        self._model = _classifier(NGRAM_STRENGTH).fit(features @ diags(self._scale), classes, sample_weight=weights)
-        return self
 
-    def predict(self, rows: csr_matrix) -> NDArray[np.float64]:
-        return _placed(self._model, rows @ diags(self._scale), self.num_classes)
+def _guesses(said: Iterable[NDArray[np.float64]]) -> NDArray[np.int64]:
+    """The class (N,) that the views' mean finds likeliest."""
+    return np.asarray(np.mean(list(said), axis=0).argmax(axis=1))
 
-    def size_in_bytes(self) -> int:
-        return int(self._ngrams.size_in_bytes() + self._scale.nbytes + self._model.coef_.nbytes)
+
+def _fit_ngrams(pool: Pool, guesses: NDArray, own: csr_matrix, targets: NDArray) -> tuple[NDArray[np.float32], Linear]:
+    """The scale (V,) of the n-grams by their naive Bayes ratios, and a layer on rows so scaled."""
+    rows = vstack([pool.rows, own]).tocsr()
+    scale = _log_count_ratios(rows, np.concatenate([guesses, targets]), _weights(guesses, targets))
+    return scale, _fit_layer(NGRAM_STRENGTH, rows @ diags(scale), guesses, targets)
+
+
+def _fit_layer(strength: float, features: Any, guesses: NDArray, targets: NDArray) -> Linear:
+    """Logistic regression on texts with guessed labels, then those with true ones."""
+    model = LogisticRegression(C=strength, max_iter=200, tol=1e-3)
+    classes, weights = np.concatenate([guesses, targets]), _weights(guesses, targets)
+    return Linear.of(model.fit(features, classes, sample_weight=weights))
 
 
 def _log_count_ratios(features: csr_matrix, classes: NDArray, weights: NDArray) -> NDArray[np.float32]:
@@ -167,19 +222,8 @@ def _log_count_ratios(features: csr_matrix, classes: NDArray, weights: NDArray) 
     return ratios.astype(np.float32)
 
 
-def _classifier(strength: float) -> LogisticRegression:
-    return LogisticRegression(C=strength, max_iter=200, tol=1e-3)
-
-
 def _weights(guesses: NDArray, targets: NDArray) -> NDArray[np.float64]:
     return np.concatenate([np.ones(len(guesses)), np.full(len(targets), LABEL_WEIGHT)])
-
-
-def _placed(model: LogisticRegression, features: Any, width: int) -> NDArray[np.float64]:
-    """Probabilities (N, C), zero for a class the model has not seen."""
-    probabilities = np.zeros((features.shape[0], width))
-    probabilities[:, model.classes_] = model.predict_proba(features)
-    return probabilities
 
 
 def _log(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -37,12 +37,10 @@ def evaluate(model: str | Path, data: Any, *, precision: str = "auto", **columns
 def embed(model: str | Path, texts: Iterable[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
     """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
 
-    The members of an ensemble stand side by side. `max_tokens` is for language models; a classifier reads as much as
-    it was trained on. Raises UserError for an unknown pooling.
+    The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space.
+    `max_tokens` is for language models; a classifier reads as much as it was trained on. Raises UserError for an
+    unknown pooling, and for a model without vectors.
     """
     if pooling not in POOLINGS:
         raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
-    read_once, members = list(texts), load_members(model)
-    return np.concatenate(
-        [classifier.embed(m, read_once, pooling=pooling, max_tokens=max_tokens) for m in members], axis=1
-    )
+    return classifier.embed(load_members(model), list(texts), pooling=pooling, max_tokens=max_tokens)

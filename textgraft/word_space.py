@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,10 @@ from scipy.sparse import coo_matrix, csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.extmath import randomized_svd
 
-from textgraft.baselines import POOL_AT_MOST, WORD, parts_words_by_spaces
 from textgraft.errors import UserError
+from textgraft.latent_space import POOL_AT_MOST
+from textgraft.ngrams import WORD, parts_words_by_spaces
+from textgraft.state import State
 from textgraft.text.tokenizer import Tokenizer
 
 WINDOW = 5
@@ -40,6 +43,8 @@ class WordSpace:
     them, subwords learned from the pool stand in for them.
     """
 
+    form: ClassVar[str] = "word vectors"
+
     def __init__(self, *, dimensions: int = 200, seed: int = 0) -> None:
         self.dimensions = dimensions
         self.seed = seed
@@ -49,7 +54,7 @@ class WordSpace:
         generator = np.random.default_rng(self.seed)
         if len(texts) > POOL_AT_MOST:
             texts = [texts[i] for i in np.sort(generator.choice(len(texts), POOL_AT_MOST, replace=False))]
-        self._words = _Words(texts)
+        self._words = _Words.of(texts)
         counts = Counter(word for text in texts for word in self._words.cut(text))
         kept = sorted((w for w, n in counts.items() if n >= MIN_COUNT), key=lambda w: (-counts[w], w))[:VOCABULARY]
         if len(kept) < 2:
@@ -76,12 +81,17 @@ class WordSpace:
         self._centre = means.mean(axis=0)
         # Of the covariance, which has as many axes as there are dimensions, however few the texts.
         _, axes = np.linalg.eigh(np.cov(means - self._centre, rowvar=False).reshape(means.shape[1], -1))
-        self._axes = axes[:, ::-1]
+        self._axes = np.ascontiguousarray(axes[:, ::-1])
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return len(self._centre)
 
     def transform(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Texts as coordinates (N, D), the widest axis first; a text without known words lies at the centre."""
         if len(texts) == 0:
-            return np.zeros((0, len(self._centre)))
+            return np.zeros((0, self.width))
         documents = [self._encode(text) for text in texts]
         means = np.stack([self._mean(ids) if len(ids) else self._centre for ids in documents])
         return ((means - self._centre) @ self._axes).astype(np.float64)
@@ -90,6 +100,34 @@ class WordSpace:
         """Of the vectors, the words and the axes."""
         words = sum(len(word.encode("utf-8", "surrogatepass")) for word in self._ids)
         return words + self.vectors.nbytes + self._weights.nbytes + self._axes.nbytes
+
+    def state(self) -> State:
+        """The words in the order of their vectors, the vectors (V, D) as float16, and the axes."""
+        settings = {"dimensions": self.dimensions, "seed": self.seed, "about": self.about}
+        arrays = {
+            "vectors": self.vectors.astype(np.float16),
+            "weights": self._weights,
+            "centre": self._centre,
+            "axes": self._axes,
+        }
+        tokenizer = self._words.tokenizer
+        documents: dict[str, Any] = {"words": list(self._ids)}
+        documents |= {"tokenizer": json.loads(tokenizer.to_json())} if tokenizer else {}
+        return State(settings, arrays, documents)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The inverse of `state`. Raises ValueError for what that cannot have given."""
+        space = cls(dimensions=state.setting("dimensions", int), seed=state.setting("seed", int))
+        space.about, words = state.setting("about", str), state.words("words")
+        space._ids = {word: i for i, word in enumerate(words)}
+        space.vectors = state.array("vectors", len(words), None)
+        width = space.vectors.shape[1]
+        space._weights = state.array("weights", len(words))
+        space._centre, space._axes = state.array("centre", width), state.array("axes", width, width)
+        tokenizer = state.documents.get("tokenizer")
+        space._words = _Words(None if tokenizer is None else Tokenizer.from_json(json.dumps(tokenizer)))
+        return space
 
     def _encode(self, text: str) -> NDArray[np.int32]:
         ids = self._ids
@@ -104,19 +142,22 @@ class WordSpace:
 class _Words:
     """How a text is cut: at spaces and punctuation, or into subwords of the pool's own."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._tokenizer: Tokenizer | None = None
-        self.about = "words"
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self.tokenizer = tokenizer
+        self.about = "subwords" if tokenizer else "words"
+        self._analyse = TfidfVectorizer(token_pattern=WORD).build_analyzer()
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Self:
+        """Into words if spaces part the texts' words, else into subwords that the texts teach."""
         if parts_words_by_spaces(texts):
-            self._analyse = TfidfVectorizer(token_pattern=WORD).build_analyzer()
-        else:
-            self._tokenizer = Tokenizer.train(texts, vocab_size=SUBWORDS, max_unspaced=UNSPACED_CHARACTERS)
-            self.about = "subwords"
+            return cls(None)
+        return cls(Tokenizer.train(texts, vocab_size=SUBWORDS, max_unspaced=UNSPACED_CHARACTERS))
 
     def cut(self, text: str) -> Sequence[str]:
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             return self._analyse(text)
-        return [self._tokenizer.tokens[i] for i in self._tokenizer.encode_batch([text])[0][1:]]
+        return [self.tokenizer.tokens[i] for i in self.tokenizer.encode_batch([text])[0][1:]]
 
 
 def _neighbours(documents: list[NDArray[np.int32]], size: int) -> csr_matrix:

@@ -12,6 +12,7 @@ STAGES = {
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
 }
+LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
 LIMITS = {
     "pretrain": "It has read what is named under Data and repeats the errors and leanings of that text.",
     "adapt": "It has read what is named under Data and repeats the errors and leanings of that text.",
@@ -25,7 +26,8 @@ LIMITS = {
 def model_card(run: Mapping[str, Any]) -> str:
     """The card as markdown: what it is, data, training, results beside baselines, limits, licence.
 
-    `run` is run.json's object. Used where present: `name`, `stage`, `language`, `base`, `data`,
+    `run` is run.json's object. Used where present: `name`, `stage`, `linear` (a sentence on a linear classifier),
+    `chosen` (a sentence on how it was chosen), `language`, `base`, `data`,
     `tokens_seen`, `seconds`, `recipe`, `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each
     metric -> value), `results` (the shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low,
     high}, minutes, peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there
@@ -46,7 +48,11 @@ def model_card(run: Mapping[str, Any]) -> str:
 
 
 def _heading(run: Mapping[str, Any], stage: str) -> str:
-    lines = [f"# {_text(run.get('name') or 'A textgraft model')}", STAGES.get(stage, "A textgraft model.")]
+    what = LINEAR if run.get("linear") else STAGES.get(stage, "A textgraft model.")
+    lines = [f"# {_text(run.get('name') or 'A textgraft model')}", what]
+    for told in ("linear", "chosen"):
+        if run.get(told):
+            lines.append(_text(run[told]).rstrip(".") + ".")
     if run.get("language"):
         lines.append(f"Language: {_text(run['language'])}.")
     base = run.get("base") or {}

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from textgraft import artifact
-from textgraft.artifact import Artifact
+from textgraft.artifact import Predictor
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
 from textgraft.model import Model
@@ -75,7 +75,7 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
 
 
 def put_in_place(
-    result: Artifact,
+    result: Predictor,
     out: Path,
     *,
     half: bool = False,
@@ -86,7 +86,7 @@ def put_in_place(
 
     Raises UserError where `out` has come to be meanwhile, unless it holds the very same weights.
     """
-    again = not overwrite and artifact.has_weights(out, artifact.weights(result.model, half=half))
+    again = not overwrite and artifact.has_weights(out, result.files(half=half)["model.safetensors"])
     artifact.save(result, out, half=half, overwrite=overwrite or again, documents=documents)
     remove_work(out)
 
