@@ -70,12 +70,13 @@ def _over_batches(
     rows: list[int] = []
     batches = budget_batches([len(s) for s in sequences], tokens=TOKENS_PER_BATCH, rows=512)
     for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
-        with computing_in(precision):
+        with computing_in(precision, model.device):
             if pooling is None:
-                results.append(model(batch).float())
+                result = model(batch)
             else:
-                encoded = model.encoder(batch)
-                results.append(POOLINGS[pooling](encoded.top, encoded.mask, model.encoder.direction).float())
+                encoded = model.encoder(batch.to(model.device))
+                result = POOLINGS[pooling](encoded.top, encoded.mask, model.encoder.direction)
+            results.append(result.float().cpu())
         rows += indices
     model.train(was_training)
     output = torch.cat(results)

@@ -31,11 +31,19 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The head's raw scores."""
+        batch = batch.to(self.device)
         scores: Tensor = self.head(self.encoder(batch, keep=self.head.keep))
         return scores
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
+        """What the head makes of the batch, which may be on another device than the model."""
+        batch = batch.to(self.device)
         return self.head.loss(self.encoder(batch, state, keep=self.head.keep), batch)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
 
     def layer_groups(self) -> list[LayerGroup]:
         """The encoder's groups and, last, the head's; a table that both share (weight tying) trains with the head.
@@ -55,6 +63,15 @@ class Model(nn.Module):
         named = dict(self.named_parameters()) | dict(self.named_buffers())
         lasting = self.state_dict().keys()
         return {name: value for name, value in named.items() if name in lasting}
+
+    def multiplied(self) -> int:
+        """How many weights each token is multiplied with: all matrices but an embedding table of the input's own.
+
+        A training step takes about six operations for each and token (Kaplan et al. 2020, §2.1).
+        """
+        embedding: Any = self.encoder.embedding
+        looked_up = {id(p) for p in embedding.parameters()} - {id(p) for p in self.head.parameters()}
+        return sum(p.numel() for p in self.parameters() if p.ndim > 1 and id(p) not in looked_up)
 
     def describe(self) -> dict[str, Any]:
         """The configs as JSON, from which `build` makes the same model with fresh weights."""

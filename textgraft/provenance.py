@@ -25,8 +25,10 @@ def provenance(
     *, stage: str, name: str, base: dict[str, Any], data: dict[str, Any], recipe: str, settings: Settings
 ) -> dict[str, Any]:
     """The part of run.json that every stage shares; `base` is the run.json of the model that it started from."""
+    from textgraft.nn.device import device_name, resolve_device
     from textgraft.nn.precision import resolve
 
+    device = resolve_device(settings.device)
     return {
         "stage": stage,
         "name": name,
@@ -35,13 +37,14 @@ def provenance(
         "language": base.get("language"),
         "data": data,
         "recipe": recipe,
-        "settings": {k: v for k, v in asdict(settings).items() if k != "save_seconds"},  # it changes no result
-        "precision": resolve(settings.precision),
+        "settings": {k: v for k, v in asdict(settings).items() if k not in ("save_seconds", "device")},
+        "precision": resolve(settings.precision, device),
         "versions": {"textgraft": __version__} | {p: version(p) for p in PACKAGES},
         "machine": {
             "processor": platform.machine(),
             "threads": torch.get_num_threads(),
             "cores": os.cpu_count(),
+            "device": device_name(device),
             "python": platform.python_version(),
         },
     }

@@ -23,6 +23,17 @@ class Batch:
     targets: Tensor | None = None
     rows: Tensor | None = None  # (B,) which example each row is, so that results return in the order they came
 
+    def to(self, device: torch.device) -> Batch:
+        """This batch on `device`; a GPU copies it out of pinned memory while the processor goes on."""
+        if self.ids.device == device:
+            return self
+
+        def moved(tensor: Tensor) -> Tensor:
+            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+        present = {name: value for name, value in vars(self).items() if value is not None}
+        return replace(self, **{name: moved(value) for name, value in present.items()})
+
     def with_targets(self, targets: Tensor) -> Batch:
         return replace(self, targets=targets)
 

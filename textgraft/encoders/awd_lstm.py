@@ -103,7 +103,7 @@ class AWDLSTM(Encoder):
         """For a backward model, each row of x (B, T, D) reversed within its own length; its own inverse."""
         if self.direction != "right":
             return x
-        positions = torch.arange(x.shape[1])
+        positions = torch.arange(x.shape[1], device=x.device)
         lengths = mask.sum(dim=1, keepdim=True)
         index = torch.where(positions < lengths, lengths - 1 - positions, positions)
         return x.gather(1, index[:, :, None].expand_as(x))

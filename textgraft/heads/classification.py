@@ -70,7 +70,7 @@ class ClassificationHead(Head):
         if self.config.words_dim:
             words = (POOLINGS[name](encoded.layers[0], encoded.mask, self.config.direction) for name in ("mean", "max"))
             pooled = torch.cat([pooled, *words], dim=-1)
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(pooled.device.type, enabled=False):
             logits: Tensor = self.layers(pooled.float())
             return logits
 

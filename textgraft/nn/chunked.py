@@ -7,14 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from textgraft.nn.device import on_cpu
 from textgraft.nn.precision import compute_dtype
 
 IGNORE = -100
+CHUNK_ROWS = {True: 512, False: 4096}
+"""Rows of logits at a time: on a processor what its cache likes, on a GPU enough to keep it busy."""
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """a @ b. In float32 torch asks MKL, which is half as fast as oneDNN on AMD processors; this asks oneDNN."""
-    if a.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+    """a @ b. On a processor torch asks MKL in float32, half as fast as oneDNN on AMD's; this asks oneDNN."""
+    if not on_cpu(a) or a.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return torch.mm(a, b, out=out)
     return out.copy_(torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], ""))
 
@@ -43,12 +46,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         vocab_size = weight.shape[0]
         wide = torch.promote_types(hidden.dtype, torch.float32)  # of all sums; bfloat16 is for matrix products only
         d_hidden = torch.empty_like(hidden) if wants else None
-        d_weight = torch.zeros(weight.shape, dtype=wide) if wants else None
-        d_bias = torch.zeros(vocab_size, dtype=wide) if wants and bias is not None else None
+        d_weight = hidden.new_zeros(weight.shape, dtype=wide) if wants else None
+        d_bias = hidden.new_zeros(vocab_size, dtype=wide) if wants and bias is not None else None
         products = hidden.new_empty(min(rows, len(targets)), vocab_size)
         logits_buffer = products if products.dtype == wide else torch.empty_like(products, dtype=wide)
         p_buffer = torch.empty_like(logits_buffer)
-        total = torch.zeros((), dtype=torch.float64)
+        total = hidden.new_zeros((), dtype=torch.float64)
         for start in range(0, len(targets), rows):
             h, t = hidden[start : start + rows], targets[start : start + rows]
             kept = t != IGNORE
@@ -97,12 +100,12 @@ def chunked_cross_entropy(
     targets: Tensor,
     *,
     label_smoothing: float = 0.0,
-    chunk_rows: int = 512,
+    chunk_rows: int | None = None,
 ) -> tuple[Tensor, int]:
     """The summed cross entropy of (N, D) hidden vectors against (N,) targets, and how many counted.
 
-    `weight` is (V, D). Targets of -100 are left out. Memory for logits is `chunk_rows` x V whatever N. With
-    label smoothing ε the loss is (1 - ε)·nll + ε·mean over the vocabulary of -log p (Szegedy et al. 2016).
+    `weight` is (V, D). Targets of -100 are left out. Memory for logits is `chunk_rows` (see CHUNK_ROWS) x V whatever
+    N. With label smoothing ε the loss is (1 - ε)·nll + ε·mean over the vocabulary of -log p (Szegedy et al. 2016).
     """
     dtype = compute_dtype(hidden)
     total = _ChunkedCrossEntropy.apply(
@@ -111,7 +114,7 @@ def chunked_cross_entropy(
         bias,
         targets,
         label_smoothing,
-        chunk_rows,
+        chunk_rows or CHUNK_ROWS[on_cpu(hidden)],
         torch.is_grad_enabled(),
     )
     return total, int((targets != IGNORE).sum())

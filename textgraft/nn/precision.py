@@ -12,6 +12,7 @@ from torch import Tensor
 from textgraft.errors import UserError, did_you_mean
 
 Precision = Literal["auto", "fp32", "bf16"]
+CPU = torch.device("cpu")
 
 
 def bf16_is_native() -> bool:
@@ -23,22 +24,27 @@ def bf16_is_native() -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
-def resolve(precision: str) -> Literal["fp32", "bf16"]:
-    """`auto` becomes bf16 where the processor has it, else fp32."""
+def resolve(precision: str, device: torch.device = CPU) -> Literal["fp32", "bf16"]:
+    """`auto` becomes bf16 where the device has it, else fp32."""
     if precision not in ("auto", "fp32", "bf16"):
         raise UserError(f"unknown precision '{precision}'.", remedy=did_you_mean(precision, ["auto", "fp32", "bf16"]))
     if precision == "auto":
-        return "bf16" if bf16_is_native() else "fp32"
+        native = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else bf16_is_native()
+        return "bf16" if native else "fp32"
     return "bf16" if precision == "bf16" else "fp32"
 
 
 @contextmanager
-def computing_in(precision: str) -> Iterator[None]:
-    """Run matrix products in `precision`; weights, losses and the cell state stay in float32."""
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=resolve(precision) == "bf16"):
+def computing_in(precision: str, device: torch.device = CPU) -> Iterator[None]:
+    """Run matrix products on `device` in `precision`; weights and losses stay in float32.
+
+    So does the LSTM's cell state, inside a window on the processor alone.
+    """
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=resolve(precision, device) == "bf16"):
         yield
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
     """The dtype that a matrix product of `x` should run in here: autocast's if it is on, else its own."""
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

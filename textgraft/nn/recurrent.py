@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.nn.device import on_cpu
 from textgraft.nn.precision import compute_dtype
 
 
@@ -29,8 +30,8 @@ class _LSTMSequence(torch.autograd.Function):
         hidden = w_hh.shape[1]
         gates = torch.addmm(bias, x.reshape(steps * rows, width), w_ih.t()).view(steps, rows, 4 * hidden)
         h = x.new_empty(steps + 1, rows, hidden)
-        c = torch.empty(steps + 1, rows, hidden, dtype=c0.dtype)
-        tanh_c = torch.empty(steps, rows, hidden, dtype=x.dtype)
+        c = c0.new_empty(steps + 1, rows, hidden)
+        tanh_c = x.new_empty(steps, rows, hidden)
         h[0], c[0] = h0, c0
         for t in range(steps):
             gate = torch.addmm(gates[t], h[t], w_hh.t(), out=gates[t])
@@ -91,13 +92,19 @@ def lstm_sequence(
 def _windows_in_torch(
     x: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, truncate: int
 ) -> tuple[Tensor, Tensor]:
-    """The same through torch's own LSTM kernel, which is twice as fast as ours in float32 (oneDNN against MKL)."""
+    """The same through torch's own LSTM kernel: on a processor oneDNN's, on a GPU cuDNN's.
+
+    In float32 oneDNN's is twice as fast as our steps, which ask MKL. cuDNN keeps what its backward pass needs only if
+    told that this is training, and wants all weights in one piece of memory, where it would otherwise move them itself.
+    """
     outputs = []
-    no_bias = torch.zeros_like(bias)
+    weights = [w_ih, w_hh, bias, torch.zeros_like(bias)]
+    elsewhere = not on_cpu(x)
+    if elsewhere:
+        pieces = torch.cat([w.reshape(-1) for w in weights]).split([w.numel() for w in weights])
+        weights = [piece.view_as(w) for piece, w in zip(pieces, weights, strict=True)]
     for window in x.split(truncate) if truncate else (x,):
-        y, h, c = torch._VF.lstm(
-            window, (h0[None], c0[None]), [w_ih, w_hh, bias, no_bias], True, 1, 0.0, False, False, False
-        )
+        y, h, c = torch._VF.lstm(window, (h0[None], c0[None]), weights, True, 1, 0.0, elsewhere, False, False)
         outputs.append(y)
         h0, c0 = (h[0].detach(), c[0].detach()) if truncate else (h[0], c[0])
     return torch.cat(outputs), c[0]
@@ -136,10 +143,10 @@ class LSTMLayer(nn.Module):
         h0, c0 = state if state is not None else self.initial_state(x.shape[1])
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
         dtype = compute_dtype(x)
-        if dtype == torch.bfloat16:
-            w_ih, w_hh, bias = self.weight_ih.to(dtype), w_hh.to(dtype), self.bias.to(dtype)
+        w_ih, w_hh, bias = self.weight_ih.to(dtype), w_hh.to(dtype), self.bias.to(dtype)
+        if dtype == torch.bfloat16 and on_cpu(x):
             h, c = lstm_sequence(x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias, truncate)
         else:
-            with torch.autocast("cpu", enabled=False):
-                h, c = _windows_in_torch(x, h0, c0, self.weight_ih, w_hh, self.bias, truncate)
-        return h, (h[-1].to(c0.dtype), c)
+            with torch.autocast(x.device.type, enabled=False):
+                h, c = _windows_in_torch(x.to(dtype), h0.to(dtype), c0.to(dtype), w_ih, w_hh, bias, truncate)
+        return h, (h[-1].to(c0.dtype), c.to(c0.dtype))

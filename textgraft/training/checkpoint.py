@@ -16,8 +16,10 @@ from textgraft.files import write_atomically
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """One safetensors file with the tensors and, in its header, `state` as JSON; atomic, see write_atomically."""
-    kept = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    """One safetensors file with the tensors and, in its header, `state` as JSON; atomic, see write_atomically.
+
+    On whichever device the tensors are, the file knows nothing of it."""
+    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, save(kept, {"state": json.dumps(state)}))
 
 

@@ -1,7 +1,9 @@
 """The training loop: a generator of steps; saving, showing and stopping live with the caller.
 
 A run's state is a handful of numbers and tensors (`Run.save`, `Run.resume`), everything else is a pure function of
-the seed. A run that is killed and resumed from any saved step ends bit-equal, on one machine, to one that was not.
+the seed. A run that is killed and resumed from any saved step ends bit-equal, on one processor, to one that was not. A
+checkpoint fits every device: a run begun on one goes on on another, with the same batches and rates, though not the
+same bits.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from textgraft.data.stream import Stream
 from textgraft.encoders.base import State
 from textgraft.errors import UserError
 from textgraft.model import Model
+from textgraft.nn.device import resolve_device
 from textgraft.nn.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
@@ -36,8 +39,8 @@ class Settings:
     """What holds for all phases of a run.
 
     `minutes` (of training time), if given, replaces the phases' epochs: each phase gets the share of the time that it
-    has of the epochs. `save_seconds` is how often an unfinished run is saved; it changes no result, so it is no part
-    of what identifies a run (its repr).
+    has of the epochs. `device` is a name of nn.device.DEVICES. `save_seconds` is how often an unfinished run is saved.
+    Neither is part of what identifies a run (its repr): a run may go on elsewhere.
     """
 
     seed: int = 0
@@ -48,6 +51,7 @@ class Settings:
     validate_every: int | None = None  # steps; None: at the end of each epoch
     minutes: float | None = None
     save_seconds: float = field(default=60.0, repr=False)
+    device: str = field(default="auto", repr=False)
 
     def __post_init__(self) -> None:
         least = {"seed": 0, "accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
@@ -56,7 +60,7 @@ class Settings:
             raise UserError(f"{wrong[0]} is {getattr(self, wrong[0])}.", remedy=f"Give {least[wrong[0]]} or more.")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
-        resolve(self.precision)  # here, so that a misspelt one is not noticed hours later
+        resolve(self.precision, resolve_device(self.device))  # here, so that a misspelt one is not noticed hours later
 
     def of(self, stage: Stage) -> Settings:
         """These settings with the stage's bound on the gradient's norm, if it has one of its own."""
@@ -100,7 +104,7 @@ class Run:
     """Trains a model through phases.
 
     `validate(model)` returns scores of which "score" decides (higher is better); the best state is kept and is in the
-    model when the steps end.
+    model when the steps end. The model is moved to the settings' device, and stays there.
     """
 
     def __init__(
@@ -111,9 +115,10 @@ class Run:
         settings: Settings,
         validate: Callable[[Model], Scores] | None = None,
     ) -> None:
-        self.model, self.phases, self.stream = model, phases, stream
+        self.device = resolve_device(settings.device)
+        self.model, self.phases, self.stream = model.to(self.device), phases, stream
         self.settings, self.validate = settings, validate
-        self.precision = resolve(settings.precision)
+        self.precision = resolve(settings.precision, self.device)
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
@@ -131,7 +136,7 @@ class Run:
             if self.optimizer is None:
                 self.optimizer = self._new_optimizer(phase)
             yield from self._phase_steps(phase)
-            if self._out_of_patience():
+            if self.out_of_patience():
                 break
             previous = self.progress
             self.progress = Progress(
@@ -182,7 +187,7 @@ class Run:
         def done() -> float:
             return at.step / total if slot is None else min(1.0, max(0.0, at.seconds - slot[0]) / slot[1])
 
-        while done() < 1 and not self._out_of_patience():
+        while done() < 1 and not self.out_of_patience():
             epoch = first_epoch + at.epoch
             length = self.stream.length(epoch)
             batches = self.stream.batches(epoch, at.batch)
@@ -206,7 +211,7 @@ class Run:
                     at.epoch, at.batch, at.epoch_loss, at.epoch_count = at.epoch + 1, 0, 0.0, 0
                     self.state = None
                 yield Step(phase.name, shown_epoch, step, done(), loss / count, lr, at.tokens, at.seconds, scores)
-                if self._out_of_patience():
+                if self.out_of_patience():
                     return
                 if ended:
                     break
@@ -214,8 +219,13 @@ class Run:
     def _step(self, micro: list[Batch], phase: Phase, done: float, total: int) -> tuple[float, int, float]:
         """One optimizer step over one or more batches: (summed loss, its count, the top group's learning rate)."""
         assert self.optimizer is not None
-        with torch.random.fork_rng(devices=[]):
+        on_gpu = self.device.type == "cuda"
+        with torch.random.fork_rng(devices=[torch.cuda.current_device()] if on_gpu else []):
             torch.set_rng_state(self.rng)
+            if (
+                on_gpu
+            ):  # seeded by the processor's generator, so that one state of one generator is all there is to save
+                torch.cuda.manual_seed(int(torch.randint(2**62, ())))
             loss_sum, count = self._backward(micro)
             self.rng = torch.get_rng_state()
         place = f"phase '{phase.name}', step {self.progress.step + 1}"
@@ -235,7 +245,7 @@ class Run:
         self.model.train()
         loss_sum, count = 0.0, 0
         for batch in micro:
-            with computing_in(self.precision):
+            with computing_in(self.precision, self.device):
                 loss = self.model.loss(batch, self.state if self.stream.stateful else None)
             loss.total.backward()
             loss_sum, count = loss_sum + float(loss.total.detach()), count + loss.count
@@ -265,7 +275,7 @@ class Run:
             return None
         self.model.eval()
         averaged = self.optimizer.averaged() if isinstance(self.optimizer, NTASGD) else nullcontext()
-        with averaged, torch.no_grad(), computing_in(self.precision):
+        with averaged, torch.no_grad(), computing_in(self.precision, self.device):
             scores = self.validate(self.model)
             _refuse_infinite(scores["score"], "validation score", f"phase '{phase.name}', step {at.step}")
             at.history.append(row | scores)
@@ -278,7 +288,8 @@ class Run:
             self.optimizer.observe(scores["loss"])
         return scores
 
-    def _out_of_patience(self) -> bool:
+    def out_of_patience(self) -> bool:
+        """Whether so many validations as the settings allow have gone by without a better score."""
         return self.settings.patience is not None and self.progress.stale >= self.settings.patience
 
     def save(self, path: Path) -> None:
@@ -307,7 +318,7 @@ class Run:
         layers: dict[str, list[Tensor]] = {}
         for name, value in _under(tensors, "state.").items():
             layers.setdefault(name.split(".")[0], []).append(value)
-        self.state = tuple(tuple(layers[str(i)]) for i in range(len(layers))) or None
+        self.state = tuple(tuple(t.to(self.device) for t in layers[str(i)]) for i in range(len(layers))) or None
         if state["optimizer"] is not None:
             self.optimizer = self._new_optimizer(self.phases[self.progress.phase])
             saved: dict[int, dict[str, Tensor]] = {}

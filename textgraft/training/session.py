@@ -28,6 +28,7 @@ from textgraft.artifact import Predictor
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
 from textgraft.model import Model
+from textgraft.nn.device import device_name, peak
 from textgraft.training.loop import Run, Step
 
 
@@ -126,16 +127,18 @@ def weights_hash(model: Model) -> str:
 def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
     """Train to the end, resuming from `checkpoint` if it is there and saving to it by `run.settings.save_seconds`.
 
-    Shows one line of progress with loss, rate, tokens/s and time left on stderr. Raises Stopped on Ctrl-C, after
-    saving.
+    Shows one line of progress with loss, rate, tokens/s and time left on stderr, on a GPU that nn.device.PEAKS knows
+    also what share of its peak those tokens take; a line for each validation; and why it ended, if patience ended it.
+    Raises Stopped on Ctrl-C, after saving.
     """
     run.resume(checkpoint)
+    share_of_peak = _share_of_peak(run)
     last_save = time.monotonic()
     with _interrupts_noted() as interrupted, _bar(show) as bar:
         task = bar.add_task(title, total=1.0, detail="")
         for step in run.steps():
             total = (step.progress + run.progress.phase) / len(run.phases)
-            bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step))
+            bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step, share_of_peak))
             if show and step.scores:
                 bar.console.print(_scored(step), highlight=False)
             if interrupted():
@@ -147,6 +150,8 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
         if interrupted():
             raise Stopped("stopped.", where=title, remedy="The same command goes on from here.")
         bar.update(task, completed=1.0)
+        if show and run.out_of_patience():
+            bar.console.print(_patience_word(run, title), highlight=False)
     return run
 
 
@@ -181,9 +186,26 @@ def _bar(show: bool) -> Progress:
     return Progress(*columns, *times, TextColumn("{task.fields[detail]}"), console=console, disable=not show)
 
 
-def _detail(step: Step) -> str:
+def _share_of_peak(run: Run) -> float | None:
+    """The share of the GPU's peak that one token a second takes; None on a processor, an unknown GPU, or in float32."""
+    most = peak(device_name(run.device)) if run.precision == "bf16" else None
+    return 6 * run.model.multiplied() / most if most else None
+
+
+def _detail(step: Step, share_of_peak: float | None) -> str:
     rate = step.tokens / step.seconds if step.seconds else 0.0
-    return f"loss {step.loss:.3f}  lr {step.lr:.2g}  {step.tokens / 1e6:.2f} M tokens  {rate:,.0f}/s"
+    shown = f"loss {step.loss:.3f}  lr {step.lr:.2g}  {step.tokens / 1e6:.2f} M tokens  {rate:,.0f}/s"
+    return shown if share_of_peak is None else f"{shown}  {rate * share_of_peak:.1%} of peak"
+
+
+def _patience_word(run: Run, title: str) -> str:
+    """Why a run ended before its time, and what is left of it."""
+    scored = [row for row in run.progress.history if "score" in row]
+    best = max(scored, key=lambda row: float(row["score"]))  # the first of equals, as in the run
+    return (
+        f"{title}: stopped after {run.progress.stale} validations without a gain; "
+        f"kept as it was at {best['tokens'] / 1e6:.2f} M tokens (phase '{best['phase']}', step {best['step']})."
+    )
 
 
 def _scored(step: Step) -> str:
