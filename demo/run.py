@@ -18,7 +18,7 @@ from textgraft.files import write_atomically
 HERE = Path(__file__).parent
 WORK = HERE / "work"
 MODEL = "en-ulmfit"
-OPTIONS = FinetuneOptions(seeds=3, max_tokens=400)
+OPTIONS = FinetuneOptions(recipe="default", seeds=3, max_tokens=400)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,15 @@ class Outcome:
 class Comparison:
     """Several methods on the same N texts: the model itself first, then its rivals.
 
-    `parts` are the members of the first where that is an ensemble; they are shown, but are no rivals.
+    `parts` are the members of the first where that is an ensemble; they are shown, but are no rivals. `chosen` says in
+    a sentence how the first came to be what it is, where that was a choice.
     """
 
     labels: Labels
     targets: np.ndarray
     outcomes: tuple[Outcome, ...]
     parts: tuple[Outcome, ...] = ()
+    chosen: str = ""
 
     def scores(self, outcome: Outcome) -> np.ndarray:
         """(seeds, N): the headline metric of each text, for every seed."""
@@ -110,7 +112,7 @@ class Comparison:
             "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
             for row in rows
         ]
-        return "\n".join([*lines, "", self.verdict()])
+        return "\n".join([*lines, "", *([self.chosen] if self.chosen else []), self.verdict()])
 
     def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
         """The shape that every results.json keeps: methods, each with its metrics, minutes and peak memory."""
@@ -121,7 +123,7 @@ class Comparison:
             "metric": self.headline,
             "verdict": self.verdict(),
             "methods": self._methods(),
-        }
+        } | ({"chosen": self.chosen} if self.chosen else {})
 
     def _methods(self) -> dict[str, dict[str, Any]]:
         first, *rivals = self.outcomes
@@ -162,7 +164,6 @@ def compare_methods(
     they are cross-validated on the same folds instead. `beside` are outcomes of other methods on the same texts, and
     `parts` those of the members of an ensemble.
     """
-    known = np.concatenate([np.array(f, dtype=int) for f in folds]) if folds else None
     outcomes = [outcome]
     if baselines:
         rivals: list[Baseline] = [LinearBaseline(seed=seed)]
@@ -170,12 +171,21 @@ def compare_methods(
             # The space needs no labels, so one fit on all text there is serves every fold.
             rivals.append(LsaBaseline(space=LatentSpace(seed=seed).fit([*train.texts, *unlabelled]), seed=seed))
         outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
-    if known is not None:
-        known.sort()
-        targets = targets[known]
-        outcomes = [_only(o, known) for o in outcomes]
-        parts = [_only(o, known) for o in parts]
-    return Comparison(labels, targets, (*outcomes, *beside), tuple(parts))
+    compared = on_held_out(Comparison(labels, targets, tuple(outcomes), tuple(parts)), folds)
+    return replace(compared, outcomes=(*compared.outcomes, *beside))
+
+
+def on_held_out(comparison: Comparison, folds: Sequence[Sequence[int]] | None) -> Comparison:
+    """A comparison on all training texts, narrowed down to those that `folds` hold out; as it is without folds."""
+    if not folds:
+        return comparison
+    known = np.array(sorted(i for held in folds for i in held), dtype=int)
+    return replace(
+        comparison,
+        targets=comparison.targets[known],
+        outcomes=tuple(_only(o, known) for o in comparison.outcomes),
+        parts=tuple(_only(o, known) for o in comparison.parts),
+    )
 
 
 def _answers(
@@ -208,4 +218,4 @@ def _answers(
 
 
 def _only(outcome: Outcome, indices: np.ndarray) -> Outcome:
-    return Outcome(**{**vars(outcome), "outputs": outcome.outputs[:, indices], "raw": outcome.raw[:, indices]})
+    return replace(outcome, outputs=outcome.outputs[:, indices], raw=outcome.raw[:, indices])

@@ -160,10 +160,18 @@ def finetune(
     adapt_first: Annotated[
         bool, typer.Option("--adapt/--no-adapt", help="Adapt the model to the unlabelled text first, into OUT.lm.")
     ] = True,
-    recipe: o.Recipe = "default",
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe",
+            help="Fine-tune the language model alone, by a name from `textgraft recipes` or a .toml file; "
+            "else the best mean of it and of linear classifiers.",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train so many; report mean and spread.")] = 1,
     folds: Annotated[
-        int | None, typer.Option("--folds", min=0, help="Cross-validate; else only if nothing is held out.")
+        int | None,
+        typer.Option("--folds", min=0, help="Cross-validate; else only to choose, or if nothing is held out."),
     ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
     class_weights: Annotated[
@@ -172,7 +180,9 @@ def finetune(
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Forget what the model learned: what is pretraining worth?")
     ] = False,
-    baselines: Annotated[bool, typer.Option("--baselines/--no-baselines", help="Linear models beside it.")] = True,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Linear models beside it, or in it.")
+    ] = True,
     patience: Annotated[
         int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a gain.")
     ] = None,
@@ -194,7 +204,10 @@ def finetune(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Fine-tune a classifier on labelled texts and say how good it is, beside linear baselines."""
+    """Make a classifier from labelled texts and say how good it is, beside linear baselines.
+
+    Without --recipe it is the best mean of a fine-tuned language model and linear classifiers, and says which and why.
+    """
     from textgraft.data.check import to_json
     from textgraft.stages.finetune import FinetuneOptions, finetune
     from textgraft.stages.preflight import check_finetune
@@ -223,9 +236,9 @@ def finetune(
     check_finetune(examples["train"], models=models, held_out=held_out, options=asked)
     problems = _problems(examples["train"], examples.get("test"), pool, quiet)
     adapted: dict[str, Path] = {}
-    if pool and adapt_first and load_recipe(recipe).adapt.phases:
+    if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
         settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes)
-        adapted = _adapt_all(pool, models, out, recipe, settings, overwrite=overwrite, show=not quiet)
+        adapted = _adapt_all(pool, models, out, asked.language_recipe, settings, overwrite=overwrite, show=not quiet)
         models |= {direction: str(path) for direction, path in adapted.items()}
     with resumable(out):
         done = finetune(

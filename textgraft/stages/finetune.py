@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.artifact import Artifact
+from textgraft.artifact import Artifact, Predictor
 from textgraft.data.check import check
 from textgraft.data.examples import Examples
 from textgraft.data.labels import ClassWeights, Labels
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.ensemble import load_one, save_ensemble
 from textgraft.errors import UserError
-from textgraft.evaluation import Comparison, Outcome, compare_methods
+from textgraft.evaluation import Comparison, Outcome, compare_methods, on_held_out
 from textgraft.inference import Truncation
 from textgraft.provenance import ancestry, provenance
-from textgraft.stages.members import Course, Finetuned, Member, encode_parts, ensemble, train_member
+from textgraft.stages.blend import Blend, blend, evidence_splits, language_candidate
+from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
+from textgraft.stages.members import Course, Finetuned, Member, encode_parts, ensemble, outcome_name, train_member
 from textgraft.training.classifier import Plan
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe
@@ -39,13 +41,15 @@ MAX_TOKENS = 512
 class FinetuneOptions:
     """Everything about a fine-tuning but the data; each has a default that works.
 
-    `folds` cross-validates (None: five folds when there is neither a validation nor a test set, else none). `seeds`
+    `recipe` names how to train the language model, and then that is all that is made; None makes the best of the
+    language model (by the recipe "default") and of linear classifiers, see `finetune`. `folds` cross-validates (None:
+    five folds when there is neither a validation nor a test set, or to choose by without a recipe; else none). `seeds`
     trains that many classifiers, from `settings.seed` upwards, and reports their mean and spread. `from_scratch`
     keeps the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the
     head see the embedding layer beside the top one.
     """
 
-    recipe: str = "default"
+    recipe: str | None = None
     seeds: int = 1
     folds: int | None = None
     max_tokens: int = MAX_TOKENS
@@ -59,6 +63,20 @@ class FinetuneOptions:
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    @property
+    def language_recipe(self) -> str:
+        """How the language model is trained."""
+        return self.recipe or "default"
+
+    @property
+    def blends(self) -> bool:
+        """Whether linear classifiers may take part in the answer.
+
+        Not where the language model is what is asked about, nor with class weights, which linear ones know nothing of.
+        """
+        asked_about = self.recipe is not None or self.from_scratch or not self.baselines
+        return not asked_about and self.class_weights == "none"
 
 
 def finetune(
@@ -75,22 +93,23 @@ def finetune(
     overwrite: bool = False,
     show: bool = True,
 ) -> Finetuned:
-    """Fine-tune `model` on labelled texts and save a classifier at `out`, measured beside linear baselines.
+    """Fine-tune `model` on labelled texts and save a classifier at `out`, measured beside linear classifiers.
 
-    Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Scores come from `test`; without one, from
-    `valid`, or else from cross-validation. Probabilities are temperature-scaled on `valid` or on the folds'
-    held-out texts. `backward` is a language model that reads from right to left: a second classifier grows from it,
-    and what is saved and measured is the mean of the two (§5). `unlabelled` only serves the LSA baseline here (adapt
-    is what reads it for the model). `beside` are other methods' outcomes on the same texts, to stand in the same
-    table. The folder holds report.html too. Killed, the same call goes on where it was.
+    Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Without a recipe what is saved is the best mean of
+    the language model's answers and those of the linear classifiers (stages/candidates.py), with weights chosen by what
+    each said of training texts that it had not seen (stages/blend.py); `comparison.chosen` says what and why. Scores
+    come from `test`; without one, from `valid`, or else from cross-validation. Probabilities are temperature-scaled on
+    `valid` or on the folds' held-out texts. `backward` is a language model that reads from right to left: a second
+    classifier grows from it, and the mean of the two answers (§5), or each is a candidate. `unlabelled` serves the
+    linear classifiers (adapt is what reads it for the model). `beside` are other methods' outcomes on the same texts,
+    to stand in the same table. The folder holds report.html too. Killed, the same call goes on where it was.
 
     Raises UserError if `out` exists, for labels that cannot be learned, and for labels unseen in training.
     """
     out, options = Path(out), options or FinetuneOptions()
     refuse_existing(out, overwrite)
     sources = language_models(model, backward)
-    labels, stage = Labels.fit(train), load_recipe(options.recipe).finetune
-    weights = labels.class_weights(train, options.class_weights)
+    labels, stage = Labels.fit(train), load_recipe(options.language_recipe).finetune
     parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
     encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
@@ -106,6 +125,10 @@ def finetune(
         "options": repr(options),
     }
     course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, asked), show)
+    ground = Ground(train, parts.get(examined), labels, unlabelled or (), splits, course.seed, course.folder)
+    # The quick ones first, so that a mistake they trip over is told before the long training.
+    linear = linear_candidates(ground, show=show) if options.blends and splits else None
+    weights = labels.class_weights(train, options.class_weights)
     members = {
         name: train_member(
             name if backward is not None else "",
@@ -116,34 +139,25 @@ def finetune(
         )
         for name, source in sources.items()
     }
-    targets = encoded["forward"].parts["train" if examined == "folds" else examined].targets
-    assert targets is not None
-    outcome, shown_beside = _outcomes(members, "scratch" if options.from_scratch else "ulmfit")
-    comparison = compare_methods(
-        train,
-        parts.get(examined),
-        outcome,
-        labels=labels,
-        targets=targets,
-        folds=[held for _, held in splits] if examined == "folds" else None,
-        unlabelled=unlabelled,
-        baselines=options.baselines,
-        beside=beside,
-        parts=shown_beside,
-        seed=options.settings.seed,
-    )
+    choice = _weighed(linear, members, ground) if linear is not None else None
+    if linear is not None and choice is not None:
+        comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
+    else:
+        comparison = _beside_the_language_model(members, ground, options, beside)
+    cut = encoded["forward"].cut
     used = replace(options, settings=options.settings.of(stage))
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, sources["forward"], data, used, examined, comparison, encoded["forward"].cut),
-        examined=train.take(sorted(i for _, held in splits for i in held)) if examined == "folds" else parts[examined],
+        record=_record(out, sources["forward"], data, used, examined, comparison, cut) | _told(choice),
+        examined=parts[examined] if examined != "folds" else train.take(ground.known.tolist()),
         members=members,
         stage=stage,
-        cut=encoded["forward"].cut,
+        cut=cut,
         problems=check(train, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
+        counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
     )
-    _save(done, overwrite)
+    _save(done, choice, overwrite)
     return done
 
 
@@ -162,10 +176,14 @@ def language_models(model: str | Path, backward: str | Path | None) -> dict[str,
 
 
 def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -> Sequence[Split]:
-    """The folds that are asked for; five if nothing else is there to measure on (`measured`: something is).
+    """The folds that are asked for; if none are, those that a blend needs, or five where nothing else is `measured` on.
 
-    Raises UserError for folds that cannot be made.
+    Raises UserError for folds that cannot be made, but for a blend's, which can do without.
     """
+    if options.folds is None and options.blends:
+        splits = evidence_splits(train, options.settings.seed)
+        if splits or measured:
+            return splits
     count = options.folds if options.folds is not None else 0 if measured else 5
     if count == 0 and not measured:
         raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
@@ -190,6 +208,47 @@ def _described(part: Examples) -> dict[str, Any]:
     return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
 
 
+def _weighed(linear: Tried, members: Mapping[str, Member], ground: Ground) -> Blend:
+    """The linear candidates and the language models', each with its weight."""
+    models = {outcome_name(direction): member for direction, member in members.items()}
+    grown = [language_candidate(name, m, ground, _own(m, ground.seed)) for name, m in models.items()]
+    return blend([*linear.candidates, *grown], ground, language_models=list(models), left_out=linear.left_out)
+
+
+def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, beside: Sequence[Outcome]) -> Comparison:
+    """The blend first, then its candidates."""
+    targets = ground.targets if ground.examined is None else ground.labels.encode(ground.examined)
+    same, others = choice.rivals()
+    outcomes = (choice.outcome(shared_seconds), *others)
+    whole = Comparison(ground.labels, targets, outcomes, tuple(same), choice.chosen)
+    measured = on_held_out(whole, ground.held if ground.examined is None else None)
+    return replace(measured, outcomes=(*measured.outcomes, *beside))
+
+
+def _beside_the_language_model(
+    members: Mapping[str, Member], ground: Ground, options: FinetuneOptions, beside: Sequence[Outcome]
+) -> Comparison:
+    """The language model's classifiers first, then the linear baselines."""
+    outcome, parts = _outcomes(members, "scratch" if options.from_scratch else "ulmfit")
+    comparison = compare_methods(
+        ground.train,
+        ground.examined,
+        outcome,
+        labels=ground.labels,
+        targets=ground.targets if ground.examined is None else ground.labels.encode(ground.examined),
+        folds=ground.held if ground.examined is None else None,
+        unlabelled=ground.unlabelled,
+        baselines=options.baselines,
+        beside=beside,
+        parts=parts,
+        seed=ground.seed,
+    )
+    if not options.blends:
+        return comparison
+    why = "no folds were asked for" if options.folds == 0 else f"{len(ground.train):,} labels leave none to hold out"
+    return replace(comparison, chosen=f"The language model alone: {why}, so there is nothing to choose by.")
+
+
 def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[Outcome]]:
     """What is measured, and, where that is an ensemble, what its members answer alone."""
     named = [
@@ -210,7 +269,7 @@ def _record(
     """run.json, but for what differs between members."""
     settings, labels, texts = options.settings, comparison.labels, data["train"]["texts"]
     return provenance(
-        stage="finetune", name=out.name, base=source.run, data=data, recipe=options.recipe, settings=settings
+        stage="finetune", name=out.name, base=source.run, data=data, recipe=options.language_recipe, settings=settings
     ) | {
         "labels": texts,
         "classes": list(labels.names),
@@ -224,25 +283,41 @@ def _record(
     }
 
 
-def _save(done: Finetuned, overwrite: bool) -> None:
+def _told(choice: Blend | None) -> dict[str, Any]:
+    """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
+    if choice is None:
+        return {}
+    grown = {outcome_name(direction) for direction in ("forward", "backward")}
+    return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
+
+
+def _own(member: Member, first_seed: int) -> dict[str, Any]:
+    """The part of run.json that differs between members."""
+    return {
+        "base": ancestry(member.source.run),
+        "temperature": member.temperature,
+        "seed_kept": first_seed + member.best,
+        "history": member.runs[member.best].history,
+    }
+
+
+def _save(done: Finetuned, choice: Blend | None, overwrite: bool) -> None:
     """Put the classifier, or the ensemble, in place with its report, and remove the work folder."""
     # Here, because drawing loads matplotlib, which takes as long as torch.
     from textgraft.report.report import render
     from textgraft.stages.report import finetune_report
 
     documents = {"report.html": render(finetune_report(done)).encode()}
-    classifiers = {}
-    for name, member in done.members.items():
-        own = {
-            "base": ancestry(member.source.run),
-            "temperature": member.temperature,
-            "seed_kept": done.record["settings"]["seed"] + member.best,
-            "history": member.runs[member.best].history,
-        }
-        classifiers[name] = member.artifact(done.record | own)
-    if len(classifiers) == 1:
-        done.record.update(classifiers["forward"].run)
-        put_in_place(classifiers["forward"], done.folder, overwrite=overwrite, documents=documents)
+    if choice is not None:
+        classifiers: dict[str, Predictor] = choice.predictors(done.record)
     else:
-        save_ensemble(classifiers, done.record, done.folder, overwrite=overwrite, documents=documents)
+        seed = done.record["settings"]["seed"]
+        classifiers = {name: m.artifact(done.record | _own(m, seed)) for name, m in done.members.items()}
+    if len(classifiers) == 1:
+        (classifier,) = classifiers.values()
+        done.record.update(classifier.run)
+        put_in_place(classifier, done.folder, overwrite=overwrite, documents=documents)
+    else:
+        weights = list(done.counted.values()) or None
+        save_ensemble(classifiers, done.record, done.folder, weights=weights, overwrite=overwrite, documents=documents)
         remove_work(done.folder)

@@ -6,7 +6,7 @@ A fine-tuning has one member, or a forward and a backward one whose probabilitie
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,14 @@ from textgraft.training.phases import Stage
 
 @dataclass(frozen=True)
 class Folds:
-    """Cross-validation: (training, held-out) indices of each fold, and logits for every training text (N, C)."""
+    """Cross-validation: (training, held-out) indices of each fold, and logits for every training text (N, C).
+
+    `seconds` is what all its trainings took.
+    """
 
     splits: Sequence[Split]
     logits: np.ndarray | None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Finetuned:
     """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
 
     `examined` are the texts of `comparison`, in its order; `members` one trained model, or a forward and a backward
-    one; `cut` says for each part of the data what truncation lost.
+    one; `cut` says for each part of the data what truncation lost; `counted` how much each of the outcomes named counts
+    in what is saved, where that is not the mean of the members.
     """
 
     folder: Path
@@ -71,6 +76,7 @@ class Finetuned:
     stage: Stage
     cut: dict[str, Truncation]
     problems: list[Problem]
+    counted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,11 @@ def _adapt_seconds(source: Artifact, plan: Plan) -> float:
     return float(source.run.get("seconds", 0.0)) if adapted else 0.0
 
 
+def outcome_name(direction: str) -> str:
+    """What a language model's classifiers are called where they stand beside other candidates."""
+    return "ulmfit" if direction == "forward" else f"ulmfit-{direction}"
+
+
 def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
     """Several members' probabilities, averaged; it costs what all of them cost."""
     return Outcome(
@@ -155,6 +166,7 @@ def _train_folds(title: str, plan: Plan, encoded: EncodedTexts, course: Course) 
     if not course.splits:
         return Folds([], None)
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
+    seconds = 0.0
     for number, (kept, held) in enumerate(course.splits):
         trained = train_classifier(
             plan,
@@ -166,7 +178,8 @@ def _train_folds(title: str, plan: Plan, encoded: EncodedTexts, course: Course) 
             show=course.show,
         )
         logits[held] = trained.logits["held"]
-    return Folds(course.splits, logits)
+        seconds += trained.seconds
+    return Folds(course.splits, logits, seconds)
 
 
 def _temperature(

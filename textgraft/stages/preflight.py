@@ -26,9 +26,10 @@ def check_finetune(
     `models` are the "forward" language model and perhaps a "backward" one, `held_out` the validation and the test
     set. Raises the UserError that is due.
     """
-    stage = load_recipe(options.recipe).finetune
+    stage = load_recipe(options.language_recipe).finetune
     if not stage.phases:
-        raise UserError("this recipe has no phases to fine-tune in.", where=options.recipe, remedy="Name one that has.")
+        message = "this recipe has no phases to fine-tune in."
+        raise UserError(message, where=options.language_recipe, remedy="Name one that has.")
     for source in language_models(models["forward"], models.get("backward")).values():
         stage.plan(len(source.model.encoder.layer_groups()) + 1)  # and the head
     labels = Labels.fit(train)

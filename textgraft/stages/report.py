@@ -11,7 +11,7 @@ import numpy as np
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.inference import Truncation
 from textgraft.report.report import Method, Report, confident_mistakes
-from textgraft.stages.members import Finetuned
+from textgraft.stages.members import Finetuned, outcome_name
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.training.metrics import class_scores, confusion_matrix
 from textgraft.training.phases import schedule_curve, schedule_table
@@ -33,7 +33,7 @@ def finetune_report(done: Finetuned) -> Report:
     result = record["results"]["methods"][comparison.outcomes[0].name]
     return Report(
         title=record["name"],
-        verdict=comparison.verdict(),
+        verdict=" ".join(part for part in (comparison.verdict(), comparison.chosen) if part),
         metric=comparison.headline,
         test_n=len(comparison.targets),
         methods=_methods(comparison),
@@ -49,7 +49,7 @@ def finetune_report(done: Finetuned) -> Report:
         steps_per_epoch=steps_per_epoch,
         truncation=_summed(list(done.cut.values())),
         problems=done.problems,
-        facts={key: record[key] for key in FACTS if record.get(key) is not None},
+        facts={key: record[key] for key in FACTS if record.get(key) is not None} | _tried(record),
         note=_note(record),
         **_of_the_kept(done),
     )
@@ -63,6 +63,13 @@ def _note(record: dict[str, Any]) -> str:
         kept = "mistakes, confusion, classes and calibration are those of the one that was kept"
         return f"Scores are means over {record['seeds']} seeds; {kept}."
     return ""
+
+
+def _tried(record: dict[str, Any]) -> dict[str, Any]:
+    """Each candidate's scores out of fold and its weight, and what was left out."""
+    choice = record.get("blend") or {}
+    tried = {f"candidate {name}": scores for name, scores in choice.get("candidates", {}).items()}
+    return tried | ({"left_out": choice["left_out"]} if choice.get("left_out") else {})
 
 
 def _run_titles(record: dict[str, Any]) -> list[str]:
@@ -99,11 +106,11 @@ def _of_the_kept(done: Finetuned) -> dict[str, Any]:
     targets = comparison.targets
     outputs, raw = (_kept(done, scaled=scaled) for scaled in (True, False))
     temperatures = [member.temperature for member in done.members.values()]
-    scaled = any(temperature is not None for temperature in temperatures)
+    scaled = bool(done.counted) or any(temperature is not None for temperature in temperatures)
     diagrams = {"as trained": raw} | ({"temperature-scaled": outputs} if scaled else {})
     sections: dict[str, Any] = {
         "reliability": {name: reliability(probs, targets, labels.kind) for name, probs in diagrams.items()},
-        "temperature": temperatures[0] if len(temperatures) == 1 else None,
+        "temperature": temperatures[0] if len(temperatures) == 1 and not done.counted else None,
         "coverage": coverage_table(*confidence_and_correct(outputs, targets, labels.kind)),
     }
     if labels.kind == "multi":
@@ -120,12 +127,20 @@ def _of_the_kept(done: Finetuned) -> dict[str, Any]:
 
 def _kept(done: Finetuned, *, scaled: bool) -> np.ndarray:
     """(N, C) probabilities of the classifier that is saved, for the texts of the comparison."""
-    outcomes = done.comparison.parts or done.comparison.outcomes[:1]
-    chosen = []
-    for outcome, member in zip(outcomes, done.members.values(), strict=True):
-        outputs = outcome.outputs if scaled else outcome.raw
-        chosen.append(outputs[min(member.best, len(outputs) - 1)])
-    return np.mean(chosen, axis=0)
+    comparison = done.comparison
+    if done.counted:
+        named = {outcome.name: outcome for outcome in (*comparison.parts, *comparison.outcomes)}
+        outcomes = [named[name] for name in done.counted]
+        runs = {outcome_name(direction): member.best for direction, member in done.members.items()}
+        best = [runs.get(name, 0) for name in done.counted]
+        weights = list(done.counted.values())
+    else:
+        outcomes = list(comparison.parts or comparison.outcomes[:1])
+        best = [member.best for member in done.members.values()]
+        weights = [1.0] * len(best)
+    answers = [outcome.outputs if scaled else outcome.raw for outcome in outcomes]
+    chosen = [one[min(run, len(one) - 1)] for one, run in zip(answers, best, strict=True)]
+    return np.asarray(np.average(chosen, axis=0, weights=weights))
 
 
 def _summed(cuts: Sequence[Truncation]) -> Truncation:

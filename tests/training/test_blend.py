@@ -1,0 +1,329 @@
+"""Without a recipe: candidates weighed out of fold, what is saved is what was measured, and it says what it chose."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_reviews import reviews
+
+import textgraft
+from textgraft.data.examples import Examples
+from textgraft.ensemble import load_one
+from textgraft.errors import UserError
+from textgraft.selection import mean_loss
+from textgraft.stages import blend as blends
+from textgraft.stages import finetune as stage
+from textgraft.stages.blend import evidence_splits
+from textgraft.stages.finetune import FinetuneOptions, finetune
+from textgraft.stages.members import Finetuned
+from textgraft.training.loop import Settings
+from textgraft.training.session import Stopped
+
+RECIPE = """
+name = "quick"
+description = "For tests"
+source = "none"
+
+[finetune]
+rows = 8
+
+[[finetune.phases]]
+name = "all"
+epochs = 1
+lr = 0.01
+"""
+POOL = reviews(150, 9)[0]
+SETTINGS = Settings(precision="fp32", save_seconds=0.0)
+
+
+def labelled(count: int, seed: int) -> Examples:
+    texts, labels = reviews(count, seed)
+    return Examples(texts, labels, "single", source=f"reviews{seed}.csv")
+
+
+TRAIN, TEST = labelled(24, 1), labelled(30, 2)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A recipe that takes no time, which is "default" for as long as these tests run."""
+    path = tmp_path_factory.mktemp("recipe") / "quick.toml"
+    path.write_text(RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or str(path)))
+        yield path
+
+
+@pytest.fixture
+def quick(tmp_path: Path, tiny_lm: Path, recipe: Path) -> Callable[..., Finetuned]:
+    """finetune without a recipe."""
+
+    def run(train: Examples = TRAIN, out: str = "out", *, options: Any = None, **given: Any) -> Finetuned:
+        asked = options or FinetuneOptions(folds=2, settings=SETTINGS)
+        return finetune(train, tmp_path / out, model=tiny_lm, options=asked, show=False, **given)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def blended(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Path) -> Finetuned:
+    """One run in peace, with a pool and a test set."""
+    out = tmp_path_factory.mktemp("peace") / "out"
+    options = FinetuneOptions(folds=2, settings=SETTINGS)
+    return finetune(TRAIN, out, model=tiny_lm, test=TEST, unlabelled=POOL, options=options, show=False)
+
+
+def lasting(folder: Path) -> dict[str, Any]:
+    """What must not depend on how often a run was killed: all but times, and the hashes of files that tell times."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.name == "config.json":
+            config = json.loads(path.read_text())
+            found[str(path.relative_to(folder))] = {k: v for k, v in config.items() if k not in ("files", "sha256")}
+        elif path.is_file() and path.name not in ("run.json", "README.md", "report.html"):
+            found[str(path.relative_to(folder))] = path.read_bytes()
+    return found
+
+
+def answers(done: Finetuned, name: str) -> np.ndarray:
+    shown = {o.name: o for o in (*done.comparison.outcomes, *done.comparison.parts)}
+    return shown[name].outputs[0]
+
+
+def test_what_is_saved_is_what_was_measured_and_chosen(blended: Finetuned) -> None:
+    done = blended
+    comparison, choice = done.comparison, done.record["blend"]
+    assert comparison.outcomes[0].name == "blend"
+    assert list(choice["candidates"]) == ["linear", "lsa", "vectors", "self-trained", "ulmfit"]
+    weights = {name: one["weight"] for name, one in choice["candidates"].items()}
+    assert sum(weights.values()) == pytest.approx(1)
+    mean = sum(weight * answers(done, name) for name, weight in weights.items())
+    assert answers(done, "blend") == pytest.approx(mean)
+    saved = textgraft.load(done.folder, precision="fp32")
+    assert saved.outputs(TEST.texts) == pytest.approx(mean, abs=1e-5)
+    assert len(saved.members) == sum(weight > 0 for weight in weights.values())
+    losses = {name: one["log_loss"] for name, one in choice["candidates"].items()}
+    assert weights[min(losses, key=losses.__getitem__)] > 0
+
+
+def test_it_says_what_it_chose_and_why(blended: Finetuned) -> None:
+    done = blended
+    sentence = done.record["results"]["chosen"]
+    assert sentence.startswith("Chosen on 24 labels by 2-fold cross-validation: ")
+    assert "flatters" not in sentence
+    for name, weight in done.counted.items():
+        spoken = "the language model" if name == "ulmfit" else name
+        assert (f"{100 * weight:.0f} % {spoken}" if weight < 1 else f"{spoken} alone") in sentence
+    if "ulmfit" not in done.counted:
+        score = 100 * done.record["blend"]["candidates"]["ulmfit"]["accuracy"]
+        assert f"; the language model ({score:.1f} % out of fold) adds nothing." in sentence
+    assert sentence in done.comparison.table()
+    report = (done.folder / "report.html").read_text()
+    assert sentence in report
+    assert "candidate self-trained" in report
+    assert json.loads((done.folder / "run.json").read_text())["blend"]["chosen"] == sentence
+    assert sentence.rstrip(".") in (done.folder / "README.md").read_text()
+
+
+def test_all_candidates_are_rows_and_none_is_trained_twice(blended: Finetuned) -> None:
+    done = blended
+    rows = list(done.record["results"]["methods"])
+    assert rows[0] == "blend"
+    assert sorted(rows[1:]) == ["linear", "lsa", "self-trained", "ulmfit", "vectors"]
+    assert [line.split()[0] for line in done.comparison.table().splitlines()[1:7]] == rows
+
+
+def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
+    done = quick()
+    assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit"]
+    assert len(done.comparison.targets) == 24
+    assert "The scores are of the same texts" in done.comparison.chosen
+    ours = mean_loss("single", done.comparison.targets, answers(done, "blend"))
+    for name, found in done.record["blend"]["candidates"].items():
+        assert found["log_loss"] == pytest.approx(mean_loss("single", done.comparison.targets, answers(done, name)))
+        assert ours <= found["log_loss"] + 1e-12
+
+
+@pytest.mark.parametrize("kind", ["multi", "numeric"])
+def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: Callable[..., Finetuned]) -> None:
+    texts, names = reviews(30, 4)
+    values: list[Any] = [("long", name) if i % 3 else (name,) for i, name in enumerate(names)]
+    if kind == "numeric":
+        values = [float(name == "pos") + i % 5 / 10 for i, name in enumerate(names)]
+    train = Examples(texts, values, kind)  # type: ignore[arg-type]
+    done = quick(train, test=train.take(range(10)), unlabelled=POOL)
+    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "vectors", "ulmfit"]
+    assert "one label" in done.record["blend"]["left_out"]["self-trained"]
+    saved = textgraft.load(done.folder, precision="fp32").outputs(texts[:10])
+    assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
+
+
+def test_texts_too_few_for_a_space_leave_it_out(quick: Callable[..., Finetuned]) -> None:
+    texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
+    done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["gamma delta"])
+    assert "too few" in done.record["blend"]["left_out"]["vectors"]
+    assert "vectors" not in done.record["results"]["methods"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"recipe": "QUICK"}, {"from_scratch": True}, {"baselines": False}, {"class_weights": "balanced"}],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_who_asks_about_the_language_model_gets_it_alone(
+    asked: dict[str, Any], quick: Callable[..., Finetuned], recipe: Path
+) -> None:
+    if "recipe" in asked:
+        asked = {"recipe": str(recipe)}
+    done = quick(test=TEST, unlabelled=POOL, options=FinetuneOptions(settings=SETTINGS, **asked))
+    name = "scratch" if "from_scratch" in asked else "ulmfit"
+    beside = [] if "baselines" in asked else ["linear", "lsa"]
+    assert list(done.record["results"]["methods"]) == [name, *beside]
+    assert "blend" not in done.record
+    assert "chosen" not in done.record["results"]
+
+
+def test_where_nothing_can_be_held_out_the_language_model_is_alone_and_it_says_why(
+    quick: Callable[..., Finetuned],
+) -> None:
+    options = FinetuneOptions(settings=SETTINGS)
+    done = quick(Examples(["good film", "bad film"], ["pos", "neg"], "single"), test=TEST, options=options)
+    assert list(done.record["results"]["methods"]) == ["ulmfit", "linear"]
+    assert done.comparison.chosen == (
+        "The language model alone: 2 labels leave none to hold out, so there is nothing to choose by."
+    )
+    none = quick(test=TEST, out="none", options=FinetuneOptions(folds=0, settings=SETTINGS))
+    assert "no folds were asked for" in none.comparison.table()
+    with pytest.raises(UserError, match="cannot make 5 folds"):
+        quick(Examples(["good film", "bad film"], ["pos", "neg"], "single"), out="unmeasured", options=options)
+
+
+def test_evidence_comes_from_as_many_folds_as_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def splits(*labels: str) -> list[tuple[list[int], list[int]]]:
+        return list(evidence_splits(Examples([*labels], [*labels], "single"), 0))
+
+    assert len(splits(*"aaabbbbb")) == 5
+    assert len(splits(*"aaabc")) == 3
+    assert len(splits(*"aab")) == 2
+    assert splits(*"ab") == []
+    monkeypatch.setattr(blends, "FOLDS_UP_TO", 99)
+    (kept, held), *others = splits(*"ab" * 50)
+    assert (len(kept), len(held), others) == (80, 20, [])
+    assert sum(i % 2 for i in held) == 10
+    assert len(splits(*map(str, range(100)), "0", "1", "2")) == 5  # a fifth would take classes out of training
+
+
+def test_many_labels_are_judged_by_one_fifth(quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blends, "FOLDS_UP_TO", 20)
+    done = quick(options=FinetuneOptions(settings=SETTINGS))
+    assert "Chosen on 24 labels by one held-out fifth (5 texts): " in done.comparison.chosen
+    assert len(done.comparison.targets) == 5
+
+
+def test_seeds_spread_and_a_backward_model_is_a_candidate(
+    quick: Callable[..., Finetuned], tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = {"forward": load_one(tiny_lm), "backward": load_one(tiny_lm)}
+    monkeypatch.setattr(stage, "language_models", lambda *_: both)
+    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.25, 0.25]))
+    done = quick(test=TEST, backward="any", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
+    seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
+    assert seeds == {"blend": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}
+    blend, linear, *grown = (o.outputs for o in done.comparison.outcomes)
+    assert blend == pytest.approx(0.5 * linear + 0.25 * grown[0] + 0.25 * grown[1])
+    assert "50 % linear, 25 % the language model, 25 % the language model (ulmfit-backward)" in done.comparison.chosen
+    saved = textgraft.load(done.folder, precision="fp32")
+    assert saved.outputs(TEST.texts) == pytest.approx(blend[0], abs=1e-5)
+
+
+def test_five_folds_are_what_it_is_chosen_by_if_none_are_asked_for(quick: Callable[..., Finetuned]) -> None:
+    done = quick(test=TEST, options=FinetuneOptions(settings=SETTINGS))
+    assert "by 5-fold cross-validation" in done.comparison.chosen
+
+
+def test_a_lone_linear_classifier_is_saved_as_one(
+    quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
+    done = quick(test=TEST)
+    run = json.loads((done.folder / "run.json").read_text())
+    assert "linear alone; the language model (" in run["blend"]["chosen"]
+    assert run["linear"].startswith("TF-IDF of ")
+    assert (run["base"], run["licence"], run["recipe"]) == (None, None, None)
+    assert (done.folder / "model.safetensors").exists()
+    assert not (done.folder / "linear").exists()
+    card = (done.folder / "README.md").read_text()
+    assert "A linear classifier" in card
+    assert "It started from" not in card
+    assert [o.name for o in done.comparison.parts] == ["linear"]
+    assert done.comparison.best_baseline() is not None
+    assert done.comparison.best_baseline().name == "ulmfit"  # type: ignore[union-attr]
+    result = textgraft.evaluate(done.folder, TEST)
+    assert result["metrics"]["accuracy"] == run["results"]["methods"]["blend"]["accuracy"]["mean"]
+
+
+class Killed(BaseException):
+    """As sudden as a signal."""
+
+
+@pytest.mark.parametrize("at", [1, 4, 7, 10])
+def test_killed_anywhere_it_ends_with_the_same_files(
+    at: int, blended: Finetuned, quick: Callable[..., Finetuned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`at` counts the files that a run puts in place: plan, spaces, candidates, then the language model's."""
+    real, calls = os.replace, [0]
+
+    def replace_until(*places: Any) -> None:
+        calls[0] += 1
+        if calls[0] == at:
+            raise Killed
+        real(*places)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("textgraft.files.os.replace", replace_until)
+        with pytest.raises(Killed):
+            quick(test=TEST, unlabelled=POOL)
+    assert not (tmp_path / "out").exists()
+    again = quick(test=TEST, unlabelled=POOL)
+    assert lasting(again.folder) == lasting(blended.folder)
+    assert again.comparison.chosen == blended.comparison.chosen
+    for one, other in zip(again.comparison.outcomes, blended.comparison.outcomes, strict=True):
+        assert np.array_equal(one.outputs, other.outputs)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_was_done_is_not_done_again(
+    blended: Finetuned, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
+        raise Stopped("stopped.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "train_member", stopped)
+        with pytest.raises(Stopped):
+            quick(test=TEST, unlabelled=POOL)
+    for name in ("LinearBaseline", "LsaBaseline", "SelfTrained"):
+        monkeypatch.setattr(f"textgraft.stages.candidates.{name}.fit", stopped)
+    for name in ("LatentSpace", "WordSpace"):
+        monkeypatch.setattr(f"textgraft.stages.candidates.{name}.fit", stopped)
+    assert quick(test=TEST, unlabelled=POOL).comparison.chosen == blended.comparison.chosen
+
+
+def test_another_question_is_not_mixed_in(quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
+        raise Stopped("stopped.")
+
+    monkeypatch.setattr(stage, "train_member", stopped)
+    with pytest.raises(Stopped):
+        quick(test=TEST)
+    with pytest.raises(UserError, match="differs in: unlabelled"):
+        quick(test=TEST, unlabelled=POOL)
+    with pytest.raises(UserError, match="differs in: options"):
+        quick(test=TEST, options=FinetuneOptions(folds=2, settings=replace(SETTINGS, seed=1)))

@@ -1,0 +1,154 @@
+"""What `finetune` makes of several candidates: a mean of their answers, weighed by what each said of unseen texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from textgraft.artifact import Predictor
+from textgraft.data.examples import Examples
+from textgraft.data.splits import Split, stratified_folds, stratified_split
+from textgraft.errors import UserError
+from textgraft.evaluation import Comparison, Outcome
+from textgraft.report import wording
+from textgraft.selection import ensemble_weights, mean_loss
+from textgraft.stages.candidates import Candidate, Ground
+from textgraft.stages.members import Member
+from textgraft.training.calibration import fit_temperature
+from textgraft.training.classifier import outputs_from_logits
+from textgraft.training.metrics import HEADLINE
+
+FOLDS = 5
+HELD_OUT = 0.2
+FOLDS_UP_TO = 2_000
+"""Labelled texts. Five trainings of a language model on more take longer than what they tell is worth: one fifth of
+2,000 texts says within 2 points how good a classifier is."""
+LANGUAGE_MODEL = "the language model"
+LOSSES = {"single": "log_loss", "multi": "log_loss", "numeric": "squared_error"}
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Candidates, and how much each counts in the mean of their answers; a weight of 0 leaves one out.
+
+    `scores` are those of the held-out answers by which the weights were chosen: the loss that was to be small and the
+    headline metric, by name. `left_out` says of what could not be tried why.
+    """
+
+    candidates: tuple[Candidate, ...]
+    weights: Mapping[str, float]
+    scores: Mapping[str, Mapping[str, float]]
+    chosen: str
+    left_out: Mapping[str, str]
+
+    @property
+    def kept(self) -> list[Candidate]:
+        """Those that count, the heaviest first."""
+        counted = [c for c in self.candidates if self.weights[c.name] > 0]
+        return sorted(counted, key=lambda c: -self.weights[c.name])
+
+    def outcome(self, shared_seconds: float) -> Outcome:
+        """What the mean answers for the examined texts; it costs what all candidates cost, also those left out."""
+        weights = [self.weights[c.name] for c in self.kept]
+        mean = partial(np.average, axis=0, weights=weights)
+        return Outcome(
+            name="blend",
+            outputs=mean(np.broadcast_arrays(*(c.outcome.outputs for c in self.kept))),
+            raw=mean(np.broadcast_arrays(*(c.outcome.raw for c in self.kept))),
+            minutes=(shared_seconds + sum(c.seconds for c in self.candidates)) / 60,
+            peak_mb=max(c.outcome.peak_mb for c in self.candidates),
+            about=" + ".join(f"{100 * w:.0f} % {c.name}" for w, c in zip(weights, self.kept)),
+        )
+
+    def rivals(self) -> tuple[list[Outcome], list[Outcome]]:
+        """The candidates' own outcomes: the one that the blend consists of, if it is a single one, and the others."""
+        alone = self.kept if len(self.kept) == 1 else []
+        return [c.outcome for c in alone], [c.outcome for c in self.candidates if c not in alone]
+
+    def record(self) -> dict[str, Any]:
+        """What run.json says of the choice."""
+        tried = {c.name: {**self.scores[c.name], "weight": self.weights[c.name]} for c in self.candidates}
+        return {"chosen": self.chosen, "candidates": tried, "left_out": dict(self.left_out)}
+
+    def predictors(self, run: Mapping[str, Any]) -> dict[str, Predictor]:
+        """What is to be saved, by name; `run` is what run.json says of the whole."""
+        return {c.name: c.predictor(run) for c in self.kept}
+
+
+def evidence_splits(train: Examples, seed: int) -> Sequence[Split]:
+    """What the candidates answer for: five folds, fewer where the texts are too few, one fifth where they are many.
+
+    Empty where no text could be held out and its class still be trained on.
+    """
+    if len(train) > FOLDS_UP_TO:
+        try:
+            return [stratified_split(train, HELD_OUT, seed)]
+        except UserError:  # thousands of classes of one text each
+            pass
+    for count in range(FOLDS, 1, -1):
+        try:
+            return stratified_folds(train, count, seed)
+        except UserError:
+            continue
+    return ()
+
+
+def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[str, Any]) -> Candidate:
+    """A trained language model's classifiers as a candidate; `run` is what its run.json says beside the whole's."""
+    logits, kind, known = member.folds.logits, ground.labels.kind, ground.known
+    assert logits is not None, "folds come first"
+    temperature = 1.0 if kind == "numeric" else fit_temperature(logits[known], ground.targets[known], kind)
+    with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
+        held_out = outputs_from_logits(logits, kind, temperature)
+    more = sum(other.seconds for other in member.runs[1:]) + member.folds.seconds
+    outcome = replace(member.outcome, name=name)
+    seconds = 60 * outcome.minutes + more
+    return Candidate(name, held_out, outcome, seconds, lambda whole: member.artifact({**whole, **run}))
+
+
+def blend(
+    candidates: Sequence[Candidate], ground: Ground, *, language_models: Sequence[str], left_out: Mapping[str, str]
+) -> Blend:
+    """Weigh the candidates by their answers for held-out training texts (textgraft.selection).
+
+    `language_models` names those candidates that are one, `left_out` says what could not be tried and why.
+    """
+    kind, targets = ground.labels.kind, ground.targets[ground.known]
+    answers = [c.held_out[ground.known] for c in candidates]
+    weights = dict(zip((c.name for c in candidates), ensemble_weights(answers, targets, kind).tolist(), strict=True))
+    metric, loss = HEADLINE[kind], LOSSES[kind]
+    scores = {}
+    for candidate, answer in zip(candidates, answers, strict=True):
+        alone = Comparison(ground.labels, targets, (replace(candidate.outcome, outputs=answer[None]),))
+        score = float(alone.scores(alone.outcomes[0]).mean())
+        scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
+    folds, texts = len(ground.splits), len(ground.known)
+    how = f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
+    chosen = f"Chosen on {len(ground.train):,} labels by {how}: {_shares(weights, scores, metric, language_models)}."
+    if ground.examined is None:
+        chosen += " The scores are of the same texts, which flatters the blend a little."
+    return Blend(tuple(candidates), weights, scores, chosen, left_out)
+
+
+def _shares(
+    weights: Mapping[str, float],
+    scores: Mapping[str, Mapping[str, float]],
+    metric: str,
+    language_models: Sequence[str],
+) -> str:
+    """`60 % self-trained, 40 % vectors; the language model (64.1 % out of fold) adds nothing`."""
+    spoken = {
+        name: LANGUAGE_MODEL if i == 0 else f"{LANGUAGE_MODEL} ({name})" for i, name in enumerate(language_models)
+    }
+    kept = sorted((n for n in weights if weights[n] > 0), key=lambda name: -weights[name])
+    shown = [f"{100 * weights[name]:.0f} % {spoken.get(name, name)}" for name in kept]
+    text = ", ".join(shown) if len(kept) > 1 else f"{spoken.get(kept[0], kept[0])} alone"
+    unit = "" if metric == "accuracy" else f"{wording.metric_name(metric)} "
+    for name in language_models:
+        if name not in kept:
+            text += f"; {spoken[name]} ({unit}{wording.score(scores[name][metric], metric)} out of fold) adds nothing"
+    return text
