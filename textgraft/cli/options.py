@@ -30,6 +30,13 @@ Precision = Annotated[
         "--precision", help="auto, fp32 or bf16 (auto: bf16 where the processor has it).", rich_help_panel=TRAINING
     ),
 ]
+Device = Annotated[
+    str,
+    typer.Option("--device", help="auto, cpu or cuda (auto: cuda where torch sees a GPU).", rich_help_panel=TRAINING),
+]
+Patience = Annotated[
+    int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a gain.")
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Processor cores to use.", rich_help_panel=TRAINING)
 ]

@@ -49,7 +49,7 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def pretrain(
-    sources: Annotated[list[Path], typer.Argument(help="Files, folders or globs of general text.")],
+    sources: Annotated[list[Path], typer.Argument(help="Files, folders or globs of general text, or hf:NAME.")],
     out: Out,
     recipe: Annotated[
         str, typer.Option("--recipe", help="A name below recipes/pretrain, or a .toml file.")
@@ -60,8 +60,10 @@ def pretrain(
     ] = None,
     tokens: Annotated[float | None, typer.Option("--tokens", min=1, help="Stop after reading so many tokens.")] = None,
     minutes: o.Minutes = None,
+    patience: o.Patience = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
+    device: o.Device = "auto",
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
@@ -73,7 +75,7 @@ def pretrain(
 
     check_out(out, overwrite=False)
     o.use_threads(threads)
-    settings = Settings(seed=seed, precision=precision, minutes=minutes)
+    settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
     with resumable(out):
         pretrain(
             sources,
@@ -101,6 +103,7 @@ def adapt(
     ] = False,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
+    device: o.Device = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
     encoding: o.Encoding = None,
@@ -116,7 +119,7 @@ def adapt(
     check_out(out, overwrite)
     o.use_threads(threads)
     texts = o.read_pool(pool, text=text, encoding=encoding) or []
-    settings = Settings(seed=seed, precision=precision, minutes=minutes)
+    settings = Settings(seed=seed, precision=precision, minutes=minutes, device=device)
     with resumable(out):
         adapt(
             texts,

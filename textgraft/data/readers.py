@@ -17,6 +17,7 @@ from textgraft.data.columns import (
     guess_kind,
 )
 from textgraft.data.examples import Examples, TargetKind, Unit
+from textgraft.data.hub import dataset_rows, is_dataset
 from textgraft.data.tables import TABLE_SUFFIXES, Row, rows
 from textgraft.data.text_files import explained, format_of, lines, open_binary
 from textgraft.errors import UserError
@@ -24,7 +25,9 @@ from textgraft.errors import UserError
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 KINDS = ("single", "multi", "numeric")
 _STREAM_SNIFF = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
-_FORMATS = f"Formats: {', '.join(SUFFIXES)}, each also as .gz or .xz, or a folder with one subfolder a class."
+_FORMATS = (
+    f"Formats: {', '.join(SUFFIXES)}, each also as .gz, .xz, .bz2 or .zst, or a folder with one subfolder a class."
+)
 
 
 def read(
@@ -40,9 +43,9 @@ def read(
 ) -> Examples:
     """Texts, and labels if there are any, from `source`, all in memory.
 
-    `source` is the path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or .gz or .xz;
-    a folder with one subfolder a class; a pandas or polars frame; a list of strings or of dicts; or the tuple
-    `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `kind` says what labels are
+    `source` is the path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or
+    compressed; a folder with one subfolder a class; a pandas or polars frame; a list of strings or of dicts; or the
+    tuple `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `kind` says what labels are
     ("single", "multi", "numeric"), else guessed by `guess_kind`; `label_separator` cuts several labels in one
     CSV cell. An `Examples` comes back as it is.
     Raises UserError for whatever cannot be read, is empty, or lacks a column, with the place and the remedy.
@@ -91,28 +94,40 @@ def read_texts(
 ) -> Iterator[str]:
     """The texts of a corpus one by one, in memory that does not grow with it; empty ones are left out.
 
-    `paths` are files as `read` takes them, folders (every such file inside, sorted) and glob patterns. A .txt
-    file is one text a line; tables give their `text` column, guessed from the first row when not named. The
-    encoding is decided by the first 4 MB of each file. Paths are looked up at once, files opened as they come.
+    `paths` are files as `read` takes them, folders (every such file inside, sorted), glob patterns, and data sets of
+    the Hugging Face library (see data.hub). A .txt file is one text a line; tables give their `text` column, guessed
+    from the first row when not named. The encoding is decided by the first 4 MB of each file. Paths are looked up at
+    once, files opened as they come.
+
     Raises UserError for a path or pattern that leads to no file, and for what cannot be read, with its place.
+    """
+    return _stream(source_files(paths), text, encoding)
+
+
+def source_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The files and data sets that `read_texts` reads for `paths`, in its order.
+
+    Raises UserError for a path or pattern that leads to none.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [file for path in given for file in _expand(path)]
     if not files:
         raise UserError("no files were named to read texts from.", remedy=_FORMATS)
-    return _stream(files, text, encoding)
+    return files
 
 
 def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> Iterator[str]:
     empty = True
     for path in files:
         column = None
-        for number, row in _file_rows(path, encoding, None, sniff_bytes=_STREAM_SNIFF):
+        data_set = is_dataset(path)
+        found = dataset_rows(path) if data_set else _file_rows(path, encoding, None, sniff_bytes=_STREAM_SNIFF)
+        for number, row in found:
             if column is None:
                 columns = list(row)
                 others = [find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES)]
                 column = find_text_column(columns, text, others, str(path))
-            (value,) = Cells(str(path), _unit(path), [number]).texts([row.get(column)])
+            (value,) = Cells(str(path), "row" if data_set else _unit(path), [number]).texts([row.get(column)])
             if value and not value.isspace():
                 empty = False
                 yield value
@@ -124,6 +139,8 @@ def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> It
 
 def _expand(path: str | os.PathLike[str]) -> list[Path]:
     found = Path(path)
+    if is_dataset(found):
+        return [found]
     if found.is_dir():
         files = [file for file in _visible_files(found) if format_of(file) in SUFFIXES]
         if not files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import difflib
 import gzip
@@ -12,12 +13,13 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import IO, NoReturn
 
 from textgraft.errors import UserError, did_you_mean
 
-COMPRESSED = (".gz", ".xz")
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 _CHUNK = 1 << 20
 _SAMPLE = 1 << 16  # bytes of undecodable lines that charset-normalizer sees: more is slower, not better
 _EVIDENCE = (
@@ -60,25 +62,52 @@ def explained(path: Path) -> Iterator[None]:
             remedy = "The folder does not exist either."
         raise UserError("no such file or folder.", where=str(path), remedy=remedy) from error
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise UserError(
-            f"the compressed file is damaged or cut short ({error}).",
-            where=str(path),
-            remedy="Fetch it again.",
-        ) from error
+        raise _damaged(path, error) from error
     except OSError as error:
+        if error.errno is None:  # not the system: bz2 says so of data that are not its own
+            raise _damaged(path, error) from error
         raise UserError(
             f"cannot be read: {error.strerror or error}.", where=str(path), remedy="Check the path and its permissions."
         ) from error
+    except Exception as error:
+        if type(error).__name__ != "ZstdError":  # of a library that may not be there to be named
+            raise
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    message = f"the compressed file is damaged or cut short ({error})."
+    return UserError(message, where=str(path), remedy="Fetch it again.")
 
 
 def open_binary(path: Path) -> IO[bytes] | gzip.GzipFile:
-    """The bytes of `path`, decompressed when it ends in .gz or .xz."""
+    """The bytes of `path`, decompressed when it ends in .gz, .xz, .bz2 or .zst.
+
+    Raises UserError for .zst where no library reads it.
+    """
     suffix = path.suffix.lower()
     if suffix == ".gz":
         return gzip.open(path, "rb")
     if suffix == ".xz":
         return lzma.open(path, "rb")
+    if suffix == ".bz2":
+        return bz2.open(path, "rb")
+    if suffix == ".zst":
+        return _open_zstandard(path)
     return path.open("rb")
+
+
+def _open_zstandard(path: Path) -> IO[bytes]:
+    # The module of Python 3.14 and its backport, which unlike other bindings notice a file that was cut short.
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            zstd = import_module(name)
+        except ImportError:
+            continue
+        file: IO[bytes] = zstd.open(path, "rb")
+        return file
+    remedy = "Install one (pip install 'textgraft[zstd]'), or unpack the file (zstd -d) and name what comes out."
+    raise UserError("reading .zst needs a library.", where=str(path), remedy=remedy)
 
 
 def lines(path: Path, *, encoding: str | None = None, sniff_bytes: int | None = None) -> Iterator[str]:

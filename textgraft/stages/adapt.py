@@ -15,6 +15,7 @@ from textgraft.data.stream import LanguageModelStream
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.model import Model, build_unfilled, with_dropout
+from textgraft.nn.device import resolve_device
 from textgraft.provenance import provenance
 from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.training.language_model import language_model_validator
@@ -94,7 +95,7 @@ def adapt(
     )
     validate = language_model_validator(valid)
     with torch.no_grad():
-        before = validate(source.model.eval())
+        before = validate(source.model.to(resolve_device(settings.device)).eval())
     phases = stage.plan(len(adapted.layer_groups()))
     run = Run(adapted, phases, stream, settings.of(stage), validate)
     drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)

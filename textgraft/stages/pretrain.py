@@ -12,6 +12,7 @@ import torch
 
 from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus, build_corpus
+from textgraft.data.fingerprint import fingerprints
 from textgraft.data.readers import read_texts
 from textgraft.data.stream import LanguageModelStream
 from textgraft.errors import UserError, did_you_mean
@@ -21,7 +22,7 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.language_model import language_model_validator
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
-from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, work_folder
+from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.token_vectors import cached_token_vectors, start_from_vectors
 
 HELD_OUT_EVERY = 200
@@ -87,31 +88,34 @@ def pretrain(
 ) -> Path:
     """Train a tokenizer and a language model on files of general text and save them at `out`.
 
-    `sources` are files, folders or globs as read_texts takes them. Held-out text comes from `valid`, or is every
-    200th text (at most 300). `tokenizer` takes an existing tokenizer.json instead of training one. The recipe's
-    epochs, `tokens` (how many the model sees) or `settings.minutes` say when to stop. The tokenizer, the token
-    shards and the checkpoint live in `OUT.run/`; killed, the same call goes on from there.
+    `sources` are files, folders, globs or data sets as read_texts takes them. Held-out text comes from `valid`, or is
+    every 200th text (at most 300). `tokenizer` takes an existing tokenizer.json instead of training one. The recipe's
+    epochs, `tokens` (how many the model sees) or `settings.minutes` say when to stop; `settings.patience` stops after
+    so many validations without a gain, and the best state is kept. Tokenizer, token shards and checkpoint live in
+    `OUT.run/`; killed, the same call goes on from there, on any device, if the sources are the same (data.fingerprint).
 
-    Raises UserError if `out` exists, for sources without text, and for a recipe that does not fit.
+    Raises UserError if `out` exists, for sources without text or that have changed since the run began, and for a
+    recipe that does not fit.
     """
     out = Path(out)
     refuse_existing(out, overwrite=False)
     plan = load_pretrain_recipe(recipe)
     settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
-    source = content_hash(sorted(str(p) for p in sources))
-    asked = {"stage": "pretrain", "sources": source, "recipe": repr(plan), "settings": repr(settings), "tokens": tokens}
-    asked["valid"] = content_hash(sorted(str(p) for p in valid)) if valid is not None else None
-    asked["tokenizer"] = Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None
-    read_texts([*sources, *(valid or ())])  # reads nothing yet, but finds out whether all of it is there
+    asked = {
+        "stage": "pretrain",
+        "sources": fingerprints(sources),  # which also finds out whether all of it is there
+        "valid": fingerprints(valid) if valid is not None else None,
+        "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
+        "recipe": repr(plan),
+        "settings": repr(settings),
+        "tokens": tokens,
+    }
     folder = work_folder(out, asked)
     tok = _tokenizer(plan, sources, tokenizer, folder)
     model = new_language_model(plan, tok.vocab_size, settings.seed)
     train, held = _corpora(sources, valid, tok, folder, show)
     if plan.token_vectors and not (folder / "checkpoint.safetensors").exists():
-        dim = model.encoder.output_dim
-        path = folder / "vectors.f32"
-        vectors = cached_token_vectors(path, train, dim, tok.vocab_size, tokens=plan.token_vectors, seed=settings.seed)
-        start_from_vectors(model, vectors)
+        _start(model, train, tokens=plan.token_vectors, path=folder / "vectors.f32", seed=settings.seed)
     stream = LanguageModelStream(
         train, rows=plan.stage.rows, bptt=plan.stage.bptt, seed=settings.seed, direction=model.encoder.direction
     )
@@ -123,20 +127,23 @@ def pretrain(
     drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
     with torch.no_grad():
         scores = language_model_validator(held)(model.eval())
-    record = provenance(
-        stage="pretrain",
-        name=out.name,
-        base={},
-        data={"sources": [Path(p).name for p in sources], "tokens": train.num_tokens, "words": train.num_words},
-        recipe=plan.name,
-        settings=settings,
-    )
+    data = {"sources": [Path(p).name for p in sources], "tokens": train.num_tokens, "words": train.num_words}
+    record = provenance(stage="pretrain", name=out.name, base={}, data=data, recipe=plan.name, settings=settings)
     record |= {"licence": plan.licence, "language": plan.language, "description": plan.description}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
-    record["parameters"] = sum(p.numel() for p in model.parameters())
+    record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in model.parameters())}
     record["held_out"] = {"tokens": held.num_tokens, "words": held.num_words, "after": scores}
     put_in_place(Artifact(model, tok, None, record), out, half=True)
     return out
+
+
+def _stopped_by(run: Run, tokens: float | None) -> str:
+    """What ended the training, in the words of the options."""
+    if run.out_of_patience():
+        return "patience"
+    if run.settings.minutes is not None:
+        return "minutes"
+    return "epochs" if tokens is None else "tokens"
 
 
 def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Model:
@@ -151,6 +158,12 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build({"encoder": encoder, "head": head})
+
+
+def _start(model: Model, corpus: Corpus, *, tokens: int, path: Path, seed: int) -> None:
+    """Give the model an embedding table of skip-gram vectors, kept at `path`."""
+    size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
+    start_from_vectors(model, cached_token_vectors(path, corpus, dim, size, tokens=tokens, seed=seed))
 
 
 def _tokenizer(

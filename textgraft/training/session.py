@@ -25,6 +25,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from textgraft import artifact
 from textgraft.artifact import Predictor
+from textgraft.data.fingerprint import difference
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
 from textgraft.model import Model
@@ -50,7 +51,9 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
             before = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
             before = {}
-        changed = [k for k in sorted(plan.keys() | before.keys()) if json.loads(text).get(k) != before.get(k)]
+        keys = sorted(plan.keys() | before.keys())
+        pairs = {key: (json.loads(text).get(key), before.get(key)) for key in keys}
+        changed = [_changed(key, now, then) for key, (now, then) in pairs.items() if now != then]
         if changed:
             raise UserError(
                 f"an unfinished run is here that differs in: {', '.join(changed)}.",
@@ -60,6 +63,12 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
     else:
         write_atomically(path, text.encode())
     return folder
+
+
+def _changed(key: str, now: Any, before: Any) -> str:
+    """What a plan calls something that differs, with the names of the files where it is a list of fingerprints."""
+    lists = isinstance(now, list) and isinstance(before, list)
+    return f"{key} ({difference(now, before)})" if lists else key
 
 
 def work_path(out: Path) -> Path:
