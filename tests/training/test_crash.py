@@ -37,7 +37,7 @@ def test_twenty_kills_in_three_stages_change_no_bit() -> None:
     assert result["different"] == []
     assert result["kills"] == 20
     kills = {name: sum(stage["killed"].values()) for name, stage in result["stages"].items()}
-    assert kills == {"lm": 5, "adapted": 5, "seeds": 5, "folds": 5}
+    assert kills == dict.fromkeys(("lm", "adapted", "seeds", "folds", "blend"), 4)
 
 
 PIPELINE = """
@@ -65,7 +65,8 @@ def test_two_runs_in_one_process_are_two_runs_in_two_processes(tmp_path: Path) -
     together = run(*arguments, *folders[:2], PYTHONHASHSEED="1", TOKENIZERS_PARALLELISM="false")
     alone = run(*arguments, folders[2], PYTHONHASHSEED="2", TOKENIZERS_PARALLELISM="true")
     assert together[folders[0]] == together[folders[1]] == alone[folders[2]]
-    assert len({stage["model.safetensors"] for stage in alone[folders[2]].values()}) == 4
+    weights = [stage[name] for stage in alone[folders[2]].values() for name in stage if name.endswith(".safetensors")]
+    assert len(set(weights)) == len(weights) >= 5
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from textgraft.training.metrics import HEADLINE
 FOLDS = 5
 HELD_OUT = 0.2
 FOLDS_UP_TO = 2_000
-"""Labelled texts. Five trainings of a language model on more take longer than what they tell is worth: one fifth of
-2,000 texts says within 2 points how good a classifier is."""
+"""Labelled texts. With more, five trainings of a language model cost more than they tell: on a fifth of 2,000 texts
+the standard error of an accuracy of 85 % is 1.8 points, and that of a difference between two candidates less."""
 LANGUAGE_MODEL = "the language model"
 LOSSES = {"single": "log_loss", "multi": "log_loss", "numeric": "squared_error"}
 

@@ -1,0 +1,35 @@
+"""`textgraft finetune` as most will run it: no recipe, some unlabelled text; and what it leaves in use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from programs import Desk, Program, spawn
+
+
+def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
+    desk: Desk, tmp_path: Path, run: Program
+) -> None:
+    out = tmp_path / "clf"
+    command = ["finetune", desk / "train.csv", "--out", out, "--model", desk.lm, "--test", desk / "test.csv"]
+    command += ["-u", desk / "pool.txt", "--no-adapt", "--folds", "2", "--precision", "fp32"]
+    done = spawn(*command)
+    assert done.code == 0, done
+    assert done.out.splitlines()[1].startswith("blend ")
+    assert "Chosen on 24 labels by 2-fold cross-validation: " in done.out
+    assert "candidate self-trained: " in done.err
+    results = json.loads((out / "run.json").read_text())["results"]
+    assert results["chosen"] in done.out
+    assert next(iter(results["methods"])) == "blend"
+
+    evaluated = run("evaluate", out, desk / "test.csv", "--json", "--precision", "fp32").json()
+    assert evaluated["metrics"]["accuracy"] == results["methods"]["blend"]["accuracy"]["mean"]
+    rows = run("predict", out, "--text", "great superb", "--text", "awful poor", "--json").json()["predictions"]
+    assert [row["label"] for row in rows] == ["pos", "neg"]
+    run("adapt", desk / "pool.txt", "--model", out, "--out", tmp_path / "lm").mistake(str(out))
+
+
+def test_help_says_what_naming_no_recipe_means(run: Program) -> None:
+    text = " ".join(run("finetune", "--help").out.replace("│", " ").split())
+    assert "Without --recipe it is the best mean of a fine-tuned language model and linear classifiers" in text
