@@ -213,6 +213,8 @@ def test_evidence_comes_from_as_many_folds_as_there_can_be(monkeypatch: pytest.M
     assert len(splits(*"aaabc")) == 3
     assert len(splits(*"aab")) == 2
     assert splits(*"ab") == []
+    sets = Examples(["a"] * 6, [("a", "b")] * 2 + [("c",), ("d", "e"), ("f",), ("g",)], "multi")
+    assert all(kept and held for kept, held in evidence_splits(sets, 0))
     monkeypatch.setattr(blends, "FOLDS_UP_TO", 99)
     (kept, held), *others = splits(*"ab" * 50)
     assert (len(kept), len(held), others) == (80, 20, [])

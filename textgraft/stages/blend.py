@@ -91,9 +91,11 @@ def evidence_splits(train: Examples, seed: int) -> Sequence[Split]:
             pass
     for count in range(FOLDS, 1, -1):
         try:
-            return stratified_folds(train, count, seed)
+            folds = [split for split in stratified_folds(train, count, seed) if split[1]]
         except UserError:
             continue
+        if len(folds) > 1:  # of label sets, all texts of a fold may be needed in training
+            return folds
     return ()
 
 

@@ -115,16 +115,8 @@ def finetune(
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
     splits = chosen_folds(train, options, measured=examined != "folds")
     data = {name: _described(part) for name, part in parts.items()}
-    asked = {
-        "stage": "finetune",
-        "data": data,
-        "unlabelled": content_hash(unlabelled or ()),
-        "model": " ".join(weights_hash(source.model) for source in sources.values()),
-        "tokenizer": " ".join(source.tokenizer.fingerprint for source in sources.values()),
-        "recipe": repr(stage),
-        "options": repr(options),
-    }
-    course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, asked), show)
+    folder = work_folder(out, _asked(data, unlabelled, sources, stage, options))
+    course = Course(examined, options.settings.seed, options.seeds, splits, folder, show)
     ground = Ground(train, parts.get(examined), labels, unlabelled or (), splits, course.seed, course.folder)
     # The quick ones first, so that a mistake they trip over is told before the long training.
     linear = linear_candidates(ground, show=show) if options.blends and splits else None
@@ -188,6 +180,25 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
     if count == 0 and not measured:
         raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
     return stratified_folds(train, count, options.settings.seed) if count else ()
+
+
+def _asked(
+    data: Mapping[str, Any],
+    unlabelled: Sequence[str] | None,
+    sources: Mapping[str, Artifact],
+    stage: Stage,
+    options: FinetuneOptions,
+) -> dict[str, Any]:
+    """What the result depends on: another of any of these is another run."""
+    return {
+        "stage": "finetune",
+        "data": data,
+        "unlabelled": content_hash(unlabelled or ()),
+        "model": " ".join(weights_hash(source.model) for source in sources.values()),
+        "tokenizer": " ".join(source.tokenizer.fingerprint for source in sources.values()),
+        "recipe": repr(stage),
+        "options": repr(options),
+    }
 
 
 def _plan(source: Artifact, stage: Stage, options: FinetuneOptions, labels: Labels, weights: np.ndarray | None) -> Plan:
