@@ -19,7 +19,7 @@ def two_groups() -> list[LayerGroup]:
     ]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "ntasgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "ntasgd", "muon"])
 def test_param_groups_keep_name_and_peak_rate_and_spare_biases_from_decay(optimizer: str) -> None:
     groups = two_groups()
     phase = Phase("p", epochs=1, lr=0.1, lr_decay=2.0, optimizer=optimizer, weight_decay=0.01)  # type: ignore[arg-type]

@@ -80,6 +80,7 @@ SCENARIOS = {
     "accumulation": Scenario([Phase("p", 2, 0.01)], Settings(precision="fp32", accumulate=4), validate=on_text),
     "momentum by one-cycle": Scenario([Phase("p", 2, 0.5, schedule="one_cycle", optimizer="sgd", betas=(0.9, 0.9))]),
     "SGD without momentum": Scenario([Phase("p", 1, 0.5, optimizer="sgd", betas=(0.0, 0.9))]),
+    "Muon": Scenario([Phase("p", 2, 0.01, optimizer="muon", weight_decay=0.01)], validate=on_text),
     "QRNN": Scenario([Phase("p", 1, 0.01)], model=lambda: language_model(cell="qrnn")),
     "backward": Scenario([Phase("p", 2, 0.01)], model=lambda: language_model(direction="right")),
     "gradual unfreezing": Scenario(THAWING, **CLASSIFIER),

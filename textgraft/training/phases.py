@@ -15,7 +15,7 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.training.schedules import SCHEDULES, group_rates
 
 T = TypeVar("T")
-OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd"]
+OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
 STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
 
 
@@ -26,7 +26,8 @@ class Phase:
     `trainable` is how many groups train, counted from the top (the head); None or more than there are: all.
     `only` trains a single group instead, by its index from the bottom (-1 is the head), or "each" below the
     head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay **
-    (distance from the top). For sgd the first of `betas` is the momentum.
+    (distance from the top). For sgd the first of `betas` is the momentum; for muon they are AdamW's, which has the
+    embedding, the head and all vectors, while the matrices between are Muon's.
     """
 
     name: str
