@@ -118,8 +118,8 @@ def adapt(
 
     check_out(out, overwrite)
     o.use_threads(threads)
-    texts = o.read_pool(pool, text=text, encoding=encoding) or []
     settings = Settings(seed=seed, precision=precision, minutes=minutes, device=device)
+    texts = o.read_pool(pool, text=text, encoding=encoding) or []
     with resumable(out):
         adapt(
             texts,
@@ -186,15 +186,14 @@ def finetune(
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Linear models beside it, or in it.")
     ] = True,
-    patience: Annotated[
-        int | None, typer.Option("--patience", min=1, help="Stop after so many validations without a gain.")
-    ] = None,
+    patience: o.Patience = None,
     adapt_minutes: Annotated[
         float | None,
         typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs."),
     ] = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
+    device: o.Device = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
     label: o.LabelColumn = None,
@@ -227,7 +226,7 @@ def finetune(
         class_weights=parse_weights(class_weights),
         from_scratch=from_scratch,
         baselines=baselines,
-        settings=Settings(seed=seed, precision=precision, patience=patience),
+        settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
     )
     columns = {"text": text, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
@@ -240,7 +239,7 @@ def finetune(
     problems = _problems(examples["train"], examples.get("test"), pool, quiet)
     adapted: dict[str, Path] = {}
     if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
-        settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes)
+        settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
         adapted = _adapt_all(pool, models, out, asked.language_recipe, settings, overwrite=overwrite, show=not quiet)
         models |= {direction: str(path) for direction, path in adapted.items()}
     with resumable(out):

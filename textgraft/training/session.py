@@ -211,8 +211,9 @@ def _patience_word(run: Run, title: str) -> str:
     """Why a run ended before its time, and what is left of it."""
     scored = [row for row in run.progress.history if "score" in row]
     best = max(scored, key=lambda row: float(row["score"]))  # the first of equals, as in the run
+    stale = run.progress.stale
     return (
-        f"{title}: stopped after {run.progress.stale} validations without a gain; "
+        f"{title}: stopped after {stale} validation{'s' * (stale > 1)} without a gain; "
         f"kept as it was at {best['tokens'] / 1e6:.2f} M tokens (phase '{best['phase']}', step {best['step']})."
     )
 
