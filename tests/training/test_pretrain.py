@@ -13,12 +13,14 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file
 
 from textgraft.artifact import load
+from textgraft.data.corpus import Corpus
 from textgraft.data.fingerprint import END_BYTES, difference, fingerprint
 from textgraft.errors import UserError
 from textgraft.stages.pretrain import pretrain
@@ -113,6 +115,33 @@ def begun(sources: list[Path], tmp_path: Path, recipe: str, **more: object) -> N
         patch.setattr("textgraft.stages.pretrain.drive", stop)
         with pytest.raises(KeyboardInterrupt):
             pretrain(sources, tmp_path / "lm", recipe=recipe, tokens=500, show=False, **more)  # type: ignore[arg-type]
+
+
+def test_output_biases_start_from_the_training_texts_counts(
+    pool: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Run] = []
+
+    def caught(run: Run, *_: object, **__: object) -> None:
+        started.append(run)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("textgraft.stages.pretrain.drive", caught)
+    monkeypatch.setattr("textgraft.stages.pretrain.COUNTED_AT_ONCE", 100)
+    told = Path(recipe).with_name("told.toml")
+    told.write_text(Path(recipe).read_text().replace("licence =", "start_from_counts = true\nlicence ="))
+    for name, path in (("plain", recipe), ("counts", told)):
+        with pytest.raises(KeyboardInterrupt):
+            pretrain([pool], tmp_path / name, recipe=str(path), show=False)
+    plain, counts = (dict(run.model.named_parameters()) for run in started)
+    corpus = Corpus.open(tmp_path / "counts.run" / "train")
+    bias = counts["head.output.bias"].detach().numpy()
+    smooth = np.bincount(corpus.read(0, corpus.num_tokens), minlength=len(bias)) + 0.5
+    assert bias == pytest.approx(np.log(smooth / smooth.sum()), rel=1e-5)
+    assert not plain["head.output.bias"].any()
+    assert all(torch.equal(counts[name], value) for name, value in plain.items() if name != "head.output.bias")
+    with pytest.raises(UserError, match="differs in: start_from_counts"):
+        pretrain([pool], tmp_path / "plain", recipe=str(told), show=False)
 
 
 def stop(*_: object, **__: object) -> None:

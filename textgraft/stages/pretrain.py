@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from textgraft.artifact import Artifact
@@ -29,6 +30,7 @@ HELD_OUT_EVERY = 200
 HELD_OUT_TEXTS = 300
 VALIDATION_TOKENS = 100_000
 """How many of the held-out tokens a look during training reads; the end reads all of them."""
+COUNTED_AT_ONCE = 1 << 22
 TOKENIZER_SETTINGS = ("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced", "segmenter")
 """What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
 
@@ -39,7 +41,9 @@ class PretrainRecipe:
 
     `tokenizer` are keyword arguments of Tokenizer.train, and `tokenizer_every` says to train it on every so many-th
     text. `model` are the fields of the encoder's config but vocab_size, `head` those of the language-model head.
-    `token_vectors` is how many tokens skip-gram reads to start the embedding table (0: start at random).
+    `token_vectors` is how many tokens skip-gram reads to start the embedding table (0: start at random), and
+    `start_from_counts` has the output biases start at how frequent each token is. Without, where a few tokens are a
+    tenth of the text, the first steps teach that to the tied table, whose rows then all point the same way.
     """
 
     name: str
@@ -53,6 +57,7 @@ class PretrainRecipe:
     tokenizer_every: int = 1
     token_vectors: int = 0
     validate_every: int = 600
+    start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -109,13 +114,13 @@ def pretrain(
         "recipe": repr(plan),
         "settings": repr(settings),
         "tokens": tokens,
-    }
+    } | ({"start_from_counts": True} if plan.start_from_counts else {})
     folder = work_folder(out, asked)
     tok = _tokenizer(plan, sources, tokenizer, folder)
     model = new_language_model(plan, tok.vocab_size, settings.seed)
     train, held = _corpora(sources, valid, tok, folder, show)
-    if plan.token_vectors and not (folder / "checkpoint.safetensors").exists():
-        _start(model, train, tokens=plan.token_vectors, path=folder / "vectors.f32", seed=settings.seed)
+    if not (folder / "checkpoint.safetensors").exists():
+        _start(model, train, recipe=plan, path=folder / "vectors.f32", seed=settings.seed)
     stream = LanguageModelStream(
         train, rows=plan.stage.rows, bptt=plan.stage.bptt, seed=settings.seed, direction=model.encoder.direction
     )
@@ -160,10 +165,19 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
         return build({"encoder": encoder, "head": head})
 
 
-def _start(model: Model, corpus: Corpus, *, tokens: int, path: Path, seed: int) -> None:
-    """Give the model an embedding table of skip-gram vectors, kept at `path`."""
+def _start(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
+    """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
     size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
-    start_from_vectors(model, cached_token_vectors(path, corpus, dim, size, tokens=tokens, seed=seed))
+    if recipe.token_vectors:
+        vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
+        start_from_vectors(model, vectors)
+    if recipe.start_from_counts:
+        counts = np.zeros(size, dtype=np.int64)
+        for first in range(0, corpus.num_tokens, COUNTED_AT_ONCE):
+            stretch = corpus.read(first, min(first + COUNTED_AT_ONCE, corpus.num_tokens))
+            counts += np.bincount(stretch, minlength=size)
+        head: Any = model.head
+        head.output.start_from_counts(torch.from_numpy(counts))
 
 
 def _tokenizer(
