@@ -25,6 +25,7 @@ from textgraft.data.fingerprint import END_BYTES, difference, fingerprint
 from textgraft.errors import UserError
 from textgraft.stages.pretrain import pretrain
 from textgraft.training.loop import Run, Settings
+from textgraft.training.session import work_folder
 
 PATIENT = Settings(precision="fp32", patience=2, save_seconds=0)
 
@@ -252,3 +253,9 @@ def test_zst_without_a_library_says_what_to_install(
     monkeypatch.setattr("textgraft.data.text_files.import_module", missing)
     with pytest.raises(UserError, match=r"a\.txt\.zst: .*pip install 'textgraft\[zstd\]'"):
         pretrain([tmp_path / "a.txt.zst"], tmp_path / "lm", recipe=recipe, show=False)
+
+
+def test_lists_that_are_no_files_are_told_by_their_key(tmp_path: Path) -> None:
+    (work_folder(tmp_path / "out", {"at": [1, 2], "seed": 0}) / "work").write_bytes(b"")
+    with pytest.raises(UserError, match=r"differs in: at\."):
+        work_folder(tmp_path / "out", {"at": [1, 3], "seed": 0})

@@ -68,7 +68,8 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
 def _changed(key: str, now: Any, before: Any) -> str:
     """What a plan calls something that differs, with the names of the files where it is a list of fingerprints."""
     lists = isinstance(now, list) and isinstance(before, list)
-    return f"{key} ({difference(now, before)})" if lists else key
+    of_files = lists and all(isinstance(item, dict) and "name" in item for item in [*now, *before])
+    return f"{key} ({difference(now, before)})" if of_files else key
 
 
 def work_path(out: Path) -> Path:
