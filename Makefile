@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+# Threads that wait asleep leave the cores to others; see docs/lab-notes.md.
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: setup demo test test-all lint bench clean
 

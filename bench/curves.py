@@ -1,0 +1,138 @@
+"""Learning curves on real data sets: `python bench/curves.py trec --labels 100,500,all --seeds 5`.
+
+Reads a data set as it was published (--data: the folder that holds imdb, trec and so on), takes the published test
+set or a fixed sample, and hands all to `textgraft compare`, whose report and results.json then lie in
+bench/results/curves/NAME. Where no unlabelled text was published, the training texts without their labels are the
+pool. `linear`, `lsa`, `vectors` and `self-trained` take minutes; every other method of `textgraft compare --help` may
+be named too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from textgraft import compare
+from textgraft.data.examples import Examples
+from textgraft.methods import METHODS, MethodOptions
+
+HERE = Path(__file__).parent
+QUICK = ("linear", "lsa", "vectors", "self-trained")
+Rows = list[tuple[str, str]]
+"""Texts with their labels; an empty label where there is none."""
+
+
+def imdb(folder: Path) -> tuple[Rows, Rows, list[str]]:
+    """Film reviews, pos or neg; 5,000 of the test reviews, without those that are also in training."""
+    parts = {}
+    for name in ("train", "test", "unsup"):
+        with lzma.open(folder / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
+            parts[name] = [(row["text"], row.get("label") or "") for row in map(json.loads, lines)]
+    seen = {text for text, _ in parts["train"]}
+    test = sample([row for row in parts["test"] if row[0] not in seen], 5_000)
+    return parts["train"], test, [text for text, _ in parts["unsup"]]
+
+
+def movie_reviews(folder: Path) -> tuple[Rows, Rows, list[str]]:
+    """Long film reviews, pos or neg; a random half is the test set."""
+    with tarfile.open(folder / "movie_reviews.tar.xz") as archive:
+        rows = [
+            (archive.extractfile(member).read().decode("utf-8", "replace"), Path(member.name).parent.name)  # type: ignore[union-attr]
+            for member in sorted(archive.getmembers(), key=lambda m: m.name)
+            if member.isfile() and Path(member.name).parent.name in ("neg", "pos")
+        ]
+    return halves(rows)
+
+
+def sms_spam(folder: Path) -> tuple[Rows, Rows, list[str]]:
+    """Text messages, ham or spam, each once; a random half is the test set."""
+    lines = (folder / "SMSSpamCollection").read_text("utf-8").splitlines()
+    rows = dict.fromkeys((text, label.lower()) for label, text in (line.split("\t", 1) for line in lines))
+    return halves(list(rows))
+
+
+def trec(folder: Path) -> tuple[Rows, Rows, list[str]]:
+    """Questions by what they ask for, six classes; the published split."""
+    parts = []
+    for name in ("train", "test"):
+        lines = (folder / f"{name}.txt").read_text("latin-1").splitlines()
+        parts.append([(line.split(" ", 1)[1], line.split(":", 1)[0]) for line in lines])
+    return parts[0], parts[1], [text for text, _ in parts[0]]
+
+
+def truevoice(folder: Path) -> tuple[Rows, Rows, list[str]]:
+    """Thai telephone calls by where they should be routed, seven classes; the published split."""
+    parts = []
+    with zipfile.ZipFile(folder / "mari-intent.zip") as archive:
+        for name in ("train", "test"):
+            lines = io.StringIO(archive.read(f"mari_{name}.csv").decode("utf-8-sig"))
+            parts.append([(row["texts"], row["destination"]) for row in csv.DictReader(lines)])
+    return parts[0], parts[1], [text for text, _ in parts[0]]
+
+
+DATA: dict[str, tuple[str, Callable[[Path], tuple[Rows, Rows, list[str]]]]] = {
+    "imdb": ("imdb", imdb),
+    "movie-reviews": ("movie-reviews", movie_reviews),
+    "sms-spam": ("sms-spam", sms_spam),
+    "trec": ("trec", trec),
+    "truevoice": ("truevoice-th", truevoice),
+}
+"""Folder and reader of each data set."""
+
+
+def sample(rows: Rows, count: int) -> Rows:
+    order = np.random.default_rng(0).permutation(len(rows))[:count]
+    return [rows[i] for i in order]
+
+
+def halves(rows: Rows) -> tuple[Rows, Rows, list[str]]:
+    shuffled = sample(rows, len(rows))
+    middle = len(rows) // 2
+    return shuffled[:middle], shuffled[middle:], [text for text, _ in shuffled[:middle]]
+
+
+def examples(rows: Iterable[tuple[str, str]], source: str) -> Examples:
+    texts, labels = zip(*rows, strict=True)
+    return Examples(list(texts), list(labels), "single", source=source)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=DATA)
+    parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
+    parser.add_argument("--labels", default="100,500,all")
+    parser.add_argument("--methods", default=",".join(QUICK), help="with commas, of: " + ", ".join(METHODS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--model", default="en-ulmfit")
+    parser.add_argument("--recipe", default="default")
+    parser.add_argument("--max-tokens", type=int, default=512)
+    parser.add_argument("--adapt-minutes", type=float)
+    parser.add_argument("--out", type=Path, help="default: bench/results/curves/NAME")
+    asked = parser.parse_args()
+    folder, read = DATA[asked.name]
+    train, test, pool = read(asked.data / folder)
+    compare(
+        examples(train, asked.name),
+        asked.out or HERE / "results" / "curves" / asked.name,
+        test=examples(test, f"{asked.name} test"),
+        unlabelled=pool,
+        methods=asked.methods.split(","),
+        labels=asked.labels.split(","),
+        seeds=asked.seeds,
+        options=MethodOptions(
+            model=asked.model, recipe=asked.recipe, max_tokens=asked.max_tokens, adapt_minutes=asked.adapt_minutes
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()
