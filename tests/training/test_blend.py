@@ -132,6 +132,12 @@ def test_it_says_what_it_chose_and_why(blended: Finetuned) -> None:
     assert sentence.rstrip(".") in (done.folder / "README.md").read_text()
 
 
+def test_no_space_has_read_a_text_that_is_held_out(blended: Finetuned) -> None:
+    about = {o.name: o.about for o in (*blended.comparison.outcomes, *blended.comparison.parts)}
+    assert about["lsa"].startswith(f"LSA of {len(POOL)} texts")
+    assert about["self-trained"].endswith(f"on {len(POOL)} texts")
+
+
 def test_all_candidates_are_rows_and_none_is_trained_twice(blended: Finetuned) -> None:
     done = blended
     rows = list(done.record["results"]["methods"])

@@ -13,6 +13,7 @@ STAGES = {
     "finetune": "A model fine-tuned on labelled texts.",
 }
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
+BLEND = "Several models fitted to labelled texts, whose answers are averaged with weights."
 LIMITS = {
     "pretrain": "It has read what is named under Data and repeats the errors and leanings of that text.",
     "adapt": "It has read what is named under Data and repeats the errors and leanings of that text.",
@@ -27,7 +28,7 @@ def model_card(run: Mapping[str, Any]) -> str:
     """The card as markdown: what it is, data, training, results beside baselines, limits, licence.
 
     `run` is run.json's object. Used where present: `name`, `stage`, `linear` (a sentence on a linear classifier),
-    `chosen` (a sentence on how it was chosen), `language`, `base`, `data`,
+    `blend` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `base`, `data`,
     `tokens_seen`, `seconds`, `recipe`, `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each
     metric -> value), `results` (the shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low,
     high}, minutes, peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there
@@ -48,7 +49,7 @@ def model_card(run: Mapping[str, Any]) -> str:
 
 
 def _heading(run: Mapping[str, Any], stage: str) -> str:
-    what = LINEAR if run.get("linear") else STAGES.get(stage, "A textgraft model.")
+    what = LINEAR if run.get("linear") else BLEND if len(_counted(run)) > 1 else STAGES.get(stage, "A textgraft model.")
     lines = [f"# {_text(run.get('name') or 'A textgraft model')}", what]
     for told in ("linear", "chosen"):
         if run.get(told):
@@ -59,6 +60,12 @@ def _heading(run: Mapping[str, Any], stage: str) -> str:
     if base.get("name"):
         lines.append(f"It started from `{_text(base['name'])}`{_of_stage(base)}.")
     return "\n\n".join(lines)
+
+
+def _counted(run: Mapping[str, Any]) -> list[str]:
+    """The candidates that count in a blend's answer."""
+    candidates = (run.get("blend") or {}).get("candidates") or {}
+    return [name for name, one in candidates.items() if one.get("weight")]
 
 
 def _of_stage(base: Mapping[str, Any]) -> str:

@@ -103,10 +103,10 @@ class Spaces:
         if form not in self._made:
             path = self.ground.folder / "spaces" / f"{form}.safetensors"
             if not path.exists():
-                texts = [*self.ground.train.texts, *self.ground.unlabelled]
                 unfitted: LatentSpace | WordSpace = SPACES[form](seed=self.ground.seed)
                 with Meter() as meter:
-                    state = unfitted.fit(texts).state()
+                    # Not to the training texts: to a space that has read it, a held-out text is not new.
+                    state = unfitted.fit(self.ground.unlabelled).state()
                 _write(path, state, {}, {"seconds": meter.seconds})
             # Read back even if it was just written: what is measured is what is saved, in half precision.
             state, _, about = _read(path)
