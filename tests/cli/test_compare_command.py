@@ -36,7 +36,8 @@ def test_compare_from_files_to_report(desk: Desk, tmp_path: Path) -> None:
             assert 0 <= score["low"] <= score["mean"] <= score["high"] <= 1
             assert score["spread"] >= 0
             assert 0 <= row["macro_f1"]["mean"] <= 1
-            assert min(row["minutes"], row["peak_mb"] - 50, row["model_mb"]) > 0
+            assert min(row["peak_mb"] - 50, row["model_mb"]) > 0
+            assert row["minutes"] >= 0  # a thousandth at a time: a latent space of so few texts may take none
     first, last = (budget["methods"] for budget in shown["budgets"])
     assert first["ulmfit"]["model_mb"] == last["ulmfit"]["model_mb"] > 0.01
     assert len(shown["label_efficiency"]) == 2 * 2
