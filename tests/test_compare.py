@@ -18,11 +18,11 @@ from made_up_reviews import reviews
 from small_comparisons import examples, quick_options
 
 import textgraft
-from textgraft import fasttext_classifier
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
 from textgraft.errors import UserError
+from textgraft.linear import fasttext
 from textgraft.methods import METHODS, Answers, MethodOptions
 from textgraft.stages import compare as stage
 
@@ -36,7 +36,7 @@ def quick(tmp_path: Path, tiny_lm: Path) -> MethodOptions:
 
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fasttext_classifier, "LEAST_READ", 600)
+    monkeypatch.setattr(fasttext, "LEAST_READ", 600)
 
 
 def test_samples_are_nested_and_stratified() -> None:

@@ -10,15 +10,15 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import examples, quick_options
 
-from textgraft import fasttext_classifier
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
+from textgraft.linear import fasttext
 from textgraft.methods import METHODS, Answers, MethodOptions
 
 
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fasttext_classifier, "LEAST_READ", 600)
+    monkeypatch.setattr(fasttext, "LEAST_READ", 600)
 
 
 @pytest.fixture
@@ -72,14 +72,14 @@ def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path
 
 
 def test_the_ngrams_that_fasttext_hashes() -> None:
-    first, second, third, one, two = fasttext_classifier.hashed_ngrams("Good, bad good").tolist()
+    first, second, third, one, two = fasttext.hashed_ngrams("Good, bad good").tolist()
     assert first == third != second
     assert one != two  # "good bad" is not "bad good"
-    assert fasttext_classifier.hashed_ngrams("bad good").tolist() == [second, first, two]
-    assert len(fasttext_classifier.hashed_ngrams("ดี มาก", words=False)) == 5 + 4 + 3
-    assert len(fasttext_classifier.hashed_ngrams("one")) == 1
-    assert len(fasttext_classifier.hashed_ngrams("")) == 0
-    assert fasttext_classifier.hashed_ngrams("many words in here", bins=3).max() < 3
+    assert fasttext.hashed_ngrams("bad good").tolist() == [second, first, two]
+    assert len(fasttext.hashed_ngrams("ดี มาก", words=False)) == 5 + 4 + 3
+    assert len(fasttext.hashed_ngrams("one")) == 1
+    assert len(fasttext.hashed_ngrams("")) == 0
+    assert fasttext.hashed_ngrams("many words in here", bins=3).max() < 3
 
 
 def test_fasttext_reads_scripts_without_spaces(quick: MethodOptions, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def _load(folder: Path, config: Mapping[str, Any]) -> Predictor:
     if "linear" not in config:
         return artifact.load(folder)
     # Here, because scikit-learn takes a second to import, and a network does without it.
-    from textgraft import linear_artifact
+    from textgraft.linear import artifact as linear_artifact
 
     return linear_artifact.load(folder)
 

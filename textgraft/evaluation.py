@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.linear.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline
 from textgraft.report import wording
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import (

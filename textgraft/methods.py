@@ -11,20 +11,20 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from textgraft.artifact import Artifact
-from textgraft.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline, Space
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.fasttext_classifier import FastTextClassifier
 from textgraft.inference import encode_texts
-from textgraft.self_training import Pool, SelfTrained
+from textgraft.linear.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline, Space
+from textgraft.linear.fasttext import FastTextClassifier
+from textgraft.linear.self_training import Pool, SelfTrained
+from textgraft.linear.word_space import WordSpace
 from textgraft.stages.adapt import adapt
 from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash, weights_hash
-from textgraft.word_space import WordSpace
 
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
@@ -105,7 +105,7 @@ class Method(Protocol):
 
 
 class Linear:
-    """The n-gram linear classifier of textgraft.baselines."""
+    """The n-gram linear classifier of textgraft.linear.baselines."""
 
     name = "linear"
     about = "TF-IDF of n-grams into logistic regression: what one would have used anyway."
@@ -123,7 +123,7 @@ class Linear:
 
 
 class Lsa:
-    """The linear classifier on a latent semantic analysis of the unlabelled texts (textgraft.baselines)."""
+    """The linear classifier on a latent semantic analysis of the unlabelled texts (textgraft.linear.baselines)."""
 
     name = "lsa"
     about = "Logistic regression on a latent semantic analysis of the unlabelled texts."
@@ -143,7 +143,7 @@ class Lsa:
 
 
 class Vectors(Lsa):
-    """The linear classifier on means of word vectors learned from the unlabelled texts (textgraft.word_space)."""
+    """The linear classifier on means of word vectors learned from the unlabelled texts (linear.word_space)."""
 
     name = "vectors"
     about = "Logistic regression on means of word vectors, which are counted from the unlabelled texts."
@@ -154,7 +154,7 @@ class Vectors(Lsa):
 
 
 class SelfTraining:
-    """Classifiers on both spaces and on n-grams that teach each other (textgraft.self_training)."""
+    """Classifiers on both spaces and on n-grams that teach each other (textgraft.linear.self_training)."""
 
     name = "self-trained"
     about = "Classifiers on LSA, on word vectors and on n-grams teach each other on the unlabelled texts."
@@ -179,7 +179,7 @@ class SelfTraining:
 
 
 class FastText:
-    """The classifier of Joulin et al. 2016 (textgraft.fasttext_classifier)."""
+    """The classifier of Joulin et al. 2016 (textgraft.linear.fasttext)."""
 
     name = "fasttext"
     about = "The mean of learned word and bigram vectors into a softmax (Joulin et al. 2016)."

@@ -17,13 +17,13 @@ import textgraft
 from textgraft.data.examples import Examples
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.selection import mean_loss
 from textgraft.stages import blend as blends
 from textgraft.stages import finetune as stage
 from textgraft.stages.blend import evidence_splits
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.stages.members import Finetuned
 from textgraft.training.loop import Settings
+from textgraft.training.selection import mean_loss
 from textgraft.training.session import Stopped
 
 RECIPE = """

@@ -15,12 +15,12 @@ from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.report import wording
-from textgraft.selection import ensemble_weights, mean_loss
 from textgraft.stages.candidates import Candidate, Ground
 from textgraft.stages.members import Member
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import outputs_from_logits
 from textgraft.training.metrics import HEADLINE
+from textgraft.training.selection import ensemble_weights, mean_loss
 
 FOLDS = 5
 HELD_OUT = 0.2
@@ -115,7 +115,7 @@ def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[s
 def blend(
     candidates: Sequence[Candidate], ground: Ground, *, language_models: Sequence[str], left_out: Mapping[str, str]
 ) -> Blend:
-    """Weigh the candidates by their answers for held-out training texts (textgraft.selection).
+    """Weigh the candidates by their answers for held-out training texts (textgraft.training.selection).
 
     `language_models` names those candidates that are one, `left_out` says what could not be tried and why.
     """

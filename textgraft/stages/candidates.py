@@ -13,21 +13,21 @@ import numpy as np
 import torch
 
 from textgraft.artifact import Predictor
-from textgraft.baselines import LinearBaseline, LsaBaseline
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
 from textgraft.evaluation import Outcome
-from textgraft.fitted import SPACES, Fitted
-from textgraft.latent_space import LatentSpace, Space
-from textgraft.linear_artifact import FORMS, LinearArtifact, logits, scaled
-from textgraft.self_training import Pool, SelfTrained
-from textgraft.state import State
+from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
+from textgraft.linear.baselines import LinearBaseline, LsaBaseline
+from textgraft.linear.fitted import SPACES, Fitted
+from textgraft.linear.latent_space import LatentSpace, Space
+from textgraft.linear.self_training import Pool, SelfTrained
+from textgraft.linear.state import State
+from textgraft.linear.word_space import WordSpace
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
-from textgraft.word_space import WordSpace
 
 FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """What run.json does not say of a classifier that no language model has a part in."""

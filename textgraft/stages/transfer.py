@@ -18,7 +18,6 @@ import numpy as np
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
-from textgraft.baselines import LinearBaseline
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import stratified_split
@@ -26,6 +25,7 @@ from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.inference import Truncation
+from textgraft.linear.baselines import LinearBaseline
 from textgraft.model import Model
 from textgraft.provenance import provenance
 from textgraft.stages.members import encode_parts

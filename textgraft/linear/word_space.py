@@ -14,9 +14,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.extmath import randomized_svd
 
 from textgraft.errors import UserError
-from textgraft.latent_space import POOL_AT_MOST
-from textgraft.ngrams import WORD, parts_words_by_spaces
-from textgraft.state import State
+from textgraft.linear.latent_space import POOL_AT_MOST
+from textgraft.linear.ngrams import WORD, parts_words_by_spaces
+from textgraft.linear.state import State
 from textgraft.text.tokenizer import Tokenizer
 
 WINDOW = 5

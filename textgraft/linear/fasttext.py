@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from textgraft.data.examples import TargetKind
-from textgraft.ngrams import WORD, parts_words_by_spaces
+from textgraft.linear.ngrams import WORD, parts_words_by_spaces
 from textgraft.training.metrics import document_scores
 
 DIMENSIONS = 10
@@ -60,7 +60,7 @@ class BagOfNgrams(nn.Module):
 
 
 class FastTextClassifier:
-    """`fit` and `predict_proba` as textgraft.baselines.Baseline has them; the same seed gives the same answers."""
+    """`fit` and `predict_proba` as linear.baselines.Baseline has them; the same seed gives the same answers."""
 
     name = "fasttext"
     about = ""

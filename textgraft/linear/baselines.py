@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind
-from textgraft.fitted import Fitted, NgramModel, SpaceModel
-from textgraft.latent_space import LatentSpace, Space
-from textgraft.linear import fit_output
-from textgraft.ngrams import Ngrams
+from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
+from textgraft.linear.latent_space import LatentSpace, Space
+from textgraft.linear.linear import fit_output
+from textgraft.linear.ngrams import Ngrams
 
 CHARACTERS_UP_TO = 4_000_000
 """Characters of training text. Character n-grams help when labels are few (IMDb: +1.3 points at 100, +0.6 at 500)

@@ -22,10 +22,10 @@ from scipy.special import logit
 from textgraft import artifact
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError, did_you_mean
-from textgraft.fitted import Fitted, NgramModel, SpaceModel
+from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
+from textgraft.linear.self_training import Views
+from textgraft.linear.state import State
 from textgraft.report.card import model_card
-from textgraft.self_training import Views
-from textgraft.state import State
 from textgraft.training.calibration import probabilities
 
 FORMS: dict[str, type[NgramModel] | type[SpaceModel] | type[Views]] = {

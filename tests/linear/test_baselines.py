@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from textgraft.baselines import BASELINES, LinearBaseline, LsaBaseline
 from textgraft.errors import UserError
-from textgraft.latent_space import LatentSpace
-from textgraft.linear import CROSS_VALIDATE_FROM
-from textgraft.ngrams import parts_words_by_spaces
+from textgraft.linear.baselines import BASELINES, LinearBaseline, LsaBaseline
+from textgraft.linear.latent_space import LatentSpace
+from textgraft.linear.linear import CROSS_VALIDATE_FROM
+from textgraft.linear.ngrams import parts_words_by_spaces
 
 WORDS = {0: ["awful", "dull", "boring", "bad", "weak"], 1: ["superb", "moving", "great", "fine", "strong"]}
 FILLER = ["the", "film", "was", "with", "a", "plot", "and", "music", "scene", "end"]
@@ -149,13 +149,13 @@ def test_character_ngrams_only_while_the_text_is_small(monkeypatch):
     texts, targets = reviews(30)
     assert "character 3-5-grams" in LinearBaseline().fit(texts, targets).about
     assert "character" not in LinearBaseline(characters=False).fit(texts, targets).about
-    monkeypatch.setattr("textgraft.baselines.CHARACTERS_UP_TO", 100)
+    monkeypatch.setattr("textgraft.linear.baselines.CHARACTERS_UP_TO", 100)
     assert "character" not in LinearBaseline().fit(texts, targets).about
     assert "character" in LinearBaseline(characters=True).fit(texts, targets).about
 
 
 def test_many_classes_get_fewer_features(monkeypatch):
-    monkeypatch.setattr("textgraft.baselines.COEFFICIENTS", 4_000)
+    monkeypatch.setattr("textgraft.linear.baselines.COEFFICIENTS", 4_000)
     texts = [f"a{i} a{i + 1} b c d" for i in range(1_500)] * 2
     baseline = LinearBaseline(characters=False).fit(texts, np.arange(3_000) % 2, num_classes=4)
     assert baseline.about.startswith("TF-IDF of 1,000 word")

@@ -17,20 +17,21 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import textgraft
-from textgraft import artifact, linear_artifact
-from textgraft.baselines import LinearBaseline, LsaBaseline
+from textgraft import artifact
 from textgraft.classifier import Classifier
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one, save_ensemble
 from textgraft.errors import UserError
-from textgraft.fitted import Fitted
-from textgraft.latent_space import LatentSpace
-from textgraft.linear import Linear
-from textgraft.linear_artifact import LinearArtifact
+from textgraft.linear import artifact as linear_artifact
+from textgraft.linear.artifact import LinearArtifact
+from textgraft.linear.baselines import LinearBaseline, LsaBaseline
+from textgraft.linear.fitted import Fitted
+from textgraft.linear.latent_space import LatentSpace
+from textgraft.linear.linear import Linear
+from textgraft.linear.self_training import Pool, SelfTrained
+from textgraft.linear.state import State
+from textgraft.linear.word_space import WordSpace
 from textgraft.report.card import model_card
-from textgraft.self_training import Pool, SelfTrained
-from textgraft.state import State
-from textgraft.word_space import WordSpace
 
 LABELS = Labels("single", ("bad", "ça va", "good"))
 WORDS = (["awful", "dull", "weak"], ["so", "fair", "plain"], ["superb", "fine", "great"])

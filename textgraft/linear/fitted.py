@@ -9,11 +9,11 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.latent_space import LatentSpace, Space
-from textgraft.linear import Output
-from textgraft.ngrams import Ngrams
-from textgraft.state import State
-from textgraft.word_space import WordSpace
+from textgraft.linear.latent_space import LatentSpace, Space
+from textgraft.linear.linear import Output
+from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.state import State
+from textgraft.linear.word_space import WordSpace
 
 SPACES: dict[str, type[LatentSpace] | type[WordSpace]] = {LatentSpace.form: LatentSpace, WordSpace.form: WordSpace}
 """What a saved classifier may look at texts in, by the name that its config has."""
@@ -23,8 +23,8 @@ class Fitted(Protocol):
     """A fitted classifier or regressor of raw texts, made of arrays and words alone, so that it can be saved.
 
     `outputs` gives (N, C) probabilities, or (N,) standardised values for a numeric target; `vectors` (N, D) coordinates
-    of the texts, None where it knows none. `state` and `from_state` are inverses (textgraft.state); `form` names the
-    class in an artifact, and `about` says in a sentence what was fitted.
+    of the texts, None where it knows none. `state` and `from_state` are inverses (linear.state); `form` names the class
+    in an artifact, and `about` says in a sentence what was fitted.
     """
 
     form: ClassVar[str]

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from textgraft.errors import UserError
-from textgraft.state import State
+from textgraft.linear.state import State
 
 SPACED_FROM = 0.09
 """Share of white space from which even a script without spaces has been cut into words (raw Thai has 0.04-0.05)."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from textgraft.errors import UserError
-from textgraft.word_space import WINDOW, WordSpace, _mutual_information, _neighbours
+from textgraft.linear.word_space import WINDOW, WordSpace, _mutual_information, _neighbours
 
 ANIMALS = ["cat", "dog", "mouse", "horse", "cow", "sheep"]
 TOOLS = ["hammer", "saw", "drill", "file", "plane", "chisel"]

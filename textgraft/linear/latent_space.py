@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import TruncatedSVD
 
-from textgraft.ngrams import Ngrams
-from textgraft.state import State
+from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.state import State
 
 POOL_AT_MOST = 100_000
 """Texts that a latent space is fitted to; a random sample of a larger pool."""

@@ -15,11 +15,11 @@ from sklearn.preprocessing import normalize
 
 from textgraft.data.examples import TargetKind
 from textgraft.errors import UserError
-from textgraft.fitted import space_from_state
-from textgraft.latent_space import Space
-from textgraft.linear import Linear, fit_output
-from textgraft.ngrams import Ngrams
-from textgraft.state import State
+from textgraft.linear.fitted import space_from_state
+from textgraft.linear.latent_space import Space
+from textgraft.linear.linear import Linear, fit_output
+from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.state import State
 
 LABEL_WEIGHT = 10.0
 """How many texts with a guessed label one with a true label weighs as much as."""

@@ -15,7 +15,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import softmax
 
 from textgraft.data.examples import TargetKind
-from textgraft.state import State
+from textgraft.linear.state import State
 
 STRENGTHS = (1.0, 10.0, 100.0)
 LATENT_STRENGTHS = (1.0, 10.0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from textgraft.baselines import LatentSpace, LinearBaseline
 from textgraft.errors import UserError
-from textgraft.self_training import Pool, SelfTrained, _evened, _log_count_ratios
-from textgraft.word_space import WordSpace
+from textgraft.linear.baselines import LatentSpace, LinearBaseline
+from textgraft.linear.self_training import Pool, SelfTrained, _evened, _log_count_ratios
+from textgraft.linear.word_space import WordSpace
 
 TOPICS = [[f"{name}{i}" for i in range(60)] for name in ("animal", "tool", "food")]
 
