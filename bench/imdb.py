@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.baselines import LatentSpace, LinearBaseline, LsaBaseline
 from textgraft.data.examples import Examples
 from textgraft.evaluation import Outcome
 from textgraft.files import write_atomically
+from textgraft.linear.baselines import LatentSpace, LinearBaseline, LsaBaseline
 from textgraft.stages.adapt import adapt
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.training.loop import Settings
