@@ -117,7 +117,7 @@ def test_a_kill_while_tidying_up_leaves_a_result_to_take(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(stage, "remove_work", killed)
+        patched.setattr("textgraft.stages.results_folder.remove_work", killed)
         with pytest.raises(KeyboardInterrupt):
             call()
     with pytest.raises(UserError, match="differs in: seeds"):

@@ -259,7 +259,7 @@ def test_killed_while_tidying_up_the_result_is_taken_and_a_strangers_folder_is_n
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(transfer, "remove_work", killed)
+    monkeypatch.setattr("textgraft.stages.results_folder.remove_work", killed)
     with pytest.raises(KeyboardInterrupt):
         inspect_transfer(TRAIN, out, model=tiny_lm, test=TEST, options=asked, show=False)
     monkeypatch.undo()

@@ -58,8 +58,9 @@ def compare(
     from textgraft.data.examples import Examples
     from textgraft.methods import MethodOptions
     from textgraft.report.curve import table_text
-    from textgraft.stages.compare import compare, refuse_existing
+    from textgraft.stages.compare import compare
     from textgraft.stages.preflight import check_writable
+    from textgraft.stages.results_folder import refuse_existing
 
     refuse_existing(out)
     check_writable(out)

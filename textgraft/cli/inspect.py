@@ -53,7 +53,8 @@ def transfer(
     from textgraft.cli.train import resumable
     from textgraft.data.check import check
     from textgraft.stages.preflight import check_writable
-    from textgraft.stages.transfer import TransferOptions, inspect_transfer, prepared, refuse_existing
+    from textgraft.stages.results_folder import refuse_existing
+    from textgraft.stages.transfer import TransferOptions, inspect_transfer, prepared
     from textgraft.training.loop import Settings
 
     refuse_existing(out)

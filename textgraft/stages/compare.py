@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from textgraft import artifact
 from textgraft.data.check import check, to_json
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
@@ -25,10 +24,11 @@ from textgraft.learning_curve import budget_results, efficiency_verdicts, label_
 from textgraft.methods import METHODS, Answers, Method, MethodOptions
 from textgraft.provenance import provenance
 from textgraft.report import wording
+from textgraft.stages.results_folder import finished, refuse_existing, write_results
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import HEADLINE
-from textgraft.training.session import content_hash, remove_work, work_folder, work_path
+from textgraft.training.session import content_hash, work_folder
 
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Tried, with all labels, where nothing else is asked for and there are more labels than that."""
@@ -97,35 +97,14 @@ def compare(
     asked = _asked(question, made, options)
     folder = work_folder(out, asked)
     if out.exists():
-        return _taken(out, content_hash(asked.items()))
+        return finished(out, content_hash(asked.items()))
     for name in names:
         _run_method(made.pop(name), question, folder, show=options.show)
     results = _results(question, names, folder) | _run_facts(out, question, asked, options)
     # Here, because drawing loads matplotlib, which takes as long as torch.
     from textgraft.report.curve import render_curves
 
-    files = {
-        "results.json": (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode(),
-        "report.html": render_curves(results).encode(),
-    }
-    artifact.write_folder(out, files)
-    remove_work(out)
-    return results
-
-
-def refuse_existing(out: Path) -> None:
-    """Raises UserError if `out` is there, unless with unfinished work beside it: that may be a run's last act."""
-    if out.exists() and not (work_path(out) / "plan.json").exists():
-        raise UserError("this path exists already.", where=str(out), remedy="Name another --out, or remove it.")
-
-
-def _taken(out: Path, asked: str) -> dict[str, Any]:
-    """The results at `out`, if they are those of the run that was killed while it tidied up."""
-    path = out / "results.json"
-    results = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    if results.get("asked") != asked:
-        raise UserError("this path exists already.", where=str(out), remedy="Name another --out, or remove it.")
-    remove_work(out)
+    write_results(out, results, render_curves(results))
     return results
 
 

@@ -8,7 +8,6 @@ what follows the last group (n = all) is nothing but the head.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -29,6 +27,7 @@ from textgraft.linear.baselines import LinearBaseline
 from textgraft.model import Model
 from textgraft.provenance import provenance
 from textgraft.stages.members import encode_parts
+from textgraft.stages.results_folder import finished, refuse_existing, write_results
 from textgraft.training.classifier import (
     EncodedTexts,
     Plan,
@@ -41,7 +40,7 @@ from textgraft.training.classifier import (
 from textgraft.training.loop import Settings
 from textgraft.training.metrics import HEADLINE, document_scores
 from textgraft.training.phases import Stage, load_recipe, with_frozen_bottom
-from textgraft.training.session import content_hash, remove_work, weights_hash, work_folder, work_path
+from textgraft.training.session import content_hash, weights_hash, work_folder
 from textgraft.transfer_results import ARMS, FRESH, FROZEN, B, Curves, Kind, Networks, transfer_results
 
 HELD_OUT = 0.2
@@ -137,7 +136,7 @@ def inspect_transfer(
     asked = _asked(question)
     folder = work_folder(out, asked)
     if out.exists():
-        return _taken(out, content_hash(asked.items()))
+        return finished(out, content_hash(asked.items()))
     baseline = _baseline(question)
     networks, seconds = _trained(question, folder, show=show)
     metric = HEADLINE[question.labels.kind]
@@ -146,28 +145,7 @@ def inspect_transfer(
     # Here, because drawing loads matplotlib, which takes as long as torch.
     from textgraft.report.transfer import render_transfer
 
-    files = {
-        "results.json": (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode(),
-        "report.html": render_transfer(results).encode(),
-    }
-    artifact.write_folder(out, files)
-    remove_work(out)
-    return results
-
-
-def refuse_existing(out: Path) -> None:
-    """Raises UserError if `out` is there, unless with unfinished work beside it: that may be a run's last act."""
-    if out.exists() and not (work_path(out) / "plan.json").exists():
-        raise UserError("this path exists already.", where=str(out), remedy="Name another --out, or remove it.")
-
-
-def _taken(out: Path, asked: str) -> dict[str, Any]:
-    """The results at `out`, if they are those of the run that was killed while it tidied up."""
-    path = out / "results.json"
-    results = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    if results.get("asked") != asked:
-        raise UserError("this path exists already.", where=str(out), remedy="Name another --out, or remove it.")
-    remove_work(out)
+    write_results(out, results, render_transfer(results))
     return results
 
 
