@@ -105,12 +105,13 @@ class Method(Protocol):
 
 
 class Linear:
-    """The n-gram linear classifier of textgraft.linear.baselines."""
+    """The n-gram linear classifier of textgraft.linear.baselines, or another that reads no pool and has no options."""
 
     name = "linear"
     about = "TF-IDF of n-grams into logistic regression: what one would have used anyway."
     needs_pool = False
     kinds = KINDS
+    classifier: ClassVar[type[LinearBaseline] | type[FastTextClassifier]] = LinearBaseline
 
     def __init__(self, options: MethodOptions) -> None:
         self.fingerprint = ""
@@ -119,7 +120,7 @@ class Linear:
         return 0.0
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
-        return _fitted(LinearBaseline(seed=seed), train, texts, labels)
+        return _fitted(self.classifier(seed=seed), train, texts, labels)
 
 
 class Lsa:
@@ -178,22 +179,12 @@ class SelfTraining:
         return _fitted(SelfTrained(self._pool, seed=seed), train, texts, labels)
 
 
-class FastText:
+class FastText(Linear):
     """The classifier of Joulin et al. 2016 (textgraft.linear.fasttext)."""
 
     name = "fasttext"
     about = "The mean of learned word and bigram vectors into a softmax (Joulin et al. 2016)."
-    needs_pool = False
-    kinds = KINDS
-
-    def __init__(self, options: MethodOptions) -> None:
-        self.fingerprint = ""
-
-    def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        return 0.0
-
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
-        return _fitted(FastTextClassifier(seed=seed), train, texts, labels)
+    classifier = FastTextClassifier
 
 
 class NoAdapt:

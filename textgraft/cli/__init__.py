@@ -3,7 +3,7 @@
 import os
 
 # Before torch is loaded: its threads wait for one another by spinning, and where other work wants the same cores that
-# takes two thirds of the speed. Asleep they cost nothing, and an idle machine does not notice.
+# takes two thirds of the speed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from textgraft.cli.app import main

@@ -120,10 +120,11 @@ class SelfTrained:
 
     Three steps, in the manner of co-training (Blum & Mitchell 1998): a classifier on each space learns from the labels;
     one on n-grams learns what their mean says of the pool; each space's classifier learns anew, from what the others'
-    mean says. All three times the true labels weigh LABEL_WEIGHT times.
+    mean says. Where guesses teach, the true labels are there too and weigh LABEL_WEIGHT times as much.
+
     A guessed label is the likeliest class once every class is as frequent in the pool as among the labels, which keeps
     one class from swallowing the other. The n-grams are weighted by the largest of their naive Bayes log-count ratios
-    (Wang & Manning 2012, who have two classes and one ratio). The answer is the mean of all.
+    (Wang & Manning 2012, who have two classes and one ratio). The answer is the geometric mean of all.
 
     For one label a text. `fit` raises UserError for other kinds of target. What was learned is `fitted`, which the pool
     is no part of.
