@@ -22,6 +22,7 @@ class Batch:
     mask: Tensor  # (B, T) bool, True = a real position
     targets: Tensor | None = None
     rows: Tensor | None = None  # (B,) which example each row is, so that results return in the order they came
+    segments: Tensor | None = None  # (B, T) int64, the first text of a pair or the second, for encoders that ask
 
     def to(self, device: torch.device) -> Batch:
         """This batch on `device`; a GPU copies it out of pinned memory while the processor goes on."""

@@ -1,0 +1,69 @@
+"""Attention beside loops that read like the formula, and masks beside what their docstrings say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from textgraft.nn.attention import Attention, banded, causal
+
+
+@given(st.integers(1, 6), st.integers(0, 5), st.integers(1, 7))
+def test_who_sees_whom(queries: int, before: int, width: int) -> None:
+    keys = queries + before
+    dense, band = causal(queries, keys), banded(queries, keys, width)
+    for q in range(queries):
+        for k in range(keys):
+            distance = (before + q) - k
+            assert dense[q, k] == (distance >= 0)
+            assert band[q, k] == (0 <= distance < width)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("before", [0, 3])
+def test_the_formula_by_loops(heads: int, before: int) -> None:
+    torch.manual_seed(0)
+    attention, (b, t, d) = Attention(4, heads).double(), (2, 3, 4)
+    x = torch.randn(b, before + t, d).double()
+    past = attention(x[:, :before], None)[1] if before else None
+    seen = causal(t, before + t)
+    found, (keys, _) = attention(x[:, before:], seen, past)
+    assert keys.shape == (b, heads, before + t, d // heads)
+
+    w, bias = attention.inputs.weight, attention.inputs.bias
+    q, k, v = (x @ w[i * d : (i + 1) * d].T + bias[i * d : (i + 1) * d] for i in range(3))
+    size = d // heads
+    for row in range(b):
+        for position in range(before, before + t):
+            mixed = []
+            for head in range(heads):
+                part = slice(head * size, (head + 1) * size)
+                scores = [
+                    (q[row, position, part] @ k[row, j, part]).item() / math.sqrt(size) for j in range(position + 1)
+                ]
+                shares = torch.softmax(torch.tensor(scores, dtype=torch.float64), 0)
+                mixed.append(sum(shares[j] * v[row, j, part] for j in range(position + 1)))
+            expected = attention.output(torch.cat(mixed))
+            torch.testing.assert_close(found[row, position - before], expected)
+
+
+def test_a_position_that_sees_nothing_gets_nothing_and_breaks_nothing() -> None:
+    torch.manual_seed(0)
+    attention = Attention(4, 2)
+    x = torch.randn(1, 3, 4, requires_grad=True)
+    seen = causal(3, 3).clone()
+    seen[1] = False
+    found, _ = attention(x, seen)
+    torch.testing.assert_close(found[0, 1], attention.output.bias)
+    found.sum().backward()
+    assert x.grad is not None
+    assert torch.isfinite(x.grad).all()
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ValueError, match="3 heads"):
+        Attention(4, 3)

@@ -1,0 +1,51 @@
+"""Attention: which positions look at which, and what they take from there."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+    """(queries, keys) bool: each of the last `queries` of `keys` positions sees itself and all before it."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def banded(queries: int, keys: int, width: int, device: torch.device | None = None) -> Tensor:
+    """(queries, keys) bool: `causal`, no further back than `width` - 1 positions (Child et al. 2019)."""
+    seen = causal(queries, keys, device)
+    return seen & ~seen.tril(-width + keys - queries)
+
+
+class Attention(nn.Module):
+    """Multi-head scaled dot-product attention of a text to itself (Vaswani et al. 2017, §3.2).
+
+    Queries, keys and values come out of one matrix product; (D, 3 D) of it in that order, heads side by side in each.
+    """
+
+    def __init__(self, dim: int, num_heads: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        if dim % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide a width of {dim}")
+        self.num_heads, self.dropout = num_heads, dropout
+        self.inputs = nn.Linear(dim, 3 * dim)
+        self.output = nn.Linear(dim, dim)
+
+    def forward(
+        self, x: Tensor, seen: Tensor | None, past: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x (B, T, D) -> ((B, T, D), the keys and values (B, H, S, D / H) of all S positions, those of `past` first).
+
+        `seen` is bool and broadcasts to (B, H, T, S), True where a position may look (None: everywhere). A position
+        that may look nowhere gets zeros.
+        """
+        b, t, d = x.shape
+        query, key, value = self.inputs(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        if past is not None:
+            key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=dropout)
+        if seen is not None:
+            mixed = mixed.masked_fill(~seen.any(dim=-1, keepdim=True), 0.0)
+        return self.output(mixed.transpose(1, 2).reshape(b, t, d)), (key, value)
