@@ -238,7 +238,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_done(
 def test_without_a_choice_all_is_run_that_can_be() -> None:
     assert stage.chosen_methods(None, kind="single", pool=20) == list(METHODS)
     without = stage.chosen_methods(None, kind="single", pool=19)
-    assert without == ["linear", "fasttext", "scratch", "frozen", "no-adapt"]
+    assert without == ["linear", "fasttext", "scratch", "frozen", "no-adapt", "default"]
     assert "self-trained" not in stage.chosen_methods(None, kind="multi", pool=20)
     with pytest.raises(UserError, match=r"'self-trained' is for single labels, and these are multi\. Leave it out\."):
         stage.chosen_methods(["linear", "self-trained"], kind="multi", pool=20)

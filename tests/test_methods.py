@@ -14,6 +14,10 @@ from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear import fasttext
 from textgraft.methods import METHODS, Answers, MethodOptions
+from textgraft.methods.default import Default
+from textgraft.stages.finetune import FinetuneOptions, finetune
+from textgraft.training.loop import Settings
+from textgraft.training.phases import Stage
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +73,19 @@ def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path
     method.prepare(reviews(100, 3)[0], tmp_path)
     outputs = method.answer(train, test.texts, labels, 0, tmp_path).outputs
     assert (outputs.argmax(1) == labels.encode(test)).mean() > 0.8
+
+
+def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> None:
+    train, test, pool = examples(30), examples(12, seed=2), reviews(40, 3)[0]
+    options = FinetuneOptions(max_tokens=32, settings=Settings(seed=4))
+    made = finetune(train, tmp_path / "made", model=tiny_lm, test=test, unlabelled=pool, options=options, show=False)
+    method = Default(MethodOptions(model=tiny_lm, max_tokens=32, seed=4, show=False))
+    method._adapt_stage = Stage  # type: ignore[method-assign]  # finetune leaves adapting to the command line
+    method.prepare(pool, tmp_path / "prepared")
+    answers = method.answer(train, test.texts, Labels.fit(train), 4, tmp_path / "cell")
+    assert made.comparison.outcomes[0].name == "blend"
+    np.testing.assert_array_equal(answers.outputs, made.comparison.outcomes[0].outputs[0])
+    assert answers.about.startswith(made.comparison.outcomes[0].about)
 
 
 def test_the_ngrams_that_fasttext_hashes() -> None:

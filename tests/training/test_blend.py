@@ -318,9 +318,9 @@ def test_what_was_done_is_not_done_again(
         with pytest.raises(Stopped):
             quick(test=TEST, unlabelled=POOL)
     for name in ("LinearBaseline", "LsaBaseline", "SelfTrained"):
-        monkeypatch.setattr(f"textgraft.stages.candidates.{name}.fit", stopped)
+        monkeypatch.setattr(f"textgraft.stages.ways.{name}.fit", stopped)
     for name in ("LatentSpace", "WordSpace"):
-        monkeypatch.setattr(f"textgraft.stages.candidates.{name}.fit", stopped)
+        monkeypatch.setattr(f"textgraft.stages.ways.{name}.fit", stopped)
     assert quick(test=TEST, unlabelled=POOL).comparison.chosen == blended.comparison.chosen
 
 

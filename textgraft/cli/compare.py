@@ -51,7 +51,7 @@ def compare(
 ) -> None:
     """How good is each method with how many labels, on your data? Learning curves, tests, and a report.
 
-    Methods: linear, lsa, vectors, self-trained, fasttext, scratch, frozen, no-adapt, ulmfit.
+    Methods: linear, lsa, vectors, self-trained, fasttext, scratch, frozen, no-adapt, ulmfit, default.
     """
     from textgraft.cli.train import resumable
     from textgraft.data.check import check

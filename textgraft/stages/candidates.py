@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from textgraft.artifact import Predictor
 from textgraft.data.examples import Examples
@@ -19,14 +18,9 @@ from textgraft.data.splits import Split
 from textgraft.errors import UserError
 from textgraft.evaluation import Outcome
 from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
-from textgraft.linear.baselines import LinearBaseline, LsaBaseline
-from textgraft.linear.fitted import SPACES, Fitted
-from textgraft.linear.latent_space import LatentSpace, Space
-from textgraft.linear.self_training import Pool, SelfTrained
-from textgraft.linear.state import State
-from textgraft.linear.word_space import WordSpace
+from textgraft.linear.fitted import Fitted
+from textgraft.stages.ways import WAYS, Classifier, Spaces, Way, read_state, write_state
 from textgraft.training.calibration import fit_temperature
-from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 
 FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
@@ -90,70 +84,6 @@ class Ground:
         return answers
 
 
-class Spaces:
-    """What the unlabelled texts teach: fitted once, when first asked for, and kept in the work folder."""
-
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.seconds: dict[str, float] = {}
-        self._made: dict[str, Space] = {}
-
-    def space(self, form: str) -> Space:
-        """The space of a form, as it will be saved. Raises UserError where the texts are too few for one."""
-        if form not in self._made:
-            path = self.ground.folder / "spaces" / f"{form}.safetensors"
-            if not path.exists():
-                unfitted: LatentSpace | WordSpace = SPACES[form](seed=self.ground.seed)
-                with Meter() as meter:
-                    # Not to the training texts: to a space that has read it, a held-out text is not new.
-                    state = unfitted.fit(self.ground.unlabelled).state()
-                _write(path, state, {}, {"seconds": meter.seconds})
-            # Read back even if it was just written: what is measured is what is saved, in half precision.
-            state, _, about = _read(path)
-            self._made[form], self.seconds[form] = SPACES[form].from_state(state), about["seconds"]
-        return self._made[form]
-
-    @cached_property
-    def pool(self) -> Pool:
-        """The unlabelled texts as both spaces and n-grams see them."""
-        spaces = {"LSA": self.space(LatentSpace.form), "word vectors": self.space(WordSpace.form)}
-        return Pool.of(self.ground.unlabelled, spaces, seed=self.ground.seed)
-
-
-def _fit_linear(ground: Ground, spaces: Spaces) -> Fit:
-    return partial(_fitted, ground, LinearBaseline(seed=ground.seed))
-
-
-def _fit_lsa(ground: Ground, spaces: Spaces) -> Fit:
-    return partial(_fitted, ground, LsaBaseline(space=spaces.space(LatentSpace.form), seed=ground.seed))
-
-
-def _fit_vectors(ground: Ground, spaces: Spaces) -> Fit:
-    return partial(_fitted, ground, LsaBaseline(space=spaces.space(WordSpace.form), seed=ground.seed))
-
-
-def _fit_self_trained(ground: Ground, spaces: Spaces) -> Fit:
-    return partial(_fitted, ground, SelfTrained(spaces.pool, seed=ground.seed))
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of linear candidate: how to get ready for fitting it, the spaces it needs, and if only for one label."""
-
-    ready: Callable[[Ground, Spaces], Fit]
-    spaces: tuple[str, ...] = ()
-    one_label_only: bool = False
-
-
-KINDS: dict[str, Kind] = {
-    "linear": Kind(_fit_linear),
-    "lsa": Kind(_fit_lsa, (LatentSpace.form,)),
-    "vectors": Kind(_fit_vectors, (WordSpace.form,)),
-    "self-trained": Kind(_fit_self_trained, (LatentSpace.form, WordSpace.form), one_label_only=True),
-}
-"""By name, the simple ones first: of equals the first is taken."""
-
-
 @dataclass(frozen=True)
 class Tried:
     """The linear candidates, why others were left out, and what the spaces took that several of them look at."""
@@ -163,37 +93,40 @@ class Tried:
     shared_seconds: float
 
 
-def linear_candidates(ground: Ground, *, show: bool = True) -> Tried:
-    """Every linear classifier that this kind of target and these texts allow.
+def linear_candidates(ground: Ground, spaces: Spaces | None = None, *, show: bool = True) -> Tried:
+    """Every linear classifier (stages.ways) that this kind of target and these texts allow.
 
-    Those that `ground.folder` holds already are taken from there, and all come from there: what is measured is what is
-    saved. A line on stderr for each says that it is done.
+    `spaces` are those of the unlabelled texts, if they have been fitted before. Candidates that `ground.folder` holds
+    already are taken from there, and all come from there: what is measured is what is saved. A line on stderr for each
+    says that it is done.
     """
-    spaces = Spaces(ground)
+    # Of the unlabelled texts alone: to a space that has read it, a held-out training text is not new.
+    spaces = spaces or Spaces(ground.unlabelled, ground.folder / "spaces", seed=ground.seed)
     candidates, left_out = [], {}
-    for name, kind in KINDS.items():
-        if kind.spaces and not ground.unlabelled:
+    for name, way in WAYS.items():
+        if way.spaces and not ground.unlabelled:
             continue
-        if kind.one_label_only and ground.labels.kind != "single":
+        if way.one_label_only and ground.labels.kind != "single":
             left_out[name] = "it is for one label a text"
             continue
         try:
-            for form in kind.spaces:
+            for form in way.spaces:
                 spaces.space(form)
         except UserError as error:
             left_out[name] = str(error)
             continue
-        candidates.append(_candidate(name, kind, ground, spaces))
+        candidates.append(_candidate(name, way, ground, spaces))
         if show:
             print(f"candidate {name}: {candidates[-1].outcome.about}", file=sys.stderr, flush=True)
     return Tried(candidates, left_out, sum(spaces.seconds.values()))
 
 
-def _candidate(name: str, kind: Kind, ground: Ground, spaces: Spaces) -> Candidate:
+def _candidate(name: str, way: Way, ground: Ground, spaces: Spaces) -> Candidate:
     path = ground.folder / "candidates" / f"{name}.safetensors"
     if not path.exists():
         with Meter() as preparing:
-            fit = kind.ready(ground, spaces)
+            classifier = way.classifier(spaces, ground.seed)
+        fit = partial(_fitted, ground, classifier)
         with Meter() as folding:
             held_out = ground.out_of_fold(fit)
         with Meter() as fitting:
@@ -201,8 +134,8 @@ def _candidate(name: str, kind: Kind, ground: Ground, spaces: Spaces) -> Candida
         once = preparing.seconds + fitting.seconds
         peak = max(preparing.peak_mb, folding.peak_mb, fitting.peak_mb)
         facts: dict[str, Any] = {"form": fitted.form, "once": once, "seconds": once + folding.seconds, "peak_mb": peak}
-        _write(path, fitted.state(), {"held_out": held_out}, facts)
-    state, arrays, facts = _read(path)
+        write_state(path, fitted.state(), {"held_out": held_out}, facts)
+    state, arrays, facts = read_state(path)
     model = cast(Fitted, FORMS[facts["form"]].from_state(state))
     raw, labels, known = arrays["held_out"], ground.labels, ground.known
     temperature = None
@@ -214,34 +147,17 @@ def _candidate(name: str, kind: Kind, ground: Ground, spaces: Spaces) -> Candida
     if ground.examined is not None:
         raw = model.outputs(list(ground.examined.texts))
         outputs = scaled(raw, labels, temperature)
-    minutes = (facts["once"] + sum(spaces.seconds[form] for form in kind.spaces)) / 60
+    minutes = (facts["once"] + sum(spaces.seconds[form] for form in way.spaces)) / 60
     outcome = Outcome(name, outputs[None], raw[None], minutes, facts["peak_mb"], model.about)
     return Candidate(name, held_out, outcome, facts["seconds"], partial(_artifact, model, labels, temperature))
 
 
-def _fitted(
-    ground: Ground, baseline: LinearBaseline | LsaBaseline | SelfTrained, texts: Sequence[str], targets: np.ndarray
-) -> Fitted:
+def _fitted(ground: Ground, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:
     labels = ground.labels
     classes = None if labels.kind == "numeric" else labels.num_outputs
-    return baseline.fit(texts, targets, kind=labels.kind, num_classes=classes).fitted
+    return classifier.fit(texts, targets, kind=labels.kind, num_classes=classes).fitted
 
 
 def _artifact(model: Fitted, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
     own = {"linear": model.about, "temperature": temperature}
     return LinearArtifact(model, labels, {**run, **FROM_NO_MODEL, **own})
-
-
-def _write(path: Path, state: State, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-    tensors = {f"model.{name}": torch.from_numpy(np.ascontiguousarray(a)) for name, a in state.arrays.items()}
-    tensors |= {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
-    save_checkpoint(path, tensors, {"settings": state.settings, "documents": state.documents, "facts": dict(facts)})
-
-
-def _read(path: Path) -> tuple[State, dict[str, np.ndarray], dict[str, Any]]:
-    """What `_write` wrote: the state, the other arrays, the facts."""
-    tensors, found = load_checkpoint(path)
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    own = {name.removeprefix("model."): a for name, a in arrays.items() if name.startswith("model.")}
-    others = {name: a for name, a in arrays.items() if not name.startswith("model.")}
-    return State(found["settings"], own, found["documents"]), others, found["facts"]

@@ -21,7 +21,7 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.files import write_atomically
 from textgraft.learning_curve import budget_results, efficiency_verdicts, label_efficiency
-from textgraft.methods import METHODS, Answers, Method, MethodOptions
+from textgraft.methods import METHODS, POOL_AT_LEAST, Answers, Method, MethodOptions
 from textgraft.provenance import provenance
 from textgraft.report import wording
 from textgraft.stages.results_folder import finished, refuse_existing, write_results
@@ -33,8 +33,6 @@ from textgraft.training.session import content_hash, work_folder
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Tried, with all labels, where nothing else is asked for and there are more labels than that."""
 HELD_OUT = 0.2
-POOL_AT_LEAST = 20
-"""Unlabelled texts, as many as adapting a language model takes."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ def _run_method(method: Method, question: Question, folder: Path, *, show: bool)
     if not all(_cell_path(folder, method.name, *which).exists() for which in wanted):
         prepared = folder / "prepared" / f"{method.name}.json"
         with Meter() as meter:
-            seconds = method.prepare(question.pool, prepared.with_suffix(""))
+            seconds = method.prepare(question.pool, prepared.parent)
         if not prepared.exists():  # a second time it only takes up what the first has left
             cost = {"seconds": max(seconds, meter.seconds), "peak_mb": meter.peak_mb}
             write_atomically(prepared, json.dumps(cost).encode())

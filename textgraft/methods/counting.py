@@ -1,0 +1,84 @@
+"""Methods that count n-grams and words, with no language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from textgraft.data.examples import Examples, TargetKind
+from textgraft.data.labels import Labels
+from textgraft.linear.baselines import Baseline
+from textgraft.linear.fasttext import FastTextClassifier
+from textgraft.methods.base import KINDS, Answers, MethodOptions
+from textgraft.stages.ways import WAYS, Spaces
+from textgraft.training.meter import Meter
+
+
+class Linear:
+    """The way "linear" of stages.ways; those below are others of them."""
+
+    name = "linear"
+    about = WAYS["linear"].about
+    needs_pool = False
+    kinds = KINDS
+
+    def __init__(self, options: MethodOptions) -> None:
+        self.options, self.fingerprint = options, ""
+        self._spaces: Spaces | None = None
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        """Fit the spaces, and what classifiers share beyond them."""
+        self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
+        for form in WAYS[self.name].spaces:
+            self._spaces.space(form)
+        with Meter() as meter:
+            WAYS[self.name].classifier(self._spaces, 0)
+        return sum(self._spaces.seconds.values()) + meter.seconds
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        assert self._spaces is not None, "prepare comes first"
+        return fitted(WAYS[self.name].classifier(self._spaces, seed), train, texts, labels)
+
+
+class Lsa(Linear):
+    name = "lsa"
+    about = WAYS["lsa"].about
+    needs_pool = True
+
+
+class Vectors(Linear):
+    name = "vectors"
+    about = WAYS["vectors"].about
+    needs_pool = True
+
+
+class SelfTraining(Linear):
+    name = "self-trained"
+    about = WAYS["self-trained"].about
+    needs_pool = True
+    kinds: tuple[TargetKind, ...] = ("single",)
+
+
+class FastText:
+    """The classifier of Joulin et al. 2016 (textgraft.linear.fasttext)."""
+
+    name = "fasttext"
+    about = "The mean of learned word and bigram vectors into a softmax (Joulin et al. 2016)."
+    needs_pool = False
+    kinds = KINDS
+
+    def __init__(self, options: MethodOptions) -> None:
+        self.fingerprint = ""
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        return 0.0
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        return fitted(FastTextClassifier(seed=seed), train, texts, labels)
+
+
+def fitted(classifier: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Answers:
+    """Fit `classifier` and have it answer."""
+    classes = None if labels.kind == "numeric" else labels.num_outputs
+    classifier.fit(train.texts, labels.encode(train), kind=labels.kind, num_classes=classes)
+    return Answers(classifier.predict_proba(texts), classifier.size_in_bytes(), classifier.about)

@@ -1,0 +1,148 @@
+"""Methods that fine-tune a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from textgraft.artifact import Artifact
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.ensemble import load_one
+from textgraft.errors import UserError
+from textgraft.inference import encode_texts
+from textgraft.methods.base import KINDS, Answers, MethodOptions
+from textgraft.stages.adapt import adapt
+from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
+from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.session import content_hash
+
+
+class NoAdapt:
+    """The pretrained language model, fine-tuned as the recipe says."""
+
+    name = "no-adapt"
+    about = "The pretrained language model, fine-tuned on the labels; it has not read the unlabelled texts."
+    needs_pool = False
+    kinds = KINDS
+    from_scratch: ClassVar[bool] = False
+
+    def __init__(self, options: MethodOptions) -> None:
+        self.options = options
+        self._source: Artifact | None = None
+        identity, groups = options.language_model
+        self._stage.plan(groups + 1)  # and the head
+        self.fingerprint = content_hash([identity, self._recipe_stages()])
+
+    @property
+    def _recipe(self) -> str:
+        return self.options.recipe
+
+    @property
+    def _stage(self) -> Stage:
+        stage = load_recipe(self._recipe).finetune
+        if not stage.phases:
+            raise UserError(
+                "this recipe has no phases to fine-tune in.", where=self._recipe, remedy="Name one that has."
+            )
+        return stage
+
+    def _recipe_stages(self) -> str:
+        return repr(self._stage)
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        self._source = load_one(self.options.model)
+        return 0.0
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        assert self._source is not None, "prepare comes first"
+        known, asked = self._encoded(train.texts, texts)
+        trained = train_classifier(
+            self._plan(labels),
+            EncodedTexts(known, labels.encode(train)),
+            {"test": EncodedTexts(asked)},
+            seed=seed,
+            folder=folder,
+            title=f"{self.name}, {len(train):,} labels, seed {seed}",
+            show=self.options.show,
+        )
+        tokenizer = len(self._source.tokenizer.to_json().encode())
+        size = sum(value.nbytes for value in trained.values.values()) + tokenizer
+        outputs = outputs_from_logits(trained.logits["test"], labels.kind)
+        about = f"{self.about[:-1]} (model {Path(self.options.model).name}, recipe {Path(self._recipe).stem})."
+        return Answers(outputs, size, about, trained.seconds)
+
+    def _encoded(self, *parts: Sequence[str]) -> list[list[np.ndarray]]:
+        assert self._source is not None
+        return [encode_texts(self._source.tokenizer, part, self.options.max_tokens)[0] for part in parts]
+
+    def _plan(self, labels: Labels) -> Plan:
+        assert self._source is not None
+        return Plan(
+            language_model=self._source.model,
+            from_scratch=self.from_scratch,
+            stage=self._stage,
+            settings=self.options.settings,
+            labels=labels,
+            class_weights=None,
+            pad_id=self._source.tokenizer.pad_id,
+        )
+
+
+class Scratch(NoAdapt):
+    """The same network with nothing learned before, to show what pretraining is worth."""
+
+    name = "scratch"
+    about = "The same network from random weights, trained in the same way on the labels alone."
+    from_scratch = True
+
+
+class Frozen(NoAdapt):
+    """Feature extraction: only the head learns, by the recipe "frozen"."""
+
+    name = "frozen"
+    about = "The pretrained language model as it is; only the head on top of it learns."
+
+    @property
+    def _recipe(self) -> str:
+        return "frozen"
+
+
+class Ulmfit(NoAdapt):
+    """Howard & Ruder 2018: the language model reads the unlabelled texts first, then it is fine-tuned."""
+
+    name = "ulmfit"
+    about = "The language model reads the unlabelled texts, then is fine-tuned on the labels (Howard & Ruder 2018)."
+    needs_pool = True
+
+    def _adapt_stage(self) -> Stage:
+        stage = load_recipe(self.options.recipe).adapt
+        if not stage.phases:
+            raise UserError(
+                "this recipe has no phases to adapt in, which 'ulmfit' is about.",
+                where=self.options.recipe,
+                remedy="Name one that has, or compare 'no-adapt' instead.",
+            )
+        return stage
+
+    def _recipe_stages(self) -> str:
+        options = self.options
+        return f"{super()._recipe_stages()} {self._adapt_stage()!r} {options.adapt_minutes} {options.seed}"
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        options = self.options
+        adapted = adapt(
+            pool,
+            folder / "adapted",
+            model=options.model,
+            recipe=options.recipe,
+            settings=replace(options.settings, minutes=options.adapt_minutes),
+            reuse=True,
+            show=options.show,
+        )
+        self._source = load_one(adapted)
+        return float(self._source.run["seconds"])
