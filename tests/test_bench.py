@@ -94,3 +94,58 @@ def test_flop_per_token_is_what_a_training_step_multiplies() -> None:
     with FlopCounterMode(display=False) as counter, computing_in("bf16"):
         model.loss(batch).total.backward()
     assert counter.get_total_flops() == flop_per_token(shape, columns=50) * ids.numel()
+
+
+def test_figures_of_a_model_that_ships(tiny_lm: Path, tmp_path: Path) -> None:
+    from made_up_reviews import reviews
+
+    text = tmp_path / "held.txt"
+    text.write_text("\n".join(reviews(60, 5)[0]))
+    out = tmp_path / "figures.json"
+    command = [sys.executable, str(BENCH / "models.py"), str(tiny_lm), "--text", str(text), "--json", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(out.read_text())
+    losses = {way: scores["loss"] for way, scores in row["ways"].items()}
+    exact, *others = losses.values()
+    assert len(set(losses.values())) == len(losses)  # every way of rounding was really taken
+    assert all(other == pytest.approx(exact, rel=0.02) for other in others)
+    assert row["tokens_a_second_auto"] > row["texts_a_second_auto"] > 0
+    assert done.stdout.count(f"| {tiny_lm.name}") == 1 + len(losses)
+
+
+def test_int8_is_off_by_half_a_step_at_most() -> None:
+    from models import int8
+
+    torch.manual_seed(0)
+    weight = torch.randn(5, 40)
+    weight[3] = 0
+    step = weight.abs().amax(1, keepdim=True) / 127
+    assert ((int8(weight) - weight).abs() <= step / 2 + 1e-7).all()
+    assert (int8(weight)[3] == 0).all()
+
+
+def test_the_power_law_that_made_the_points_is_found() -> None:
+    from budget import power_law
+
+    points = [(t, 2.0 + 30 * t**-0.2) for t in (1e4, 1e5, 1e6, 1e7)]
+    assert power_law(points) == pytest.approx((30, 0.2), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_pretraining_at_equal_time(tmp_path: Path) -> None:
+    from made_up_reviews import reviews
+
+    for name, count in (("train", 3_000), ("valid", 200)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(reviews(count, len(name))[0]))
+    command = [sys.executable, str(BENCH / "budget.py"), str(tmp_path / "train.txt"), "--out", str(tmp_path / "out")]
+    command += ["--valid", str(tmp_path / "valid.txt"), "--minutes", "0.05", "--probe", "1", "--sides", "recipe,qrnn"]
+    first = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert first.returncode == 0, first.stderr
+    rows = json.loads((tmp_path / "out" / "sides-0.05.json").read_text())
+    assert rows.keys() == {"recipe", "qrnn"}
+    for row in rows.values():
+        assert 0 < row["loss"] < 10
+        assert row["tokens"] == pytest.approx(row["speed"] * 3, rel=0.5)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert again.stdout.splitlines()[-2:] == first.stdout.splitlines()[-2:]  # measured once

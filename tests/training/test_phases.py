@@ -160,3 +160,18 @@ def test_a_group_that_the_model_lacks_is_a_users_mistake() -> None:
     stage = Stage((Phase("sixth", epochs=1, lr=0.1, only=5),))
     with pytest.raises(UserError, match=r"only layer group 5.*model has 5"):
         stage.plan(5)
+
+
+def test_few_texts_are_read_more_often() -> None:
+    stage = Stage((Phase("head", 4, 0.1, trainable=1), Phase("all", 1, 0.1)), least_steps=30)
+    assert stage.plan(3) == list(stage.phases)
+    assert stage.plan(3, steps_per_epoch=6) == list(stage.phases)  # 30 steps as it is
+    longer = stage.plan(3, steps_per_epoch=2)
+    assert [phase.epochs for phase in longer] == [12, 3]
+    assert [(p.name, p.lr, p.trainable) for p in longer] == [(p.name, p.lr, p.trainable) for p in stage.phases]
+    assert len(schedule_curve(stage, 3, 2)[0]) == 30
+    assert max(row.epoch for row in schedule_table(stage, NAMES[:3], 2)) == 15
+    each = Stage((Phase("one", 1, 0.1, only="each"),), least_steps=12)
+    assert [phase.epochs for phase in each.plan(4, steps_per_epoch=1)] == [4, 4, 4]
+    with pytest.raises(UserError, match=r"least_steps is -1\."):
+        Stage(least_steps=-1)

@@ -120,7 +120,7 @@ def pretrain(
     model = new_language_model(plan, tok.vocab_size, settings.seed)
     train, held = _corpora(sources, valid, tok, folder, show)
     if not (folder / "checkpoint.safetensors").exists():
-        _start(model, train, recipe=plan, path=folder / "vectors.f32", seed=settings.seed)
+        start_model(model, train, recipe=plan, path=folder / "vectors.f32", seed=settings.seed)
     stream = LanguageModelStream(
         train, rows=plan.stage.rows, bptt=plan.stage.bptt, seed=settings.seed, direction=model.encoder.direction
     )
@@ -165,7 +165,7 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
         return build({"encoder": encoder, "head": head})
 
 
-def _start(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
+def start_model(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
     """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
     size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
     if recipe.token_vectors:

@@ -108,7 +108,7 @@ def train_classifier(
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
     stream = ExampleStream(train.sequences, targets, pad_id=plan.pad_id, rows=plan.stage.rows, seed=seed)
-    phases = plan.stage.plan(len(model.layer_groups()))
+    phases = plan.stage.plan(len(model.layer_groups()), stream.length(0))
     settings = replace(plan.settings.of(plan.stage), seed=seed)
     run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
     if watched is not None:

@@ -87,7 +87,8 @@ class Stage:
 
     `rows` is the batch size in texts (streams, for a language model), `bptt` the mean window of a language
     model in tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0:
-    as the settings say).
+    as the settings say). `least_steps` lengthens the phases of a fine-tuning, all by the same factor, where
+    texts are so few that they would come to fewer optimizer steps in all.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -95,18 +96,20 @@ class Stage:
     bptt: int = 70
     dropout: float = 1.0
     clip: float = 0.0
+    least_steps: int = 0
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
     def __post_init__(self) -> None:
-        for key, least in (("rows", 1), ("bptt", 1), ("dropout", 0), ("clip", 0)):
+        for key, least in (("rows", 1), ("bptt", 1), ("dropout", 0), ("clip", 0), ("least_steps", 0)):
             if not least <= getattr(self, key) < math.inf:
                 raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {least} or more.")
 
-    def plan(self, num_groups: int) -> list[Phase]:
+    def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
         """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
 
-        Raises UserError where a phase names a group that the model does not have.
+        With `steps_per_epoch` they last `least_steps` or more. Raises UserError where a phase names a group that the
+        model does not have.
         """
         plan: list[Phase] = []
         for phase in self.phases:
@@ -119,6 +122,10 @@ class Stage:
                 )
             else:
                 plan.append(phase)
+        if steps_per_epoch is not None and plan:
+            factor = self.least_steps / sum(phase.epochs * steps_per_epoch for phase in plan)
+            if factor > 1:
+                plan = [replace(phase, epochs=phase.epochs * factor) for phase in plan]
         return plan
 
 
@@ -193,7 +200,7 @@ class ScheduleRow:
 def schedule_curve(stage: Stage, num_groups: int, steps_per_epoch: int) -> list[list[float]]:
     """The learning rate of every step of `stage` for each group, bottom -> top; 0 while frozen. For plots."""
     curves: list[list[float]] = [[] for _ in range(num_groups)]
-    for phase in stage.plan(num_groups):
+    for phase in stage.plan(num_groups, steps_per_epoch):
         total = phase.steps(steps_per_epoch)
         multipliers = [SCHEDULES[phase.schedule](step, total, phase.warmup) for step in range(total)]
         for curve, rate in zip(curves, phase.rates(num_groups), strict=True):
@@ -206,7 +213,7 @@ def schedule_table(stage: Stage, group_names: Sequence[str], steps_per_epoch: in
     rows: list[ScheduleRow] = []
     curves = schedule_curve(stage, len(group_names), steps_per_epoch)
     begin = epoch = 0
-    for phase in stage.plan(len(group_names)):
+    for phase in stage.plan(len(group_names), steps_per_epoch):
         total = phase.steps(steps_per_epoch)
         rates = phase.rates(len(group_names))
         for first in range(begin, begin + total, steps_per_epoch):
