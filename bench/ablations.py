@@ -1,0 +1,305 @@
+"""Ways to get more out of a hundred labels, each beside the default fine-tuning: `python bench/ablations.py trec`.
+
+Fine-tunes a language model in a dozen ways on the same draws of labelled texts of a data set that bench/curves.py
+reads, and prints mean accuracy with the lowest and highest draw, beside the linear classifier. No way sees the test
+labels.
+What is measured is kept in bench/results/ablations-NAME.json at once; the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from curves import DATA, HERE, examples
+from torch import Tensor
+from torch.nn import functional as F
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.data.batch import Batch, budget_batches, iterate
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.data.splits import nested_order
+from textgraft.data.stream import ExampleStream
+from textgraft.encoders.base import Encoded
+from textgraft.files import write_atomically
+from textgraft.heads.base import Head, Loss
+from textgraft.inference import encode_texts
+from textgraft.linear.baselines import LinearBaseline
+from textgraft.linear.linear import fit_output
+from textgraft.model import Model
+from textgraft.nn.pooling import POOLINGS
+from textgraft.nn.precision import computing_in
+from textgraft.stages.adapt import adapt
+from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
+from textgraft.training.loop import Run, Settings
+from textgraft.training.phases import Phase, Stage, load_recipe
+from textgraft.training.session import content_hash
+
+MAX_TOKENS = 256
+PAPER = {"embedding_dropout": 0.02, "input_dropout": 0.25, "weight_dropout": 0.2, "hidden_dropout": 0.15}
+"""AWD-LSTM's dropouts as ULMFiT uses them (Howard & Ruder 2018, §4.1: 0.4 of these and more)."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A sample of labelled texts, the texts to answer for and the unlabelled ones, as a language model reads them."""
+
+    source: Artifact
+    backward: Artifact | None
+    train: Examples
+    labels: Labels
+    texts: Sequence[str]
+    pool: Sequence[str]
+    seed: int
+
+    def encoded(self, source: Artifact, texts: Sequence[str]) -> list[np.ndarray]:
+        return encode_texts(source.tokenizer, texts, MAX_TOKENS)[0]
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        return self.labels.encode(self.train)
+
+    def plan(self, source: Artifact, stage: Stage, *, dropouts: dict[str, float] | None = None) -> Plan:
+        model = source.model
+        if dropouts:
+            model = with_dropouts(model, dropouts)
+        return Plan(
+            language_model=model,
+            from_scratch=False,
+            stage=stage,
+            settings=Settings(seed=self.seed),
+            labels=self.labels,
+            class_weights=None,
+            pad_id=source.tokenizer.pad_id,
+        )
+
+
+def with_dropouts(model: Model, dropouts: dict[str, float]) -> Model:
+    """The same weights under other dropouts."""
+    from textgraft.model import build_unfilled
+
+    description = model.describe()
+    made = build_unfilled({**description, "encoder": {**description["encoder"], **dropouts}})
+    made.load_state_dict(model.state_dict())
+    return made
+
+
+def tuned(
+    draw: Draw,
+    *,
+    source: Artifact | None = None,
+    stage: Stage | None = None,
+    dropouts: dict[str, float] | None = None,
+    more: tuple[Sequence[str], np.ndarray] | None = None,
+    seed: int | None = None,
+) -> np.ndarray:
+    """Probabilities (N, C) of a fine-tuning; `more` are texts with guessed labels to learn from too."""
+    source, stage = source or draw.source, stage or load_recipe("default").finetune
+    texts, targets = list(draw.train.texts), draw.targets
+    if more is not None:
+        texts, targets = [*texts, *more[0]], np.concatenate([targets, more[1]])
+    with tempfile.TemporaryDirectory() as folder:
+        trained = train_classifier(
+            draw.plan(source, stage, dropouts=dropouts),
+            EncodedTexts(draw.encoded(source, texts), targets),
+            {"test": EncodedTexts(draw.encoded(source, draw.texts))},
+            seed=draw.seed if seed is None else seed,
+            folder=Path(folder),
+            title="run",
+            show=False,
+        )
+    return outputs_from_logits(trained.logits["test"], "single")
+
+
+def at_least(steps: int) -> Stage:
+    return replace(load_recipe("default").finetune, least_steps=steps)
+
+
+def linear(draw: Draw) -> np.ndarray:
+    classifier = LinearBaseline(seed=draw.seed)
+    classifier.fit(draw.train.texts, draw.targets, num_classes=draw.labels.num_outputs)
+    return classifier.predict_proba(draw.texts)
+
+
+@torch.no_grad()
+def features(source: Artifact, sequences: Sequence[np.ndarray]) -> np.ndarray:
+    """(N, 3 D) mean vectors of the table, of the second layer and of the top one, each part of length 1."""
+    model, rows, found = source.model.eval(), [], []
+    batches = budget_batches([len(s) for s in sequences], tokens=8_192, rows=256)
+    for indices, batch in zip(batches, iterate(sequences, batches, source.tokenizer.pad_id), strict=True):
+        with computing_in("auto"):
+            encoded = model.encoder(batch, keep="all")
+        parts = [POOLINGS["mean"](encoded.layers[i].float(), encoded.mask, "left") for i in (0, 2, -1)]
+        found.append(torch.cat([F.normalize(p, dim=1) for p in parts], dim=1))
+        rows += indices
+    return torch.cat(found)[np.argsort(rows)].numpy()
+
+
+def logistic(draw: Draw, source: Artifact | None = None) -> np.ndarray:
+    """Logistic regression on the frozen model's layers; C by cross-validation."""
+    source = source or draw.source
+    known, asked = (features(source, draw.encoded(source, t)) for t in (draw.train.texts, draw.texts))
+    return fit_output(known, draw.targets, "single", draw.labels.num_outputs, draw.seed).predict(asked)
+
+
+def ensemble(draw: Draw) -> np.ndarray:
+    return np.mean([tuned(draw, stage=at_least(120), seed=100 * draw.seed + i) for i in range(5)], axis=0)
+
+
+def both_directions(draw: Draw) -> np.ndarray:
+    assert draw.backward is not None
+    return (tuned(draw, stage=at_least(120)) + tuned(draw, source=draw.backward, stage=at_least(120))) / 2
+
+
+def adapted(epochs: float) -> Callable[[Draw], np.ndarray]:
+    """The language model reads the pool so often first; once for all draws."""
+
+    def way(draw: Draw) -> np.ndarray:
+        key = f"adapted-{epochs:g}"
+        folder = Path(tempfile.gettempdir()) / f"ablations-{key}-{content_hash([ADAPTED_FROM[0], *draw.pool])[:12]}"
+        if not folder.exists():
+            recipe = load_recipe("default")
+            phases = tuple(replace(p, epochs=epochs) for p in recipe.adapt.phases)
+            text = f'name = "{key}"\ndescription = "x"\nsource = "x"\n' + _toml(replace(recipe.adapt, phases=phases))
+            path = folder.with_suffix(".toml")
+            path.write_text(text)
+            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), show=False)
+        return tuned(draw, source=artifact.load(folder), stage=at_least(120))
+
+    return way
+
+
+ADAPTED_FROM: list[str] = []
+
+
+def _toml(stage: Stage) -> str:
+    """A stage of one phase as a recipe's adapt table, with an unused finetune table."""
+    (phase,) = stage.phases
+    lines = ["[adapt]", f"rows = {stage.rows}", f"bptt = {stage.bptt}", f"clip = {stage.clip}"]
+    lines += ["[[adapt.phases]]", f'name = "{phase.name}"', f"epochs = {phase.epochs}", f"lr = {phase.lr}"]
+    lines += [f"lr_decay = {phase.lr_decay}", f'schedule = "{phase.schedule}"', f"weight_decay = {phase.weight_decay}"]
+    return "\n".join([*lines, "[finetune]", "[[finetune.phases]]", 'name = "x"', "epochs = 1", "lr = 0.001"])
+
+
+def with_linear(draw: Draw) -> np.ndarray:
+    """The mean of the log probabilities of a fine-tuning and of the linear classifier."""
+    said = np.log(np.maximum(tuned(draw, stage=at_least(120)), 1e-9)) + np.log(np.maximum(linear(draw), 1e-9))
+    return np.exp(said / 2)
+
+
+def self_trained(draw: Draw, *, dropouts: dict[str, float] | None = None) -> np.ndarray:
+    """The surest half of what fine-tuning and linear model say of the pool, at most 1,000 texts, is learned from too.
+
+    With `dropouts` the student reads noisier texts than its teacher (Xie et al. 2020, "noisy student").
+    """
+    rest = [t for t in draw.pool if t not in set(draw.train.texts)]
+    order = np.random.default_rng(draw.seed).permutation(len(rest))[:2_000]
+    pool = [rest[i] for i in order]
+    said = with_linear(replace(draw, texts=pool))
+    sure = np.argsort(-said.max(axis=1))[: len(pool) // 2]
+    return tuned(
+        draw, stage=at_least(120), dropouts=dropouts, more=([pool[i] for i in sure], said[sure].argmax(axis=1))
+    )
+
+
+class Pairs(Head):
+    """Texts of one class near each other, of two classes far: all pairs of a batch (Tunstall et al. 2022, "SetFit")."""
+
+    config: Any = None
+
+    def vectors(self, encoded: Encoded) -> Tensor:
+        return F.normalize(POOLINGS["mean"](encoded.top.float(), encoded.mask, "left"), dim=1)
+
+    def loss(self, encoded: Encoded, batch: Batch) -> Loss:
+        assert batch.targets is not None
+        vectors = self.vectors(encoded)
+        alike = (batch.targets[:, None] == batch.targets[None, :]).float()
+        upper = torch.ones_like(alike, dtype=torch.bool).triu(1)
+        return Loss(F.mse_loss((vectors @ vectors.T)[upper], alike[upper], reduction="sum"), int(upper.sum()))
+
+
+def pairs(draw: Draw) -> np.ndarray:
+    """SetFit: the encoder learns pairs of labelled texts, then logistic regression reads its layers."""
+    source = artifact.load(ADAPTED_FROM[0])
+    sequences = draw.encoded(source, draw.train.texts)
+    stream = ExampleStream(sequences, torch.from_numpy(draw.targets), pad_id=source.tokenizer.pad_id, seed=draw.seed)
+    model = Model(source.model.encoder, Pairs())
+    phase = Phase("pairs", 120 / stream.length(0), 0.001, schedule="linear", lr_decay=1.3, weight_decay=0.01)
+    for _ in Run(model, [phase], stream, Settings(seed=draw.seed, clip=1.0)).steps():
+        pass
+    return logistic(draw, source)
+
+
+WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
+    "linear": linear,
+    "default, as long as its epochs": lambda d: tuned(d),
+    "default, at least 60 steps": lambda d: tuned(d, stage=at_least(60)),
+    "default, at least 120 steps": lambda d: tuned(d, stage=at_least(120)),
+    "default, at least 240 steps": lambda d: tuned(d, stage=at_least(240)),
+    "120 steps, half of the paper's dropouts": lambda d: tuned(
+        d, stage=at_least(120), dropouts={k: v / 2 for k, v in PAPER.items()}
+    ),
+    "120 steps, all of the paper's dropouts": lambda d: tuned(d, stage=at_least(120), dropouts=PAPER),
+    "logistic regression on frozen layers": logistic,
+    "120 steps, five seeds averaged": ensemble,
+    "120 steps, forward and backward averaged": both_directions,
+    "120 steps, adapted for half an epoch": adapted(0.5),
+    "120 steps, adapted for 1 epoch": adapted(1.0),
+    "120 steps, adapted for 3 epochs": adapted(3.0),
+    "120 steps, mean with linear": with_linear,
+    "120 steps, self-trained with linear on the pool": self_trained,
+    "the same, student with the paper's dropouts": lambda d: self_trained(d, dropouts=PAPER),
+    "pairs, then logistic regression": pairs,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=DATA)
+    parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
+    parser.add_argument("--labels", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--test", type=int, default=2_000, help="at most so many test texts")
+    parser.add_argument("--model", default="en-ulmfit")
+    parser.add_argument("--backward", help="a model that reads from the right")
+    parser.add_argument("--ways", help="with semicolons; default: all. Of: " + "; ".join(WAYS))
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    folder, read = DATA[asked.name]
+    rows, test_rows, pool = read(asked.data / folder)
+    train, test = examples(rows, asked.name), examples(test_rows[: asked.test], "test")
+    labels, ADAPTED_FROM[:] = Labels.fit(train), [asked.model]
+    truth = labels.encode(test)
+    path = HERE / "results" / f"ablations-{asked.name}.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    ways = asked.ways.split(";") if asked.ways else [w for w in WAYS if asked.backward or "backward" not in w]
+    for way in (w.strip() for w in ways):
+        for seed in range(asked.seeds):
+            done = found.setdefault(way, {})
+            if str(seed) in done:
+                continue
+            sample = train.take(sorted(nested_order(train, seed)[: asked.labels]))
+            backward = artifact.load(asked.backward) if asked.backward else None
+            draw = Draw(artifact.load(asked.model), backward, sample, labels, test.texts, pool, seed)
+            began = time.process_time()
+            accuracy = float((WAYS[way](draw).argmax(axis=1) == truth).mean())
+            done[str(seed)] = {"accuracy": accuracy, "seconds": time.process_time() - began}
+            write_atomically(path, json.dumps(found, indent=1).encode())
+        scores = [100 * r["accuracy"] for r in found[way].values()]
+        spent = np.mean([r["seconds"] for r in found[way].values()])
+        print(f"{np.mean(scores):5.1f} [{min(scores):.1f}, {max(scores):.1f}]  {spent:6.0f} s  {way}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
