@@ -99,7 +99,7 @@ class Plot:
     def _render(self, kind: str, *, transparent: bool) -> bytes:
         buffer = io.BytesIO()
         metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-        with _style(), warnings.catch_warnings():
+        with style(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             self.figure.savefig(buffer, format=kind, dpi=150, transparent=transparent, metadata=metadata)
         return buffer.getvalue()
@@ -112,7 +112,7 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], metric: str | None = None
     """
     panels = 2 if metric and any(row.get(metric) is not None for row in rows) else 1
     steps = np.arange(1, len(rows) + 1)
-    with _style():
+    with style():
         figure = Figure(figsize=(4.2 * panels + 0.4, 3.0))
         axes = figure.subplots(1, panels, squeeze=False)[0]
         for key, label in (("train_loss", "training"), ("loss", "validation")):
@@ -134,12 +134,12 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], metric: str | None = None
     last = rows[-1] if rows else {}
     keys = [key for key in ("train_loss", "loss", metric) if key and last.get(key) is not None]
     said = ", ".join(f"{wording.metric_name(key)} {last[key]:.4g}" for key in keys)
-    return _finished(figure, f"Learning curves over {len(rows)} validations; at the end {said}.")
+    return finished(figure, f"Learning curves over {len(rows)} validations; at the end {said}.")
 
 
 def schedule(curves: Mapping[str, Sequence[float]], steps_per_epoch: int) -> Plot:
     """The learning rate of each layer group (bottom -> top) at every step, with gaps while a group is frozen."""
-    with _style():
+    with style():
         figure = Figure(figsize=(7.6, 3.2))
         axis = figure.subplots()
         total = 0
@@ -150,7 +150,7 @@ def schedule(curves: Mapping[str, Sequence[float]], steps_per_epoch: int) -> Plo
             axis.plot(
                 epochs,
                 np.where(values > 0, values, np.nan),
-                label=_label(name),
+                label=shortened(name),
                 color=SERIES[i % len(SERIES)],
             )
         axis.set(title="Learning rate by layer group", xlabel="epoch", yscale="log")
@@ -158,12 +158,12 @@ def schedule(curves: Mapping[str, Sequence[float]], steps_per_epoch: int) -> Plo
         axis.set_xlim(0, max(1, total) / max(1, steps_per_epoch))
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), reverse=True)
     peaks = ", ".join(f"{name} up to {max(rates, default=0.0):.2g}" for name, rates in curves.items())
-    return _finished(figure, f"Learning rate of each layer group over {total} steps: {peaks}.")
+    return finished(figure, f"Learning rate of each layer group over {total} steps: {peaks}.")
 
 
 def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float | None = None) -> Plot:
     """The loss of a learning-rate range test (Smith 2017), and where to start."""
-    with _style():
+    with style():
         figure = Figure(figsize=(5.6, 3.2))
         axis = figure.subplots()
         axis.plot(rates, losses)
@@ -173,7 +173,7 @@ def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float |
             axis.axvline(suggestion, color=SERIES[1], linestyle="--", label=f"suggested: {suggestion:.2g}")
             axis.legend()
     said = f" Suggested: {suggestion:.2g}." if suggestion is not None else ""
-    return _finished(figure, f"Loss against learning rate from {min(rates):.2g} to {max(rates):.2g}.{said}")
+    return finished(figure, f"Loss against learning rate from {min(rates):.2g} to {max(rates):.2g}.{said}")
 
 
 def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
@@ -182,27 +182,27 @@ def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
     ordered = sorted(scores.items(), key=lambda item: item[1].mean)
     if metric in ("mae", "rmse", "log_loss"):
         ordered.reverse()
-    with _style():
+    with style():
         figure = Figure(figsize=(6.4, 0.9 + 0.42 * len(ordered)))
         axis = figure.subplots()
         for y, (_, value) in enumerate(ordered):
             colour = ACCENT if y == len(ordered) - 1 else SERIES[-1]
             axis.plot([factor * value.low, factor * value.high], [y, y], color=colour, linewidth=3, alpha=0.45)
             axis.plot(factor * value.mean, y, marker="o", markersize=7, color=colour)
-        axis.set_yticks(range(len(ordered)), [_label(name) for name, _ in ordered])
+        axis.set_yticks(range(len(ordered)), [shortened(name) for name, _ in ordered])
         axis.set_ylim(-0.6, len(ordered) - 0.4)
         axis.set_xlabel(wording.metric_name(metric) + (" (%)" if factor == 100 else "") + ", 95 % interval")
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
     said = "; ".join(f"{name} {wording.interval(*value, metric)}" for name, value in reversed(ordered))
-    return _finished(figure, f"{wording.metric_name(metric)} by method: {said}.")
+    return finished(figure, f"{wording.metric_name(metric)} by method: {said}.")
 
 
 def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: str) -> Plot:
     """Each method's score against the number of labels (on a logarithmic axis), with its 95 % interval as a band."""
     factor = 100 if wording.is_share(metric) else 1
     ticks = sorted({labels for points in curves.values() for labels, _ in points})
-    with _style():
+    with style():
         figure = Figure(figsize=(7.6, 4.2))
         axis = figure.subplots()
         for i, (name, points) in enumerate(curves.items()):
@@ -210,7 +210,7 @@ def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: s
             low, mean, high = ([factor * getattr(v, end) for _, v in points] for end in ("low", "mean", "high"))
             colour, line = SERIES[i % len(SERIES)], ("-", "--", ":")[i // len(SERIES) % 3]
             axis.fill_between(labels, low, high, color=colour, alpha=0.13, linewidth=0)
-            axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=_label(name))
+            axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=shortened(name))
         axis.set(xscale="log", xlabel="labels", ylabel=wording.metric_name(metric) + (" (%)" if factor == 100 else ""))
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
@@ -220,7 +220,7 @@ def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: s
         for name, points in curves.items()
         if points
     )
-    return _finished(figure, f"{wording.metric_name(metric)} by number of labels, from the fewest to the most: {said}.")
+    return finished(figure, f"{wording.metric_name(metric)} by number of labels, from the fewest to the most: {said}.")
 
 
 def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
@@ -228,10 +228,10 @@ def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
     counts = np.asarray(matrix)
     totals = counts.sum(1, keepdims=True)
     shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
-    labels = [_label(name) for name in names]
+    labels = [shortened(name) for name in names]
     size = len(labels)
     side = min(9.0, max(2.4, 0.62 * size if size <= 12 else 0.3 * size))
-    with _style():
+    with style():
         figure = Figure(figsize=(side + 1.6, side + 0.9))
         axis = figure.subplots()
         for row in range(size):
@@ -254,12 +254,12 @@ def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
         axis.grid(False)
         axis.tick_params(length=0)
     right = f"{np.trace(counts):,} of {counts.sum():,} right"
-    return _finished(figure, f"Confusion matrix of {size} classes, {right}; the counts are in the table.")
+    return finished(figure, f"Confusion matrix of {size} classes, {right}; the counts are in the table.")
 
 
 def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
     """Reliability diagrams (Guo et al. 2017, figure 1) by name, over how many texts stand behind each point."""
-    with _style():
+    with style():
         figure = Figure(figsize=(4.8, 4.6))
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
         upper.plot([0, 100], [0, 100], color=FAINT, linewidth=1.4, zorder=1)
@@ -269,7 +269,7 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
             filled = [b for b, n in enumerate(diagram.counts) if n]
             sure = [100 * (diagram.confidence[b] or 0.0) for b in filled]
             right = [100 * (diagram.accuracy[b] or 0.0) for b in filled]
-            name = _label(name)
+            name = shortened(name)
             error = f"{name}, ECE {100 * diagram.ece:.1f} %" if diagram.ece is not None else name
             upper.plot(sure, right, marker="o", label=error, color=colour)
             bin_width = 100 / len(diagram.counts)
@@ -282,12 +282,12 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
     said = "; ".join(
         f"{n}: expected calibration error {100 * d.ece:.1f} %" for n, d in diagrams.items() if d.ece is not None
     )
-    return _finished(figure, f"Reliability diagram, share right against confidence. {said}.")
+    return finished(figure, f"Reliability diagram, share right against confidence. {said}.")
 
 
-def _finished(figure: Figure, alt: str) -> Plot:
+def finished(figure: Figure, alt: str) -> Plot:
     """The layout is made once and kept: matplotlib would move things a little each time it draws."""
-    with _style(), warnings.catch_warnings():
+    with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -295,7 +295,7 @@ def _finished(figure: Figure, alt: str) -> Plot:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         for name, value in STYLE.items():
@@ -303,7 +303,7 @@ def _style() -> Iterator[None]:
         yield
 
 
-def _label(name: str) -> str:
+def shortened(name: str) -> str:
     """A user's name for something, short enough to leave room for the plot."""
     return wording.printable(name if len(name) <= 28 else name[:27] + "…")
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from textgraft.report import html, wording
-from textgraft.report.plots import FAINT, INK, SERIES, Plot, _finished, _label, _style
+from textgraft.report.plots import FAINT, INK, SERIES, Plot, finished, shortened, style
 from textgraft.transfer_results import ARMS, BENEFITS, benefit, benefit_weights, signed, sure
 
 LINES = {"AnB": (SERIES[0], "-", "o"), "AnB+": (SERIES[2], "--", "s")}
@@ -144,7 +144,7 @@ def _points(results: Mapping[str, Any]) -> str:
 
 def layers_plot(results: Mapping[str, Any]) -> Plot:
     """Each arm's score over the number of copied layer groups, with its 95 % interval as a band; A left, B right."""
-    with _style():
+    with style():
         figure = Figure(figsize=(9.6, 4.2))
         axes = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.08})
         for axis, source in zip(axes, "AB", strict=True):
@@ -157,7 +157,7 @@ def layers_plot(results: Mapping[str, Any]) -> Plot:
     ends = {arm: [cell for cell in results["cells"] if cell["arm"] == arm][-1] for arm in ARMS}
     said = "; ".join(f"{arm} {wording.score(cell['mean'], results['metric'])}" for arm, cell in ends.items())
     start = wording.score(results["fresh"]["mean"], results["metric"])
-    return _finished(figure, f"{_axis_name(results)} over n, from {start} with nothing copied to, with all: {said}.")
+    return finished(figure, f"{_axis_name(results)} over n, from {start} with nothing copied to, with all: {said}.")
 
 
 def _draw_arms(axis: Axes, results: Mapping[str, Any], arms: Sequence[str]) -> None:
@@ -172,7 +172,7 @@ def _draw_arms(axis: Axes, results: Mapping[str, Any], arms: Sequence[str]) -> N
         colour, line, marker = LINES[arm]
         _band(axis, list(points), list(points.values()), factor, color=colour, linestyle=line, marker=marker, label=arm)
     ticks = [0, *sorted({cell["n"] for cell in results["cells"]})]
-    axis.set_xticks(ticks, [f"{n}\n{_label(names[n])}" for n in ticks])
+    axis.set_xticks(ticks, [f"{n}\n{shortened(names[n])}" for n in ticks])
     axis.legend(loc="best")
 
 
@@ -181,7 +181,7 @@ def benefits_plot(results: Mapping[str, Any]) -> Plot:
     factor, curves = _factor(results), results["curves"]
     epochs = [point["epoch"] for point in curves["scratch"]]
     sides = {"pretrained": ("pretrained, fine-tuned", SERIES[2]), "scratch": ("from scratch", SERIES[1])}
-    with _style():
+    with style():
         figure = Figure(figsize=(8.4, 4.4))
         axis = figure.subplots()
         for name, (label, colour) in sides.items():
@@ -197,7 +197,7 @@ def benefits_plot(results: Mapping[str, Any]) -> Plot:
         axis.set(xlabel="epoch", ylabel=f"test {_axis_name(results)}")
         axis.set_title("\n".join(_marked(results)), fontweight="normal")
         axis.legend(loc="best")
-    return _finished(figure, f"Learning curves; pretrained minus from scratch: {'; '.join(_marked(results))}.")
+    return finished(figure, f"Learning curves; pretrained minus from scratch: {'; '.join(_marked(results))}.")
 
 
 def _marked(results: Mapping[str, Any]) -> list[str]:
