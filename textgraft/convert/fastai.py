@@ -114,5 +114,5 @@ def to_fastai(model: Model) -> dict[str, Tensor]:
         bias = values[f"{prefix}.bias"]
         state |= {names["bias_ih"]: bias, names["bias_hh"]: torch.zeros_like(bias)}
     state[DECODER] = table if head.config.tied else values["head.output.weight"]
-    state[DECODER_BIAS] = values["head.output.bias"]
+    state[DECODER_BIAS] = values.get("head.output.bias", table.new_zeros(len(table)))
     return state

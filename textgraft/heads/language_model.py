@@ -17,7 +17,10 @@ from textgraft.nn.softmax import OUTPUT_LAYERS
 
 @dataclass(frozen=True)
 class LanguageModelConfig:
-    """`output_layer` is a name of nn.softmax.OUTPUT_LAYERS; alpha and beta weigh AR and TAR (Merity et al. 2017)."""
+    """`output_layer` is a name of nn.softmax.OUTPUT_LAYERS; alpha and beta weigh AR and TAR (Merity et al. 2017).
+
+    GPT has no `bias`, and neither regulariser.
+    """
 
     vocab_size: int
     input_dim: int
@@ -27,6 +30,7 @@ class LanguageModelConfig:
     alpha: float = 2.0
     beta: float = 1.0
     label_smoothing: float = 0.0
+    bias: bool = True
 
 
 class LanguageModelHead(Head):
@@ -48,6 +52,7 @@ class LanguageModelHead(Head):
             config.input_dim,
             weight=embedding if config.tied else None,
             label_smoothing=config.label_smoothing,
+            bias=config.bias,
         )
 
     def forward(self, encoded: Encoded) -> Tensor:

@@ -21,7 +21,8 @@ from textgraft.nn.chunked import IGNORE, chunked_cross_entropy
 class OutputLayer(nn.Module):
     """Hidden vectors (N, D) to a loss, or to log probabilities, over V tokens.
 
-    With `weight`, the embedding table (V, D), the layer is tied to it (Press & Wolf 2017; Inan et al. 2017).
+    With `weight`, the embedding table (V, D), the layer is tied to it (Press & Wolf 2017; Inan et al. 2017). Without
+    `bias` it has no number of its own for each token.
     """
 
     def __init__(
@@ -31,8 +32,10 @@ class OutputLayer(nn.Module):
         *,
         weight: nn.Parameter | None = None,
         label_smoothing: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
+        self.has_bias = bias
         if weight is not None and weight.shape != (vocab_size, input_dim):
             raise ValueError(f"the tied table is {tuple(weight.shape)}, not ({vocab_size}, {input_dim})")
         self.vocab_size, self.label_smoothing = vocab_size, label_smoothing
@@ -50,8 +53,11 @@ class OutputLayer(nn.Module):
         """Set the biases so that a fresh layer, whose products are near 0, says how frequent each token is.
 
         `counts` (V,) are of the training text; each gets a half more, so that none is impossible. A language
-        model otherwise spends its first hundred steps on finding that out. Raises ValueError without biases.
+        model otherwise spends its first hundred steps on finding that out. Raises UserError without biases.
         """
+        if not self.has_bias:
+            remedy = "Leave out start_from_counts, or give the head bias = true."
+            raise UserError("this output layer has no biases to start from the counts.", remedy=remedy)
         if counts.shape != (self.vocab_size,):
             raise ValueError(f"counts are {tuple(counts.shape)}, not ({self.vocab_size},)")
         counts = counts.to(torch.float64) + 0.5
@@ -73,7 +79,7 @@ class FullSoftmax(OutputLayer):
         label_smoothing: float = 0.0,
         bias: bool = True,
     ) -> None:
-        super().__init__(vocab_size, input_dim, weight=weight, label_smoothing=label_smoothing)
+        super().__init__(vocab_size, input_dim, weight=weight, label_smoothing=label_smoothing, bias=bias)
         self.weight = _new_weight(vocab_size, input_dim) if weight is None else weight
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
 
@@ -88,8 +94,7 @@ class FullSoftmax(OutputLayer):
         return _log_softmax(hidden, self.weight, self.bias)
 
     def _set_biases(self, log_p: Tensor) -> None:
-        if self.bias is None:
-            raise ValueError("this output layer has no biases")
+        assert self.bias is not None
         self.bias.copy_(log_p)
 
 
@@ -185,7 +190,7 @@ class AdaptiveSoftmax(OutputLayer):
         div_value: float = 4.0,
     ) -> None:
         _refuse_smoothing(label_smoothing, "adaptive")
-        super().__init__(vocab_size, input_dim, weight=weight)
+        super().__init__(vocab_size, input_dim, weight=weight, bias=bias)
         bounds = [*(cutoffs or (max(1, vocab_size // 8), max(2, vocab_size // 2))), vocab_size]
         if bounds[0] < 1 or any(low >= high for low, high in pairwise(bounds)):
             raise ValueError(f"cutoffs must rise from at least 1 to below {vocab_size}, not {cutoffs}")
@@ -224,8 +229,8 @@ class AdaptiveSoftmax(OutputLayer):
         return torch.cat(parts, dim=1)
 
     def _set_biases(self, log_p: Tensor) -> None:
-        if self.bias is None or self.cluster_bias is None:
-            raise ValueError("this output layer has no biases")
+        assert self.bias is not None
+        assert self.cluster_bias is not None
         self.bias.copy_(log_p)
         of_clusters = log_p.split(self.sizes)[1:]
         self.cluster_bias.copy_(torch.stack([inside.logsumexp(dim=0) for inside in of_clusters]))
