@@ -29,12 +29,20 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "qrnn-left-3": {**AWD_LSTM, "cell": "qrnn", "direction": "left", "num_layers": 3, "input_scale": 2.0},
     "qrnn-right-2": {**AWD_LSTM, "cell": "qrnn", "direction": "right", "num_layers": 2},
 }
+GPT = {"name": "gpt", "vocab_size": V, "embedding_dim": 6, "num_layers": 2, "num_heads": 2, "max_length": 16}
+ENCODERS |= {
+    "gpt-post": {**GPT, "norm": "post"},
+    "gpt-pre": {**GPT, "norm": "pre"},
+    "gpt-banded": {**GPT, "attention": "banded", "window": 5},
+    "gpt-alternating": {**GPT, "attention": "alternating", "window": 3},
+}
 HEADS: dict[str, dict[str, Any]] = {
     f"lm-{layer}-{'tied' if tied else 'untied'}": {"name": "language_model", "output_layer": layer, "tied": tied}
     for layer in ("full", "chunked", "adaptive", "sampled")
     for tied in (True, False)
 }
 HEADS |= {
+    "lm-no-bias": {"name": "language_model", "bias": False, "alpha": 0.0, "beta": 0.0},
     "single": {"name": "classification", "outputs": CLASSES, "kind": "single"},
     "multi": {"name": "classification", "outputs": CLASSES, "kind": "multi"},
     "numeric": {"name": "classification", "outputs": 1, "kind": "numeric"},
@@ -50,9 +58,10 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
     """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": below["embedding_dim"]}
-    above |= {"vocab_size": V} if above["name"] == "language_model" else {"direction": below["direction"]}
+    above |= {"vocab_size": V} if above["name"] == "language_model" else {"direction": below.get("direction", "left")}
+    complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
     torch.manual_seed(seed)
-    model = build(with_dropout({"encoder": below, "head": above}, dropout))
+    model = build(with_dropout(complete, dropout))
     if above["name"] == "classification":  # running statistics as after some training, not 0 and 1
         for module in model.head.modules():
             if isinstance(module, torch.nn.BatchNorm1d):
@@ -95,6 +104,25 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
 
 def is_language_model(model: Model) -> bool:
     return model.describe()["head"]["name"] == "language_model"
+
+
+def embedded(model: Model, batch: Batch) -> Tensor:
+    """(B, T, D) what the family's bottom layer should show of right-padded texts, in eval mode."""
+    encoder: Any = model.encoder
+    match model.describe()["encoder"]["name"]:
+        case "awd_lstm":
+            return encoder.embedding(batch.ids) * encoder.config.input_scale
+        case "gpt":
+            return encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]
+        case name:
+            raise NotImplementedError(name)
+
+
+def without_truncation(model: Model) -> Model:
+    """The same model; gradients flow through time without end, where its family can stop them."""
+    if hasattr(model.encoder.config, "truncate"):
+        model.encoder.config = replace(model.encoder.config, truncate=0)
+    return model
 
 
 def some_rows(batch: Batch, rows: slice) -> Batch:

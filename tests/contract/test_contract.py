@@ -9,7 +9,20 @@ from pathlib import Path
 import families
 import pytest
 import torch
-from families import CASES, ENCODERS, LENGTHS, TOKENIZER, V, drawn_batch, gradients, is_language_model, made, some_rows
+from families import (
+    CASES,
+    ENCODERS,
+    LENGTHS,
+    TOKENIZER,
+    V,
+    drawn_batch,
+    embedded,
+    gradients,
+    is_language_model,
+    made,
+    some_rows,
+    without_truncation,
+)
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
@@ -19,6 +32,7 @@ from textgraft.nn.precision import computing_in
 
 every_model = pytest.mark.parametrize(("encoder", "head"), CASES)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
+every_truncating_encoder = pytest.mark.parametrize("encoder", [e for e in ENCODERS if "truncate" in ENCODERS[e]])
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -163,11 +177,11 @@ def test_nothing_is_kept_on_the_modules(encoder: str, head: str) -> None:
 @every_encoder
 def test_state_carries_windows_over(encoder: str) -> None:
     """Windows with the state handed on equal one long text: vectors, final state and loss."""
-    model = made(encoder, "lm-full-tied")
-    model.encoder.config = replace(model.encoder.config, truncate=0)
+    model = without_truncation(made(encoder, "lm-full-tied"))
     batch = drawn_batch(model, (11, 11))
-    whole, whole_loss = model.encoder(batch), model.loss(batch)
-    tops, state, loss_state, total = [], None, None, torch.zeros(())
+    nothing = model.encoder.initial_state(2)
+    whole, whole_loss = model.encoder(batch, nothing), model.loss(batch)
+    tops, state, loss_state, total = [], nothing, nothing, torch.zeros(())
     for window in windows(batch, [4, 5], model.encoder.direction):
         encoded = model.encoder(window, state)
         state = encoded.state
@@ -181,6 +195,41 @@ def test_state_carries_windows_over(encoder: str) -> None:
 
 
 @every_encoder
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+def test_a_state_that_nobody_asks_for_does_not_grow(encoder: str, training: bool) -> None:
+    """Training and evaluation hand on what `loss` gives: after three windows it is as large as after one, or none."""
+    model = made(encoder, "lm-full-tied").train(training)
+    sizes, state = [], None
+    for window in windows(drawn_batch(model, (12, 12)), [4, 8], model.encoder.direction):
+        state = model.loss(window, state).state
+        sizes.append([t.numel() for layer in state or () for t in layer])
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+@every_encoder
+def test_beginnings_padded_on_the_left_go_on_as_if_alone(encoder: str) -> None:
+    """Read together and continued step by step, texts of unequal length get the vectors that each gets by itself."""
+    model = without_truncation(made(encoder, "lm-full-tied"))
+    if model.encoder.direction != "left":
+        pytest.skip("reads from the right: there is nothing to go on to")
+    lengths, steps = (7, 3, 7, 1), 4
+    texts = drawn_batch(model, tuple(n + steps for n in lengths))
+    ids = torch.randint(V, (4, 8))  # one column more than need be, and padding that is any token
+    mask = torch.arange(8) >= 8 - torch.tensor(lengths)[:, None]
+    for row, length in enumerate(lengths):
+        ids[row, 8 - length :] = texts.ids[row, :length]
+    encoded = model.encoder.begin(Batch(ids, mask))
+    found = [encoded.top[:, -1]]
+    for step in range(steps):
+        column = torch.stack([texts.ids[row, length + step] for row, length in enumerate(lengths)])[:, None]
+        encoded = model.encoder(Batch(column, torch.ones_like(column, dtype=torch.bool)), encoded.state)
+        found.append(encoded.top[:, -1])
+    for row, length in enumerate(lengths):
+        alone = model.encoder(some_rows(texts, slice(row, row + 1))).top[0, length - 1 :]
+        torch.testing.assert_close(torch.stack([top[row] for top in found]), alone, **CLOSE)
+
+
+@every_truncating_encoder
 def test_gradients_stop_where_the_config_truncates(encoder: str) -> None:
     """`truncate` changes no value; the gradients are those of windows whose states are detached."""
     model = made(encoder, "lm-full-untied")
@@ -236,8 +285,7 @@ def test_keep_all_shows_every_layer_bottom_to_top(encoder: str) -> None:
     assert torch.equal(shown.layers[-1], shown.top)
     assert torch.equal(shown.top, model.encoder(batch).top)
     assert shown.top.shape == (*batch.ids.shape, model.encoder.output_dim)
-    scale = model.encoder.config.input_scale
-    torch.testing.assert_close(shown.layers[0], model.encoder.embedding(batch.ids) * scale)
+    torch.testing.assert_close(shown.layers[0][batch.mask], embedded(model, batch)[batch.mask])
 
 
 def test_the_matrix_holds_every_family() -> None:

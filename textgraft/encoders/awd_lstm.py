@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -98,6 +98,28 @@ class AWDLSTM(Encoder):
         dtype = self.embedding.weight.dtype  # under bf16 the layers speak bfloat16 among themselves only
         layers = (kept[0], *(h.to(dtype) for h in outputs)) if keep == "all" else ()
         return Encoded(top=outputs[-1].to(dtype), mask=batch.mask, layers=layers, state=tuple(new_state))
+
+    def initial_state(self, rows: int) -> State:
+        layers: Any = self.layers
+        return tuple(layer.initial_state(rows) for layer in layers)
+
+    def begin(self, batch: Batch) -> Encoded:
+        """Padding would move the state, so rows of one length are read together, without it."""
+        top = self.embedding.weight.new_zeros(*batch.ids.shape, self.output_dim)
+        state: list[list[Tensor]] | None = None
+        lengths = batch.mask.sum(dim=1)
+        for length in lengths.unique().tolist():
+            rows = (lengths == length).nonzero().squeeze(1)
+            first = batch.ids.shape[1] - length
+            read = self(Batch(ids=batch.ids[rows, first:], mask=batch.mask[rows, first:]))
+            top[rows, first:] = read.top
+            if state is None:
+                state = [[t.new_zeros(len(lengths), *t.shape[1:]) for t in layer] for layer in read.state]
+            for whole, layer in zip(state, read.state, strict=True):
+                for target, values in zip(whole, layer, strict=True):
+                    target[rows] = values
+        assert state is not None
+        return Encoded(top=top, mask=batch.mask, state=tuple(map(tuple, state)))
 
     def _in_reading_order(self, x: Tensor, mask: Tensor) -> Tensor:
         """For a backward model, each row of x (B, T, D) reversed within its own length; its own inverse."""

@@ -12,7 +12,12 @@ from textgraft.data.batch import Batch
 
 Direction = Literal["left", "right", "both"]
 State = tuple[tuple[Tensor, ...], ...]
-"""What a recurrent encoder hands from one window of text to the next: per layer a tuple of (B, ...) tensors."""
+"""What an encoder hands from one window of text to the next: per layer a tuple of (B, ...) tensors.
+
+A recurrent state has one size and always comes out; training and evaluation on long texts hand it on. One that grows
+with the text (a Transformer's keys and values) comes out only where one went in, so that each window starts afresh
+unless somebody begins with `Encoder.initial_state`.
+"""
 
 
 @dataclass
@@ -39,15 +44,24 @@ class Encoder(nn.Module):
 
     `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or
     "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
-    the only constructor argument.
+    the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
     """
 
     config: Any
     output_dim: int
     direction: Direction
+    max_length: int | None = None
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         raise NotImplementedError
+
+    def initial_state(self, rows: int) -> State:
+        """What stands before the first token of `rows` texts; handed in, it asks for a state to go on from."""
+        raise NotImplementedError
+
+    def begin(self, batch: Batch) -> Encoded:
+        """Read beginnings of texts padded on the left, so that all end in the last column, from where to go on."""
+        return self(batch, self.initial_state(len(batch.ids)))
 
     def layer_groups(self) -> list[LayerGroup]:
         """Bottom -> top, disjoint, covering every parameter exactly once."""

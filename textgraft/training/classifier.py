@@ -68,7 +68,7 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         "input_dim": encoder["embedding_dim"],
         "outputs": plan.labels.num_outputs,
         "kind": plan.labels.kind,
-        "direction": encoder["direction"],
+        "direction": plan.language_model.encoder.direction,
         "words_dim": encoder["embedding_dim"] if plan.words else 0,
     }
     with torch.random.fork_rng(devices=[]):

@@ -1,0 +1,176 @@
+"""GPT (Radford et al. 2018), GPT-2 (Radford et al. 2019) and the attention patterns of GPT-3 (Brown et al. 2020).
+
+A Transformer decoder that reads from the left: token and learned position embeddings, blocks of masked self-attention
+and a feed-forward layer four times as wide, each behind a residual connection. GPT normalises after each of these
+("post"); GPT-2 before each, once more at the top, and starts the weights that end a residual branch smaller ("pre").
+GPT-3 is GPT-2 with every other layer locally banded. GELU is the tanh approximation that all three were trained with.
+Differs from the papers in one thing: all weights start from N(0, 0.02), positions too, where GPT-2's code has 0.01.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textgraft.data.batch import Batch
+from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
+from textgraft.errors import UserError, did_you_mean
+from textgraft.nn.attention import Attention, banded, causal
+
+NORMS = ("post", "pre")
+PATTERNS = ("dense", "banded", "alternating")
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """The shape of a GPT and its dropouts; the defaults are GPT-2's smallest.
+
+    `norm` is "post" (GPT) or "pre" (GPT-2 and GPT-3). A "banded" layer sees itself and the `window` - 1 positions
+    before it; "alternating" makes layers 2, 4, 6, … banded and the others dense. `hidden_dropout` is that of each
+    residual branch.
+    """
+
+    vocab_size: int
+    embedding_dim: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    max_length: int = 1024
+    norm: Literal["post", "pre"] = "pre"
+    attention: Literal["dense", "banded", "alternating"] = "dense"
+    window: int = 256
+    embedding_dropout: float = 0.1
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    layer_norm_eps: float = 1e-5
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward layer, each added to what it read."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        width = config.embedding_dim
+        self.pre, self.dropout = config.norm == "pre", config.hidden_dropout
+        self.attention = Attention(width, config.num_heads, dropout=config.attention_dropout)
+        self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+        self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+
+    def forward(self, x: Tensor, seen: Tensor, past: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x (B, T, D) -> the same shape, and the keys and values of all positions so far."""
+        y = self.attention_norm(x) if self.pre else x
+        y, cache = self.attention(y, seen, (past[0], past[1]) if past else None)
+        x = x + F.dropout(y, self.dropout, self.training)
+        x = x if self.pre else self.attention_norm(x)
+        y = self.feed_forward_norm(x) if self.pre else x
+        y = self.narrow(F.gelu(self.widen(y), approximate="tanh"))
+        x = x + F.dropout(y, self.dropout, self.training)
+        return x if self.pre else self.feed_forward_norm(x), cache
+
+
+class GPT(Encoder):
+    """Token ids to one vector a position, each from what came before it.
+
+    Padding may lie on either side; positions are counted over real tokens. Raises UserError for a norm, attention
+    pattern or window that it does not have, and for heads that do not divide the width.
+    """
+
+    config: GPTConfig
+    direction: Direction = "left"
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        for setting, value, known in (("norm", config.norm, NORMS), ("attention", config.attention, PATTERNS)):
+            if value not in known:
+                raise UserError(f"unknown {setting} '{value}'.", remedy=did_you_mean(value, known))
+        if config.num_heads < 1 or config.embedding_dim % config.num_heads:
+            message = f"{config.num_heads} heads do not divide a width of {config.embedding_dim}."
+            raise UserError(message, where="num_heads", remedy="Make embedding_dim a multiple of num_heads.")
+        if config.attention != "dense" and config.window < 1:
+            raise UserError(f"{config.window} is out of range.", where="window", remedy="Give 1 or more.")
+        self.config, self.output_dim, self.max_length = config, config.embedding_dim, config.max_length
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
+        self.positions = nn.Embedding(config.max_length, config.embedding_dim)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(config.embedding_dim, eps=config.layer_norm_eps) if config.norm == "pre" else None
+        self._start()
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        """N(0, 0.02), no biases; GPT-2 divides what adds to the residual stream by the root of how often that is."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+        for module in self.modules():
+            if isinstance(module, Block) and module.pre:
+                for ends in (module.attention.output, module.narrow):
+                    ends.weight /= math.sqrt(2 * self.config.num_layers)
+
+    def initial_state(self, rows: int) -> State:
+        """Nothing read yet: ((mask (rows, 0),), (), … one for each layer)."""
+        nothing = torch.ones(rows, 0, dtype=torch.bool, device=self.embedding.weight.device)
+        return ((nothing,), *((),) * self.config.num_layers)
+
+    def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
+        """(B, T) ids -> (B, T, D); a state comes out only where one goes in (`initial_state` begins).
+
+        That state is the mask (B, S) of the S positions so far and each layer's keys and values (B, H, S, D / H): it
+        grows with the text, which windows of training must not pay for. Raises UserError for a text of more than
+        `max_length` tokens.
+        """
+        config, steps = self.config, batch.ids.shape[1]
+        (before,), *caches = state if state is not None else ((batch.mask[:, :0],), *((),) * config.num_layers)
+        real = torch.cat([before, batch.mask], dim=1)
+        x = self.embedding(batch.ids) + self.positions(self._counted(real)[:, before.shape[1] :])
+        x = F.dropout(x, config.embedding_dropout, self.training)
+        seen = self._seen(steps, real)
+        kept, new_state = [x], [(real,)]
+        for index, (layer, past) in enumerate(zip(self.layers, caches, strict=True)):
+            x, cache = layer(x, seen[self._is_banded(index)], past)
+            new_state.append(cache)
+            kept.append(x)
+        if self.norm is not None:
+            x = kept[-1] = self.norm(x)
+        dtype = self.embedding.weight.dtype  # under bf16 the layers speak bfloat16 among themselves only
+        layers = tuple(h.to(dtype) for h in kept) if keep == "all" else ()
+        out = tuple(new_state) if state is not None else None
+        return Encoded(top=x.to(dtype), mask=batch.mask, layers=layers, state=out)
+
+    def _counted(self, real: Tensor) -> Tensor:
+        """(B, S) which of its text's tokens each position holds; padding, which nothing sees, any."""
+        most = self.config.max_length
+        if real.shape[1] > most and (longest := int(real.sum(dim=1).max())) > most:
+            raise UserError(
+                f"a text of {longest:,} tokens is longer than the {most:,} that this model has positions for.",
+                remedy=f"Cut it to {most:,} tokens (in a recipe: max_tokens, and bptt to train on windows).",
+            )
+        return (real.cumsum(dim=1) - 1).clamp(min=0, max=most - 1)
+
+    def _is_banded(self, index: int) -> bool:
+        return self.config.attention == "banded" or (self.config.attention == "alternating" and index % 2 == 1)
+
+    def _seen(self, steps: int, real: Tensor) -> dict[bool, Tensor]:
+        """What the last `steps` positions see in a layer that is banded, and in one that is not: (B, 1, steps, S)."""
+        patterns = {False: causal(steps, real.shape[1], real.device)}
+        if self.config.attention != "dense":
+            patterns[True] = banded(steps, real.shape[1], self.config.window, real.device)
+        return {is_banded: pattern & real[:, None, None, :] for is_banded, pattern in patterns.items()}
+
+    def layer_groups(self) -> list[LayerGroup]:
+        """The two tables, then the blocks; the norm at the top belongs to the last."""
+        parts: list[list[nn.Module]] = [[self.embedding, self.positions], *([layer] for layer in self.layers)]
+        if self.norm is not None:
+            parts[-1].append(self.norm)
+        names = ["embedding", *(f"layer {i + 1}" for i in range(len(self.layers)))]
+        return [
+            LayerGroup(name, tuple(p for module in part for p in module.parameters()))
+            for name, part in zip(names, parts, strict=True)
+        ]
