@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from textgraft.text.normalize import CONTROL, Kind
 
@@ -32,6 +32,19 @@ def detokenize(tokens: Iterable[str], kind: Kind) -> str:
     text = _REPEATED_WORD.sub(lambda match: " ".join([match.group(2)] * _repeats(match)), text)
     text = " ".join(_STRAY.sub("", text).split())
     return _OPENS.sub(r"\1", _CLOSES.sub("", text)) if kind == "word" else text
+
+
+def settled(tokens: Sequence[str], kind: Kind) -> int:
+    """How many of the first tokens further ones leave as they read: those before the last word, and what says of it
+    that it is repeated.
+    """
+    at = len(tokens) - 1
+    while at > 0 and not (kind == "word" or tokens[at] in CONTROL or tokens[at].startswith("▁")):
+        at -= 1
+    number = at - 1
+    while number >= 0 and (tokens[number] == "▁" or tokens[number].removeprefix("▁").isdigit()):
+        number -= 1
+    return max(0, number if number >= 0 and tokens[number] in ("xxrep", "xxwrep") else at)
 
 
 def _repeats(match: re.Match[str]) -> int:

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer as Pipeline
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import write_atomically
 from textgraft.text.clusters import cluster_spans
-from textgraft.text.detokenize import detokenize
+from textgraft.text.detokenize import detokenize, settled
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
 from textgraft.text.thai import Segmenter, joined
 
@@ -120,6 +120,10 @@ class Tokenizer:
         text = detokenize([self.tokens[i] for i in ids], self.kind)
         return joined(text) if self.segmenter else text
 
+    def settled(self, ids: Sequence[int]) -> str:
+        """The beginning of `decode`'s text that no further token changes."""
+        return self.decode(ids[: settled([self.tokens[i] for i in ids], self.kind)])
+
     def to_json(self) -> str:
         """The text of `tokenizer.json`."""
         text = str(self._pipeline.to_str(pretty=True))
@@ -143,7 +147,10 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`. Raises UserError for a damaged or foreign one, or without its segmenter."""
+        """The inverse of `to_json`; GPT's and GPT-2's come as a BytePairTokenizer.
+
+        Raises UserError for a damaged or foreign one, or without its segmenter.
+        """
         described = None
         try:
             if f'"{_SEGMENTER}"' in text:
@@ -153,6 +160,10 @@ class Tokenizer:
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
+        from textgraft.text.byte_level import BytePairTokenizer, is_byte_pair  # which imports this module
+
+        if is_byte_pair(pipeline):
+            return BytePairTokenizer(pipeline)
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
             raise UserError(message, where=where, remedy=_RESTORE)
