@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import catalogue, compare, data, inspect, rates, train, use
+from textgraft.cli import catalogue, compare, data, generate, inspect, rates, train, use
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
@@ -26,6 +26,11 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
     ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
     ("embed", use.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
+    (
+        "generate",
+        generate.generate,
+        "textgraft generate en-ulmfit --prompt 'The film' --temperature 1 --top-p 0.9",
+    ),
     ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
     ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
     ("lr-find", rates.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),

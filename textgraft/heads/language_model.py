@@ -11,8 +11,11 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded
 from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
+from textgraft.nn.chunked import IGNORE
 from textgraft.nn.dropout import variational_dropout
 from textgraft.nn.softmax import OUTPUT_LAYERS
+
+ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,18 @@ class LanguageModelHead(Head):
         """(B, V) log probabilities after the last position."""
         log_p: Tensor = self.output.log_probs(encoded.top[:, -1])
         return log_p
+
+    @torch.no_grad()
+    def target_log_probs(self, encoded: Encoded, batch: Batch) -> Tensor:
+        """(B, T) log probability of each target, 0 where there is none; a few hundred rows of V at a time."""
+        assert batch.targets is not None
+        counted = batch.targets != IGNORE
+        wanted, hidden = batch.targets[counted], encoded.top[counted]
+        chunks = zip(hidden.split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE))
+        found = [self.output.log_probs(h).gather(1, w[:, None])[:, 0] for h, w in chunks]
+        result = torch.zeros(counted.shape, device=counted.device)
+        result[counted] = torch.cat(found).float()
+        return result
 
 
 def _mean_square(x: Tensor, mask: Tensor) -> Tensor:
