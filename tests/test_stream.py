@@ -64,6 +64,17 @@ def test_window_lengths_are_distributed_as_published() -> None:
     assert min(tiny) == 5
 
 
+@pytest.mark.parametrize("variable", [True, False])
+def test_no_window_is_longer_than_the_encoder_can_look_at(variable: bool) -> None:
+    corpus = counting(9_000)
+    stream = LanguageModelStream(corpus, rows=3, bptt=70, longest=40, variable=variable)
+    lengths = [batch.ids.shape[1] for batch in stream.batches(0)]
+    assert max(lengths) == 40
+    assert sum(lengths) == stream.lane
+    roomy, free = (LanguageModelStream(corpus, rows=3, variable=variable, longest=n) for n in (1000, None))
+    assert_same(list(roomy.batches(0)), list(free.batches(0)))
+
+
 def test_the_rate_is_scaled_by_the_windows_length() -> None:
     stream = LanguageModelStream(counting(2000), rows=2, bptt=20)
     batches = list(stream.batches(0))

@@ -50,7 +50,8 @@ class LanguageModelStream:
     Each lane is one contiguous stretch, so the encoder's state carries over from window to window. Variable-length
     BPTT as in Merity et al. 2018, §4.1: a window is bptt long with probability 0.95, else half of it, plus normal
     noise with deviation 5; the learning rate is rescaled by its length over bptt. `direction` "right" serves the
-    windows from the end of the text to its beginning, each in the order of the text.
+    windows from the end of the text to its beginning, each in the order of the text. No window is longer than
+    `longest`, the most that an encoder can look at.
 
     Raises UserError for a corpus without two tokens, in which nothing comes next.
     """
@@ -67,11 +68,13 @@ class LanguageModelStream:
         direction: Direction = "left",
         variable: bool = True,
         shuffle: bool = True,
+        longest: int | None = None,
     ) -> None:
         if corpus.num_tokens < 2:
             remedy = "Check that the files hold text."
             raise UserError(f"{corpus.num_tokens} tokens are too few to learn a language from.", remedy=remedy)
-        self.corpus, self.bptt, self.seed, self.direction = corpus, bptt, seed, direction
+        bptt = min(bptt, longest or bptt)
+        self.corpus, self.bptt, self.seed, self.direction, self.longest = corpus, bptt, seed, direction, longest
         self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= SHUFFLED_TOKENS
         # A tiny corpus gets fewer lanes, so that each still holds a window or two.
         self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
@@ -86,6 +89,7 @@ class LanguageModelStream:
         count = int(self.lane / self.bptt * 1.3) + 10
         base = np.where(generator.random(count) < 0.95, self.bptt, self.bptt / 2)
         lengths = np.maximum(5, generator.normal(base, 5).astype(np.int64))
+        lengths = np.minimum(lengths, self.longest or lengths)
         borders = np.append(0, np.cumsum(lengths))
         return np.append(borders[borders < self.lane], self.lane)
 

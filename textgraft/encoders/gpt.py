@@ -150,7 +150,7 @@ class GPT(Encoder):
         if real.shape[1] > most and (longest := int(real.sum(dim=1).max())) > most:
             raise UserError(
                 f"a text of {longest:,} tokens is longer than the {most:,} that this model has positions for.",
-                remedy=f"Cut it to {most:,} tokens (in a recipe: max_tokens, and bptt to train on windows).",
+                remedy=f"Cut it to {most:,} tokens (--max-tokens, where the command has it).",
             )
         return (real.cumsum(dim=1) - 1).clamp(min=0, max=most - 1)
 

@@ -91,7 +91,12 @@ def adapt(
     train, valid = held_out(texts, tokenizer)
     adapted = with_dropout_of(stage, source.model)
     stream = LanguageModelStream(
-        train, rows=stage.rows, bptt=stage.bptt, seed=settings.seed, direction=adapted.encoder.direction
+        train,
+        rows=stage.rows,
+        bptt=stage.bptt,
+        seed=settings.seed,
+        direction=adapted.encoder.direction,
+        longest=adapted.encoder.max_length,
     )
     validate = language_model_validator(valid)
     with torch.no_grad():

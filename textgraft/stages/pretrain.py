@@ -122,7 +122,12 @@ def pretrain(
     if not (folder / "checkpoint.safetensors").exists():
         start_model(model, train, recipe=plan, path=folder / "vectors.f32", seed=settings.seed)
     stream = LanguageModelStream(
-        train, rows=plan.stage.rows, bptt=plan.stage.bptt, seed=settings.seed, direction=model.encoder.direction
+        train,
+        rows=plan.stage.rows,
+        bptt=plan.stage.bptt,
+        seed=settings.seed,
+        direction=model.encoder.direction,
+        longest=model.encoder.max_length,
     )
     phases = plan.stage.plan(len(model.layer_groups()))
     if tokens is not None:

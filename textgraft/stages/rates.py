@@ -136,6 +136,11 @@ def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settin
     train, _ = held_out(texts, source.tokenizer)
     model = with_dropout_of(stage, source.model)
     stream = LanguageModelStream(
-        train, rows=stage.rows, bptt=stage.bptt, seed=settings.seed, direction=model.encoder.direction
+        train,
+        rows=stage.rows,
+        bptt=stage.bptt,
+        seed=settings.seed,
+        direction=model.encoder.direction,
+        longest=model.encoder.max_length,
     )
     return model, stream

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
@@ -28,7 +28,7 @@ from textgraft.text.detokenize import detokenize, settled
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
 from textgraft.text.thai import Segmenter, joined
 
-ModelName = Literal["unigram", "bpe"]
+ModelName = Literal["unigram", "bpe", "byte_level"]
 
 _SEGMENTER = "textgraft_segmenter"
 _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
@@ -192,12 +192,19 @@ class Tokenizer:
         a unigram model needs about half a minute for each million. Raises UserError for settings out of range or
         no text.
 
+        The `model` "byte_level" is GPT-2's (see byte_level.py): no control words, no rules, every text comes back.
+
         Word level cuts at whitespace and punctuation and splits off English clitics. fastai uses spaCy's rules, which
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
         written without spaces want subwords, or the `segmenter` "thai" (see thai.py; extra `[thai]`).
         """
         size = vocab_size if vocab_size is not None else {"word": 60_000, "subword": 10_000}.get(kind, 0)
         _check_settings(kind, model, size, min_frequency)
+        if model == "byte_level" and kind == "subword":
+            from textgraft.text.byte_level import train_byte_level  # which imports this module
+
+            sizes = {"vocab_size": size, "min_frequency": min_frequency, "max_characters": max_characters}
+            return train_byte_level(texts, **sizes)
         cutter = _segmenter(segmenter, kind)
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
         stream = _limited(texts, kind, max_characters, cutter)
@@ -219,8 +226,9 @@ def vocabulary_map(old: Tokenizer, new: Tokenizer) -> np.ndarray:
 def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) -> None:
     if kind not in ("subword", "word"):
         raise UserError(f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, ("subword", "word")))
-    if model not in ("unigram", "bpe"):
-        raise UserError(f"there is no subword model '{model}'.", remedy=did_you_mean(model, ("unigram", "bpe")))
+    if model not in get_args(ModelName):
+        remedy = did_you_mean(model, get_args(ModelName))
+        raise UserError(f"there is no subword model '{model}'.", remedy=remedy)
     if vocab_size <= len(CONTROL):
         remedy = f"It counts the {len(CONTROL)} control words; give some thousands."
         raise UserError(f"a vocabulary of {vocab_size} is too small.", where="vocab_size", remedy=remedy)

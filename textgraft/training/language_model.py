@@ -21,14 +21,16 @@ def language_model_validator(
 
     `loss` is nats per token; `perplexity_per_word` spreads the same nats over whitespace-separated words and
     `bits_per_character` over characters, so that neither depends on the vocabulary. The state is carried along each
-    of the stretches, whose first windows start from nothing: on a short text the figures are pessimistic.
+    of the stretches, whose first windows start from nothing: on a short text the figures are pessimistic. So they are
+    for an encoder without one, each of whose windows, as long as it can look at, starts from nothing.
     """
     characters_per_token = corpus.num_characters / corpus.num_tokens
     tokens_per_word = corpus.num_tokens / max(1, corpus.num_words)
 
     def validate(model: Model) -> Scores:
+        bptt = model.encoder.max_length or window
         stream = LanguageModelStream(
-            corpus, rows=rows, bptt=window, direction=model.encoder.direction, variable=False, shuffle=False
+            corpus, rows=rows, bptt=bptt, direction=model.encoder.direction, variable=False, shuffle=False
         )
         total, count = 0.0, 0
         state: State | None = None
