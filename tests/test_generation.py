@@ -137,6 +137,22 @@ def test_more_prompts_than_a_batch_holds_come_back_in_order(made: Any, monkeypat
     assert generate(model, [], drawn()) == []
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bf16_is_close(made: Any, family: str) -> None:
+    """Texts about as likely, though not the same ones; states and caches go through bfloat16 as well."""
+    model = made(family, "byte_level")
+    for beams in (1, 2):
+        options = [drawn(temperature=0.0, beams=beams, precision=p, max_tokens=8) for p in ("fp32", "bf16")]
+        exact, low = (generate(model, PROMPTS, o) for o in options)
+        totals = np.array([[a.log_probability, b.log_probability] for a, b in zip(exact, low, strict=True)])
+        assert np.isfinite(totals).all()
+        assert np.abs(totals[:, 0] - totals[:, 1]).mean() < 3
+    texts = [" and so it goes on"] * 3
+    exact, low = (score(model, PROMPTS[:3], texts, precision=p) for p in ("fp32", "bf16"))
+    for one, other in zip(exact, low, strict=True):
+        assert one.log_probability == pytest.approx(other.log_probability, rel=0.02)
+
+
 def test_control_words_are_not_written_and_a_new_text_ends_the_old(made: Any) -> None:
     model = made("awd_lstm", "word")
     names = {t: i for i, t in enumerate(model.tokenizer.tokens)}

@@ -75,6 +75,14 @@ def test_adapts_with_windows_no_longer_than_its_positions(gpt: Path, tmp_path: P
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
 
 
+def test_an_own_vocabulary_is_one_of_bytes_too(gpt: Path, tmp_path: Path) -> None:
+    thai = ["ภาพยนตร์เรื่องนี้สนุกมาก นักแสดงเล่นดี"] * 80
+    made = load(adapt(thai, out=tmp_path / "domain", model=gpt, recipe="full", own_vocabulary=True, show=False))
+    assert isinstance(made.tokenizer, BytePairTokenizer)
+    assert made.tokenizer.decode(made.tokenizer.encode(thai[0]).ids) == thai[0]
+    assert len(made.tokenizer.encode(thai[0]).ids) < len(load(gpt).tokenizer.encode(thai[0]).ids) / 4
+
+
 def test_a_classifier_grows_on_it(gpt: Path) -> None:
     made, stage = load(gpt), load_recipe("default").finetune
     labels = Labels("single", ("neg", "pos"))

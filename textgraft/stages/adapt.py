@@ -17,7 +17,8 @@ from textgraft.errors import UserError
 from textgraft.model import Model, build_unfilled, with_dropout
 from textgraft.nn.device import resolve_device
 from textgraft.provenance import provenance
-from textgraft.text.tokenizer import Tokenizer, vocabulary_map
+from textgraft.text.byte_level import BytePairTokenizer
+from textgraft.text.tokenizer import ModelName, Tokenizer, vocabulary_map
 from textgraft.training.language_model import language_model_validator
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Stage, load_recipe
@@ -162,7 +163,8 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
     """A tokenizer of the old one's kind and size, from `path` if an earlier run left it there."""
     if not path.exists():
         segmenter = "thai" if old.segmenter else None
-        Tokenizer.train(texts, kind=old.kind, vocab_size=old.vocab_size, segmenter=segmenter).save(path)
+        model: ModelName = "byte_level" if isinstance(old, BytePairTokenizer) else "unigram"
+        Tokenizer.train(texts, kind=old.kind, model=model, vocab_size=old.vocab_size, segmenter=segmenter).save(path)
     return Tokenizer.load(path)
 
 
