@@ -15,10 +15,18 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 
 # name: (module, class, class of its config); imported when first asked for
-ENCODERS = {"awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig")}
+ENCODERS = {
+    "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
+    "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
+}
 HEADS = {
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
     "language_model": ("textgraft.heads.language_model", "LanguageModelHead", "LanguageModelConfig"),
+    "masked_language_model": (
+        "textgraft.heads.masked_language_model",
+        "MaskedLanguageModelHead",
+        "MaskedLanguageModelConfig",
+    ),
 }
 
 
@@ -65,12 +73,12 @@ class Model(nn.Module):
         return {name: value for name, value in named.items() if name in lasting}
 
     def multiplied(self) -> int:
-        """How many weights each token is multiplied with: all matrices but an embedding table of the input's own.
+        """How many weights each token is multiplied with: all matrices but the tables that are only looked up.
 
         A training step takes about six operations for each and token (Kaplan et al. 2020, §2.1).
         """
-        embedding: Any = self.encoder.embedding
-        looked_up = {id(p) for p in embedding.parameters()} - {id(p) for p in self.head.parameters()}
+        tables = [module for module in self.encoder.modules() if isinstance(module, nn.Embedding)]
+        looked_up = {id(p) for table in tables for p in table.parameters()} - {id(p) for p in self.head.parameters()}
         return sum(p.numel() for p in self.parameters() if p.ndim > 1 and id(p) not in looked_up)
 
     def describe(self) -> dict[str, Any]:

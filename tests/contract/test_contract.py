@@ -9,16 +9,31 @@ from pathlib import Path
 import families
 import pytest
 import torch
-from families import CASES, ENCODERS, LENGTHS, TOKENIZER, V, drawn_batch, gradients, is_language_model, made, some_rows
+from families import (
+    CASES,
+    ENCODERS,
+    HEADS,
+    LENGTHS,
+    RECURRENT,
+    TOKENIZER,
+    V,
+    drawn_batch,
+    gradients,
+    is_of_tokens,
+    made,
+    some_rows,
+)
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
 from textgraft.model import build
+from textgraft.nn.chunked import IGNORE
 from textgraft.nn.precision import computing_in
 
 every_model = pytest.mark.parametrize(("encoder", "head"), CASES)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
+every_recurrent = pytest.mark.parametrize("encoder", RECURRENT)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -37,7 +52,7 @@ def test_batch_equals_one_by_one(encoder: str, head: str) -> None:
     together = model(batch)
     for row, length in enumerate(LENGTHS):
         alone = model(some_rows(batch, slice(row, row + 1)))[0]
-        seen = together[row, :length] if is_language_model(model) else together[row]
+        seen = together[row, :length] if is_of_tokens(model) else together[row]
         torch.testing.assert_close(seen, alone, **CLOSE)
 
 
@@ -65,7 +80,10 @@ def test_losses_of_parts_add_up(encoder: str, head: str) -> None:
     batch = drawn_batch(model)
     total, count, found = gradients(model, batch)
     parts_total, parts_count, of_parts = gradients(model, some_rows(batch, slice(0, 1)), some_rows(batch, slice(1, 4)))
-    assert parts_count == count == (int(batch.mask.sum()) if is_language_model(model) else len(batch.ids))
+    assert parts_count == count
+    assert count == (int((batch.targets != IGNORE).sum()) if is_of_tokens(model) else len(batch.ids))
+    if HEADS[head]["name"] == "language_model":
+        assert count == int(batch.mask.sum())
     torch.testing.assert_close(parts_total, total, **CLOSE)
     for name in found:
         torch.testing.assert_close(of_parts[name], found[name], **CLOSE, msg=lambda m, name=name: f"{name}: {m}")
@@ -160,7 +178,7 @@ def test_nothing_is_kept_on_the_modules(encoder: str, head: str) -> None:
         assert held == []
 
 
-@every_encoder
+@every_recurrent
 def test_state_carries_windows_over(encoder: str) -> None:
     """Windows with the state handed on equal one long text: vectors, final state and loss."""
     model = made(encoder, "lm-full-tied")
@@ -180,7 +198,7 @@ def test_state_carries_windows_over(encoder: str) -> None:
     torch.testing.assert_close(total, whole_loss.total, **CLOSE)
 
 
-@every_encoder
+@every_recurrent
 def test_gradients_stop_where_the_config_truncates(encoder: str) -> None:
     """`truncate` changes no value; the gradients are those of windows whose states are detached."""
     model = made(encoder, "lm-full-untied")
@@ -232,10 +250,12 @@ def test_keep_all_shows_every_layer_bottom_to_top(encoder: str) -> None:
     model = made(encoder, "single")
     batch = drawn_batch(model)
     shown = model.encoder(batch, keep="all")
-    assert len(shown.layers) == len(model.encoder.layer_groups())
+    assert len(shown.layers) == len([g for g in model.encoder.layer_groups() if g.name != "pooler"])
     assert torch.equal(shown.layers[-1], shown.top)
     assert torch.equal(shown.top, model.encoder(batch).top)
     assert shown.top.shape == (*batch.ids.shape, model.encoder.output_dim)
+    if encoder not in RECURRENT:
+        return
     scale = model.encoder.config.input_scale
     torch.testing.assert_close(shown.layers[0], model.encoder.embedding(batch.ids) * scale)
 
@@ -249,6 +269,5 @@ def test_the_matrix_holds_every_family() -> None:
     assert {config["name"] for config in ENCODERS.values()} == set(model.ENCODERS)
     assert {config["name"] for config in families.HEADS.values()} == set(model.HEADS)
     assert {config.get("output_layer") for config in families.HEADS.values()} - {None} == set(OUTPUT_LAYERS)
-    assert {c.get("pooling", "concat") for c in families.HEADS.values() if c["name"] == "classification"} == set(
-        POOLINGS
-    )
+    poolings = {c.get("pooling", "concat") for c in families.HEADS.values() if c["name"] == "classification"}
+    assert poolings == {*POOLINGS, "pooled"}
