@@ -21,6 +21,7 @@ ENCODERS = {
 }
 HEADS = {
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
+    "features": ("textgraft.heads.features", "FeaturesHead", "FeaturesConfig"),
     "language_model": ("textgraft.heads.language_model", "LanguageModelHead", "LanguageModelConfig"),
     "masked_language_model": (
         "textgraft.heads.masked_language_model",
