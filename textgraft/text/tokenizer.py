@@ -153,6 +153,10 @@ class Tokenizer:
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
+        if isinstance(pipeline.model, models.WordPiece):
+            from textgraft.text.wordpiece import WordPieceTokenizer
+
+            return WordPieceTokenizer(pipeline, where=where)
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
             raise UserError(message, where=where, remedy=_RESTORE)
