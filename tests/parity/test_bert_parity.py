@@ -13,7 +13,7 @@ from torch import Tensor
 
 from textgraft.convert import huggingface
 from textgraft.convert.bert import from_huggingface, to_huggingface
-from textgraft.data.batch import Batch
+from textgraft.data.batch import Batch, pad
 from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.errors import UserError
@@ -22,6 +22,7 @@ from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.masked_language_model import MaskedLanguageModelHead
 from textgraft.model import Model
 from textgraft.nn.chunked import IGNORE
+from textgraft.text.wordpiece import WordPieceTokenizer, train
 
 transformers = pytest.importorskip("transformers")
 
@@ -333,3 +334,19 @@ def test_a_pretraining_model_is_read_with_both_tasks(tmp_path: Path) -> None:
     assert model.head.config.tied
     assert model.head.config.next_sentence
     assert model.encoder.config.pooler
+
+
+def test_a_folder_with_its_tokenizer_opens_whole(tmp_path: Path) -> None:
+    tokenizer = train(["the film was good and the cat was bad"] * 3, vocab_size=V + 20)
+    bert = BERT(BERTConfig(tokenizer.vocab_size, 6, 1, 2, 8, 16))
+    model = Model(bert.eval(), FeaturesHead(FeaturesConfig(6)))
+    huggingface.save(model, tmp_path / "x", others=tokenizer.huggingface_files())
+    library = transformers.AutoModel.from_pretrained(tmp_path / "x").eval()
+    texts = ["the good film", "bad"]
+    inputs = transformers.AutoTokenizer.from_pretrained(tmp_path / "x")(texts, return_tensors="pt", padding=True)
+    ours = pad(WordPieceTokenizer.from_huggingface(tmp_path / "x").encode_batch(texts), tokenizer.pad_id)
+    assert torch.equal(inputs["input_ids"], ours.ids)
+    expected = library(**inputs)
+    found = huggingface.load(tmp_path / "x").encoder(ours)
+    torch.testing.assert_close(found.top[ours.mask], expected.last_hidden_state[ours.mask], **CLOSE)
+    torch.testing.assert_close(found.pooled, expected.pooler_output, **CLOSE)
