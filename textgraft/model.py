@@ -18,10 +18,17 @@ from textgraft.heads.base import Head, Loss
 ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
+    "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
 }
 HEADS = {
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
+    "features": ("textgraft.heads.features", "FeaturesHead", "FeaturesConfig"),
     "language_model": ("textgraft.heads.language_model", "LanguageModelHead", "LanguageModelConfig"),
+    "masked_language_model": (
+        "textgraft.heads.masked_language_model",
+        "MaskedLanguageModelHead",
+        "MaskedLanguageModelConfig",
+    ),
 }
 
 

@@ -20,14 +20,29 @@ from textgraft.text.tokenizer import Tokenizer
 TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"], kind="word", min_frequency=1)
 V = TOKENIZER.vocab_size
 CLASSES = 4
+TOKEN_HEADS = ("language_model", "masked_language_model")
 LENGTHS = (9, 7, 5, 2)
 
 AWD_LSTM = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 5, "truncate": 4}
+BERT = {
+    "name": "bert",
+    "vocab_size": V,
+    "embedding_dim": 6,
+    "num_layers": 2,
+    "num_heads": 2,
+    "feed_forward_dim": 10,
+    "max_length": 16,
+    "hidden_dropout": 0.1,  # named here, so that `made` can take it away
+    "attention_dropout": 0.1,
+}
 ENCODERS: dict[str, dict[str, Any]] = {
     "lstm-left-2": {**AWD_LSTM, "cell": "lstm", "direction": "left", "num_layers": 2},
     "lstm-right-3": {**AWD_LSTM, "cell": "lstm", "direction": "right", "num_layers": 3, "input_scale": 2.0},
     "qrnn-left-3": {**AWD_LSTM, "cell": "qrnn", "direction": "left", "num_layers": 3, "input_scale": 2.0},
     "qrnn-right-2": {**AWD_LSTM, "cell": "qrnn", "direction": "right", "num_layers": 2},
+    "bert": {**BERT, "pooler": False},
+    "bert-pooler": {**BERT, "pooler": True},
+    "distilbert": {**BERT, "pooler": False, "num_segments": 0, "num_layers": 3},
 }
 GPT = {"name": "gpt", "vocab_size": V, "embedding_dim": 6, "num_layers": 2, "num_heads": 2, "max_length": 16}
 ENCODERS |= {
@@ -36,6 +51,8 @@ ENCODERS |= {
     "gpt-banded": {**GPT, "attention": "banded", "window": 5},
     "gpt-alternating": {**GPT, "attention": "alternating", "window": 3},
 }
+STATEFUL = [name for name, config in ENCODERS.items() if config["name"] != "bert"]
+RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
     f"lm-{layer}-{'tied' if tied else 'untied'}": {"name": "language_model", "output_layer": layer, "tied": tied}
     for layer in ("full", "chunked", "adaptive", "sampled")
@@ -46,19 +63,51 @@ HEADS |= {
     "single": {"name": "classification", "outputs": CLASSES, "kind": "single"},
     "multi": {"name": "classification", "outputs": CLASSES, "kind": "multi"},
     "numeric": {"name": "classification", "outputs": 1, "kind": "numeric"},
+    "pool-first": {"name": "classification", "outputs": CLASSES, "pooling": "first"},
     "pool-last": {"name": "classification", "outputs": CLASSES, "pooling": "last"},
     "pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean"},
     "pool-max": {"name": "classification", "outputs": CLASSES, "pooling": "max"},
     "words": {"name": "classification", "outputs": CLASSES, "words_dim": 6},
 }
-CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS]
+POOLED = {"name": "classification", "outputs": CLASSES, "pooling": "pooled", "hidden_dim": 0, "batch_norm": False}
+HEADS |= {
+    "pool-pooled": {**POOLED, "input_dropout": 0.1},
+    "no-batch-norm": {"name": "classification", "outputs": CLASSES, "batch_norm": False},
+    "mlm-tied": {"name": "masked_language_model"},
+    "mlm-untied": {"name": "masked_language_model", "tied": False},
+    "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
+}
+
+
+def fits(encoder: str, head: str) -> bool:
+    """Whether the head can be on the encoder: who has seen the next token does not predict it.
+
+    A pooler goes with heads that read it and only with them, since every parameter is to learn something.
+    """
+    below, above = ENCODERS[encoder], HEADS[head]
+    reads_pooled = above.get("pooling") == "pooled" or above.get("next_sentence", False)
+    sees_all = "direction" not in below
+    if above.get("pooling") == "first" and below.get("direction") == "left":
+        return False  # which has read one token there
+    match above["name"]:
+        case "language_model":
+            return not sees_all
+        case "masked_language_model":
+            return sees_all and reads_pooled == below.get("pooler", False)
+        case _:
+            return reads_pooled == below.get("pooler", False)
+
+
+CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS if fits(encoder, head)]
 
 
 def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Model:
     """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": below["embedding_dim"]}
-    above |= {"vocab_size": V} if above["name"] == "language_model" else {"direction": below.get("direction", "left")}
+    has_table = above["name"] in TOKEN_HEADS
+    direction = below.get("direction", "both" if below["name"] == "bert" else "left")
+    above |= {"vocab_size": V} if has_table else {"direction": direction}
     complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
     torch.manual_seed(seed)
     model = build(with_dropout(complete, dropout))
@@ -85,12 +134,22 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
     for row, (tokens, following) in enumerate(zip(rows, next_tokens, strict=True)):
         ids[row, : len(tokens)] = tokens
         shifted[row, : len(tokens)] = following
-    return Batch(ids=ids, mask=mask, targets=targets(model, shifted, generator))
+    masked = torch.from_numpy(generator.random(len(lengths) * max(lengths)) < 0.5).view(len(lengths), -1)
+    masked[:, 0] = True
+    shifted[:, : max(lengths)][~masked & (model.describe()["head"]["name"] == "masked_language_model")] = IGNORE
+    second = torch.arange(width) >= torch.tensor(lengths)[:, None] // 2
+    return Batch(
+        ids=ids,
+        mask=mask,
+        targets=targets(model, shifted, generator),
+        segments=second.long(),
+        pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
+    )
 
 
 def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -> Tensor:
     """What the model's head wants for B texts."""
-    if is_language_model(model):
+    if is_of_tokens(model):
         return next_tokens
     rows = len(next_tokens)
     match model.head.config.kind:
@@ -102,8 +161,9 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
             return torch.from_numpy(generator.normal(size=rows)).float()
 
 
-def is_language_model(model: Model) -> bool:
-    return model.describe()["head"]["name"] == "language_model"
+def is_of_tokens(model: Model) -> bool:
+    """Whether the head says something of every position, not of the text."""
+    return model.describe()["head"]["name"] in TOKEN_HEADS
 
 
 def embedded(model: Model, batch: Batch) -> Tensor:
@@ -114,6 +174,12 @@ def embedded(model: Model, batch: Batch) -> Tensor:
             return encoder.embedding(batch.ids) * encoder.config.input_scale
         case "gpt":
             return encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]
+        case "bert":
+            known = encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]
+            assert batch.segments is not None
+            return encoder.embedding_norm(
+                known if encoder.segments is None else known + encoder.segments(batch.segments)
+            )
         case name:
             raise NotImplementedError(name)
 
@@ -131,7 +197,15 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
     wanted = batch.targets
     assert wanted is not None
     part = wanted[rows, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else wanted[rows]
-    return replace(batch, ids=batch.ids[rows, :width], mask=batch.mask[rows, :width], targets=part)
+    assert batch.segments is not None
+    assert batch.pair_targets is not None
+    return Batch(
+        ids=batch.ids[rows, :width],
+        mask=batch.mask[rows, :width],
+        targets=part,
+        segments=batch.segments[rows, :width],
+        pair_targets=batch.pair_targets[rows],
+    )
 
 
 def gradients(model: Model, *batches: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:

@@ -12,13 +12,16 @@ import torch
 from families import (
     CASES,
     ENCODERS,
+    HEADS,
     LENGTHS,
+    RECURRENT,
+    STATEFUL,
     TOKENIZER,
     V,
     drawn_batch,
     embedded,
     gradients,
-    is_language_model,
+    is_of_tokens,
     made,
     some_rows,
     without_truncation,
@@ -28,11 +31,13 @@ from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
 from textgraft.model import build
+from textgraft.nn.chunked import IGNORE
 from textgraft.nn.precision import computing_in
 
 every_model = pytest.mark.parametrize(("encoder", "head"), CASES)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
-every_truncating_encoder = pytest.mark.parametrize("encoder", [e for e in ENCODERS if "truncate" in ENCODERS[e]])
+every_stateful = pytest.mark.parametrize("encoder", STATEFUL)
+every_recurrent = pytest.mark.parametrize("encoder", RECURRENT)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -51,7 +56,7 @@ def test_batch_equals_one_by_one(encoder: str, head: str) -> None:
     together = model(batch)
     for row, length in enumerate(LENGTHS):
         alone = model(some_rows(batch, slice(row, row + 1)))[0]
-        seen = together[row, :length] if is_language_model(model) else together[row]
+        seen = together[row, :length] if is_of_tokens(model) else together[row]
         torch.testing.assert_close(seen, alone, **CLOSE)
 
 
@@ -79,7 +84,10 @@ def test_losses_of_parts_add_up(encoder: str, head: str) -> None:
     batch = drawn_batch(model)
     total, count, found = gradients(model, batch)
     parts_total, parts_count, of_parts = gradients(model, some_rows(batch, slice(0, 1)), some_rows(batch, slice(1, 4)))
-    assert parts_count == count == (int(batch.mask.sum()) if is_language_model(model) else len(batch.ids))
+    assert parts_count == count
+    assert count == (int((batch.targets != IGNORE).sum()) if is_of_tokens(model) else len(batch.ids))
+    if HEADS[head]["name"] == "language_model":
+        assert count == int(batch.mask.sum())
     torch.testing.assert_close(parts_total, total, **CLOSE)
     for name in found:
         torch.testing.assert_close(of_parts[name], found[name], **CLOSE, msg=lambda m, name=name: f"{name}: {m}")
@@ -174,7 +182,7 @@ def test_nothing_is_kept_on_the_modules(encoder: str, head: str) -> None:
         assert held == []
 
 
-@every_encoder
+@every_stateful
 def test_state_carries_windows_over(encoder: str) -> None:
     """Windows with the state handed on equal one long text: vectors, final state and loss."""
     model = without_truncation(made(encoder, "lm-full-tied"))
@@ -229,7 +237,7 @@ def test_beginnings_padded_on_the_left_go_on_as_if_alone(encoder: str) -> None:
         torch.testing.assert_close(torch.stack([top[row] for top in found]), alone, **CLOSE)
 
 
-@every_truncating_encoder
+@every_recurrent
 def test_gradients_stop_where_the_config_truncates(encoder: str) -> None:
     """`truncate` changes no value; the gradients are those of windows whose states are detached."""
     model = made(encoder, "lm-full-untied")
@@ -281,7 +289,7 @@ def test_keep_all_shows_every_layer_bottom_to_top(encoder: str) -> None:
     model = made(encoder, "single")
     batch = drawn_batch(model)
     shown = model.encoder(batch, keep="all")
-    assert len(shown.layers) == len(model.encoder.layer_groups())
+    assert len(shown.layers) == len([g for g in model.encoder.layer_groups() if g.name != "pooler"])
     assert torch.equal(shown.layers[-1], shown.top)
     assert torch.equal(shown.top, model.encoder(batch).top)
     assert shown.top.shape == (*batch.ids.shape, model.encoder.output_dim)
@@ -295,8 +303,8 @@ def test_the_matrix_holds_every_family() -> None:
     from textgraft.nn.softmax import OUTPUT_LAYERS
 
     assert {config["name"] for config in ENCODERS.values()} == set(model.ENCODERS)
-    assert {config["name"] for config in families.HEADS.values()} == set(model.HEADS)
+    taught = set(model.HEADS) - {"features"}  # which has no loss
+    assert {config["name"] for config in families.HEADS.values()} == taught
     assert {config.get("output_layer") for config in families.HEADS.values()} - {None} == set(OUTPUT_LAYERS)
-    assert {c.get("pooling", "concat") for c in families.HEADS.values() if c["name"] == "classification"} == set(
-        POOLINGS
-    )
+    poolings = {c.get("pooling", "concat") for c in families.HEADS.values() if c["name"] == "classification"}
+    assert poolings == {*POOLINGS, "pooled"}

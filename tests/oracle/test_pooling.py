@@ -21,6 +21,7 @@ def by_loop(hidden: torch.Tensor, name: str, direction: Direction) -> torch.Tens
     for row, length in zip(hidden, LENGTHS, strict=True):
         real = [row[t] for t in range(length)] or [torch.zeros(2, dtype=hidden.dtype)]
         parts = {
+            "first": real[0],
             "last": real[0] if direction == "right" else real[-1],
             "max": torch.stack([torch.stack([v[d] for v in real]).max() for d in range(2)]),
             "mean": sum(real, torch.zeros(2, dtype=hidden.dtype)) / len(real),

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from textgraft.data.masking import MaskedStream, MaskingTokens
 from textgraft.data.stream import ExampleStream
 from textgraft.model import Model, build
 
@@ -29,6 +30,25 @@ def language_model(**encoder: float) -> Model:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return build({"encoder": shape, "head": head})
+
+
+def masked_language_model(num_layers: int = 2, width: int = 8, max_length: int = 16) -> Model:
+    encoder = {"name": "bert", "vocab_size": VOCAB, "embedding_dim": width, "num_layers": num_layers, "num_heads": 2}
+    encoder |= {"feed_forward_dim": 2 * width, "max_length": max_length}
+    head = {"name": "masked_language_model", "vocab_size": VOCAB, "input_dim": width, "next_sentence": True}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build({"encoder": encoder, "head": head})
+
+
+def masking_tokens() -> MaskingTokens:
+    """Ids 0 to 3 are the marks, every other id from 20 on continues a word."""
+    ids = np.arange(VOCAB)
+    return MaskingTokens(0, 1, 2, 3, special=ids < 4, continues=(ids >= 20) & (ids % 2 == 0))
+
+
+def pairs(rows: int = 8) -> MaskedStream:
+    return MaskedStream(Tokens(), masking_tokens(), length=16, rows=rows, whole_words=True, pairs=True)
 
 
 def classifier(dropout: float = 0.1) -> Model:

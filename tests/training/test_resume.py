@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import Tokens, classifier, copied, examples, language_model
+from small_models import Tokens, classifier, copied, examples, language_model, masked_language_model, pairs
 
 from textgraft.data.stream import LanguageModelStream, Stream
 from textgraft.errors import UserError
@@ -67,6 +67,9 @@ THAWING = [
 ]
 SCENARIOS = {
     "hidden state, two epochs": Scenario([Phase("p", 2, 0.01)]),
+    "masked pairs, several batches a step": Scenario(
+        [Phase("p", 2, 0.01)], Settings(precision="fp32", accumulate=2), masked_language_model, pairs
+    ),
     "bf16": Scenario([Phase("p", 1, 0.01)], Settings(precision="bf16")),
     "two phases of a language model": Scenario(
         [Phase("head", 0.5, 0.01, trainable=1, schedule="stlr"), Phase("all", 1.3, 0.01, lr_decay=1.3)],

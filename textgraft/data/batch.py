@@ -23,6 +23,7 @@ class Batch:
     targets: Tensor | None = None
     rows: Tensor | None = None  # (B,) which example each row is, so that results return in the order they came
     segments: Tensor | None = None  # (B, T) int64, the first text of a pair or the second, for encoders that ask
+    pair_targets: Tensor | None = None  # (B,) int64, 0 where the second text of a pair follows the first, 1 where not
 
     def to(self, device: torch.device) -> Batch:
         """This batch on `device`; a GPU copies it out of pinned memory while the processor goes on."""

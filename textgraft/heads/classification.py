@@ -1,4 +1,4 @@
-"""ULMFiT's classifier: pool a document, then two blocks of batch norm, dropout and a linear layer."""
+"""A classifier: pool a document, then linear layers, with batch norm as in ULMFiT or without as in BERT."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 
+POOLED = "pooled"
+
 
 @dataclass(frozen=True)
 class ClassificationConfig:
     """`outputs` is the number of classes (1 for a numeric target); `direction` the encoder's.
 
-    `words_dim`, if not 0, adds the mean and the maximum of the embedding layer (of that width) to what is pooled.
+    `pooling` is a name of nn.pooling.POOLINGS, or "pooled" for the vector that an encoder such as BERT makes itself.
+    `hidden_dim` 0 leaves one linear layer, behind `input_dropout`. `words_dim`, if not 0, adds the mean and the
+    maximum of the embedding layer (of that width) to what is pooled.
     """
 
     input_dim: int
@@ -32,6 +36,7 @@ class ClassificationConfig:
     hidden_dropout: float = 0.1
     direction: Direction = "left"
     words_dim: int = 0
+    batch_norm: bool = True
 
 
 class ClassificationHead(Head):
@@ -48,31 +53,32 @@ class ClassificationHead(Head):
 
     def __init__(self, config: ClassificationConfig) -> None:
         super().__init__()
-        if config.pooling not in POOLINGS:
-            raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, POOLINGS))
+        known = (*POOLINGS, POOLED)
+        if config.pooling not in known:
+            raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, known))
         self.config = config
         self.keep = "all" if config.words_dim else "top"
         width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
-        self.layers = nn.Sequential(
-            nn.BatchNorm1d(width),
-            nn.Dropout(config.input_dropout),
-            nn.Linear(width, config.hidden_dim, bias=False),
-            nn.ReLU(),
-            nn.BatchNorm1d(config.hidden_dim),
-            nn.Dropout(config.hidden_dropout),
-            nn.Linear(config.hidden_dim, config.outputs),
-        )
+        self.layers = nn.Sequential(*_layers(config, width))
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, outputs) logits."""
-        pooled = POOLINGS[self.config.pooling](encoded.top, encoded.mask, self.config.direction)
+        """(B, outputs) logits. Raises UserError for pooling "pooled" over an encoder without a pooler."""
+        pooled = self._pooled(encoded)
         if self.config.words_dim:
             words = (POOLINGS[name](encoded.layers[0], encoded.mask, self.config.direction) for name in ("mean", "max"))
             pooled = torch.cat([pooled, *words], dim=-1)
         with torch.autocast(pooled.device.type, enabled=False):
             logits: Tensor = self.layers(pooled.float())
             return logits
+
+    def _pooled(self, encoded: Encoded) -> Tensor:
+        if self.config.pooling != POOLED:
+            return POOLINGS[self.config.pooling](encoded.top, encoded.mask, self.config.direction)
+        if encoded.pooled is None:
+            remedy = f"Choose another pooling ({', '.join(POOLINGS)}), or an encoder made with pooler=True."
+            raise UserError(f"pooling '{POOLED}' needs an encoder with a pooler, and this one has none.", remedy=remedy)
+        return encoded.pooled
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
         """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if asked."""
@@ -87,3 +93,14 @@ class ClassificationHead(Head):
         else:
             total = F.mse_loss(logits.squeeze(1), batch.targets, reduction="sum")
         return Loss(total=total, count=len(batch.ids))
+
+
+def _layers(config: ClassificationConfig, width: int) -> list[nn.Module]:
+    """What turns pooled vectors of this width into logits; with batch norm the hidden layer needs no bias."""
+    norms: list[nn.Module] = [nn.BatchNorm1d(width)] if config.batch_norm else []
+    first = [*norms, nn.Dropout(config.input_dropout)]
+    if not config.hidden_dim:
+        return [*first, nn.Linear(width, config.outputs)]
+    hidden = [nn.Linear(width, config.hidden_dim, bias=not config.batch_norm), nn.ReLU()]
+    norms = [nn.BatchNorm1d(config.hidden_dim)] if config.batch_norm else []
+    return [*first, *hidden, *norms, nn.Dropout(config.hidden_dropout), nn.Linear(config.hidden_dim, config.outputs)]

@@ -22,6 +22,12 @@ def last(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
     return hidden[rows, positions].masked_fill(~mask.any(1, keepdim=True), 0)
 
 
+def first(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
+    """h_1 (B, D): the first real position of `hidden` (B, T, D), BERT's [CLS], whatever the direction."""
+    rows = torch.arange(hidden.shape[0], device=hidden.device)
+    return hidden[rows, mask.int().argmax(1)].masked_fill(~mask.any(1, keepdim=True), 0)
+
+
 def mean(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
     """The mean (B, D) of `hidden` (B, T, D) over the real positions."""
     total = hidden.masked_fill(~mask[..., None], 0).sum(1)
@@ -39,7 +45,7 @@ def concat(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tenso
     return torch.cat([pooling(hidden, mask, direction) for pooling in (last, maximum, mean)], dim=-1)
 
 
-POOLINGS: dict[str, Pooling] = {"concat": concat, "last": last, "max": maximum, "mean": mean}
+POOLINGS: dict[str, Pooling] = {"concat": concat, "first": first, "last": last, "max": maximum, "mean": mean}
 """Each takes (hidden (B, T, D), mask (B, T) padded on the right, direction); only padding gives 0."""
 
 

@@ -164,6 +164,10 @@ class Tokenizer:
 
         if is_byte_pair(pipeline):
             return BytePairTokenizer(pipeline)
+        if isinstance(pipeline.model, models.WordPiece):
+            from textgraft.text.wordpiece import WordPieceTokenizer
+
+            return WordPieceTokenizer(pipeline, where=where)
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
             raise UserError(message, where=where, remedy=_RESTORE)

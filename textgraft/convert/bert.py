@@ -1,0 +1,317 @@
+"""BERT and DistilBERT of the `transformers` library to ours and back, weight by weight.
+
+Its names are those of `BertModel`, `BertForPreTraining`, `BertForMaskedLM`, `BertForSequenceClassification` and their
+DistilBERT counterparts. What lies there decides: a masked language model is one that has the weights of its head. The
+library keeps queries, keys and values apart, ours keeps them in one matrix, in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from textgraft.data.examples import TargetKind
+from textgraft.encoders.bert import BERT, BERTConfig
+from textgraft.errors import UserError
+from textgraft.heads.base import Head
+from textgraft.heads.classification import POOLED, ClassificationConfig, ClassificationHead
+from textgraft.heads.features import FeaturesConfig, FeaturesHead
+from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
+from textgraft.model import Model, build_unfilled
+
+Names = dict[str, tuple[str, ...]]
+"""Our parameter: the weights of the library that, one below the other, are its rows."""
+
+ARCHITECTURES = {
+    "bert": {"BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForSequenceClassification"},
+    "distilbert": {"DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"},
+}
+HARMLESS = {"embeddings.position_ids", "embeddings.token_type_ids"}
+"""Counters 0, 1, 2, ... and zeros, which older versions saved among the weights."""
+
+_PROBLEMS: dict[str, TargetKind] = {
+    "single_label_classification": "single",
+    "multi_label_classification": "multi",
+    "regression": "numeric",
+}
+_DISTIL_EPS = 1e-12  # no setting of the library's
+
+
+def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Model:
+    """The model that config.json and these weights are, in float32.
+
+    Raises UserError for another architecture or activation, and where a name is missing or left over, or a shape does
+    not fit.
+    """
+    kind = _supported(config)
+    given = {_plain(name, kind): value for name, value in weights.items()}
+    given = {name: value for name, value in given.items() if name not in HARMLESS}
+    encoder = _encoder_config(config, kind, given)
+    head_name, head = _head_config(config, kind, encoder, given)
+    description = {"encoder": {"name": "bert", **asdict(encoder)}, "head": {"name": head_name, **asdict(head)}}
+    model = build_unfilled(description)
+    names = _names(model, kind)
+    _take_copies(given, kind, tied=getattr(head, "tied", False))
+    expected = {name for theirs in names.values() for name in theirs}
+    wrong = [f"missing: {name}" for name in expected - given.keys()]
+    wrong += [f"left over: {name}" for name in given.keys() - expected]
+    parameters = dict(model.named_parameters())
+    for ours, theirs in names.items():
+        rows, *rest = parameters[ours].shape
+        shape = (rows // len(theirs), *rest)
+        wrong += [
+            f"{n} is {tuple(given[n].shape)}, not {shape}" for n in theirs if n in given and given[n].shape != shape
+        ]
+    if wrong:
+        shown = "; ".join(sorted(wrong)[:12]) + (f"; and {len(wrong) - 12} more" if len(wrong) > 12 else "")
+        raise UserError(
+            f"the weights do not fit config.json ({shown}).", remedy="Check that both are of the same model."
+        )
+    with torch.no_grad():
+        for ours, theirs in names.items():
+            parameters[ours].copy_(torch.cat([given[name] for name in theirs]))
+    return model
+
+
+def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json's content and the weights as the library names them; a tied table is written once.
+
+    A BERT without segments and pooler becomes a DistilBERT. Raises UserError for what the library has no class for.
+    """
+    encoder, head = model.encoder, model.head
+    if not isinstance(encoder, BERT):
+        raise UserError("only a BERT can be written as one.")
+    kind = "bert" if encoder.config.num_segments else "distilbert"
+    described = encoder.config
+    if kind == "distilbert" and (described.pooler or described.layer_norm_eps != _DISTIL_EPS):
+        message = f"a model without segments is a DistilBERT, with no pooler and a layer_norm_eps of {_DISTIL_EPS}."
+        raise UserError(message, remedy="Make it with num_segments 2 to write it as a BERT.")
+    config = _bert_fields(described) if kind == "bert" else _distilbert_fields(described)
+    config |= _head_fields(head, kind, described)
+    weights: dict[str, Tensor] = {}
+    parameters = dict(model.named_parameters())
+    prefix = "" if isinstance(head, FeaturesHead) else f"{kind}."
+    for ours, theirs in _names(model, kind).items():
+        for name, part in zip(theirs, parameters[ours].detach().chunk(len(theirs)), strict=True):
+            of_encoder = ours.startswith("encoder.")
+            weights[prefix + name if of_encoder else name] = part.clone()
+    return config, weights
+
+
+def _supported(config: Mapping[str, Any]) -> str:
+    """The model type, once nothing in the config says that ours computes something else."""
+    kind = str(config.get("model_type"))
+    if kind not in ARCHITECTURES:
+        raise UserError(f"model_type '{kind}' is neither of: {', '.join(ARCHITECTURES)}.", where="config.json")
+    for architecture in config.get("architectures") or []:
+        if architecture not in ARCHITECTURES[kind]:
+            known = ", ".join(sorted(ARCHITECTURES[kind]))
+            raise UserError(f"architecture {architecture} is none of: {known}.", where="config.json")
+    required: dict[str, Any] = {"hidden_act": "gelu", "activation": "gelu", "position_embedding_type": "absolute"}
+    required |= {"is_decoder": False, "add_cross_attention": False}
+    for setting, value in required.items():
+        if config.get(setting, value) != value:
+            raise UserError(f"{setting} is {config[setting]!r}, and only {value!r} is known.", where="config.json")
+    return kind
+
+
+def _plain(name: str, kind: str) -> str:
+    """A weight's name without the prefix that models with a head have; layer norms by their present names."""
+    name = name.removeprefix(f"{kind}.")
+    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+        name = name.removesuffix(old) + new if name.endswith(old) else name
+    return name
+
+
+def _encoder_config(config: Mapping[str, Any], kind: str, given: Mapping[str, Tensor]) -> BERTConfig:
+    try:
+        if kind == "distilbert":
+            return BERTConfig(
+                vocab_size=config["vocab_size"],
+                embedding_dim=config["dim"],
+                num_layers=config["n_layers"],
+                num_heads=config["n_heads"],
+                feed_forward_dim=config["hidden_dim"],
+                max_length=config["max_position_embeddings"],
+                num_segments=0,
+                pooler=False,
+                hidden_dropout=config["dropout"],
+                attention_dropout=config["attention_dropout"],
+                layer_norm_eps=_DISTIL_EPS,
+            )
+        return BERTConfig(
+            vocab_size=config["vocab_size"],
+            embedding_dim=config["hidden_size"],
+            num_layers=config["num_hidden_layers"],
+            num_heads=config["num_attention_heads"],
+            feed_forward_dim=config["intermediate_size"],
+            max_length=config["max_position_embeddings"],
+            num_segments=config["type_vocab_size"],
+            pooler="pooler.dense.weight" in given,
+            hidden_dropout=config["hidden_dropout_prob"],
+            attention_dropout=config["attention_probs_dropout_prob"],
+            layer_norm_eps=config["layer_norm_eps"],
+        )
+    except KeyError as error:
+        raise UserError(f"the setting {error} is missing.", where="config.json") from error
+
+
+def _head_config(
+    config: Mapping[str, Any], kind: str, encoder: BERTConfig, given: Mapping[str, Tensor]
+) -> tuple[str, FeaturesConfig | MaskedLanguageModelConfig | ClassificationConfig]:
+    width = encoder.embedding_dim
+    if "vocab_projector.bias" in given or any(name.startswith("cls.predictions.") for name in given):
+        tied = bool(config.get("tie_word_embeddings", True))
+        pairs = "cls.seq_relationship.weight" in given
+        eps = encoder.layer_norm_eps
+        return "masked_language_model", MaskedLanguageModelConfig(encoder.vocab_size, width, tied, pairs, eps)
+    if "classifier.weight" not in given:
+        return "features", FeaturesConfig(width)
+    outputs = len(given["classifier.weight"])
+    problem = config.get("problem_type") or ("regression" if outputs == 1 else "single_label_classification")
+    if problem not in _PROBLEMS or (problem == "regression" and outputs > 1):
+        raise UserError(f"problem_type '{problem}' with {outputs} outputs is not known.", where="config.json")
+    settings: dict[str, Any] = {"direction": "both", "batch_norm": False, "kind": _PROBLEMS[problem]}
+    if kind == "distilbert":
+        dropout = config.get("seq_classif_dropout", 0.2)
+        settings |= {"pooling": "first", "hidden_dim": width, "input_dropout": 0.0, "hidden_dropout": dropout}
+    else:
+        dropout = config.get("classifier_dropout")
+        dropout = encoder.hidden_dropout if dropout is None else dropout
+        settings |= {"pooling": POOLED, "hidden_dim": 0, "input_dropout": dropout, "hidden_dropout": 0.0}
+    return "classification", ClassificationConfig(width, outputs, **settings)
+
+
+def _take_copies(given: dict[str, Tensor], kind: str, *, tied: bool) -> None:
+    """Leave out what the library saves twice. Raises UserError where the two differ."""
+    decoder = "vocab_projector" if kind == "distilbert" else "cls.predictions.decoder"
+    twice = [("cls.predictions.bias", "cls.predictions.decoder.bias")]
+    twice += [("embeddings.word_embeddings.weight", f"{decoder}.weight")] if tied else []
+    for first, second in twice:
+        copy = given.pop(second, None)
+        if copy is not None and not torch.equal(copy, given.setdefault(first, copy)):
+            raise UserError(f"'{first}' and '{second}' are one according to config.json, but differ here.")
+
+
+def _names(model: Model, kind: str) -> Names:
+    """For each of our parameters the library's, without the prefix that models with a head have."""
+    modules: Names = {"embedding_norm": ("embeddings.LayerNorm",), "pooler": ("pooler.dense",)}
+    tables = {"embedding": "word_embeddings", "positions": "position_embeddings", "segments": "token_type_embeddings"}
+    modules |= {ours: (f"embeddings.{theirs}",) for ours, theirs in tables.items()}
+    for index in range(model.encoder.config.num_layers):
+        modules |= {f"layers.{index}.{n}": theirs for n, theirs in _layer_names(index, kind).items()}
+    modules = {f"encoder.{ours}": theirs for ours, theirs in modules.items()}
+    modules |= {f"head.{ours}": (theirs,) for ours, theirs in _head_names(model.head, kind).items()}
+    names: Names = {}
+    for parameter, _ in model.named_parameters():
+        module, _, part = parameter.rpartition(".")
+        names[parameter] = tuple(f"{theirs}.{part}" for theirs in modules[module])
+    if kind == "bert" and "head.output.bias" in names:
+        names["head.output.bias"] = ("cls.predictions.bias",)
+    return names
+
+
+def _layer_names(index: int, kind: str) -> Names:
+    """The modules of one of our blocks: those of the library's layer."""
+    if kind == "distilbert":
+        layer = f"transformer.layer.{index}"
+        return {
+            "attention.inputs": tuple(f"{layer}.attention.{part}_lin" for part in "qkv"),
+            "attention.output": (f"{layer}.attention.out_lin",),
+            "attention_norm": (f"{layer}.sa_layer_norm",),
+            "feed_forward": (f"{layer}.ffn.lin1",),
+            "output": (f"{layer}.ffn.lin2",),
+            "output_norm": (f"{layer}.output_layer_norm",),
+        }
+    layer = f"encoder.layer.{index}"
+    return {
+        "attention.inputs": tuple(f"{layer}.attention.self.{part}" for part in ("query", "key", "value")),
+        "attention.output": (f"{layer}.attention.output.dense",),
+        "attention_norm": (f"{layer}.attention.output.LayerNorm",),
+        "feed_forward": (f"{layer}.intermediate.dense",),
+        "output": (f"{layer}.output.dense",),
+        "output_norm": (f"{layer}.output.LayerNorm",),
+    }
+
+
+def _head_names(head: Head, kind: str) -> dict[str, str]:
+    if isinstance(head, ClassificationHead):
+        if kind == "distilbert":
+            return {"layers.1": "pre_classifier", "layers.4": "classifier"}
+        return {"layers.1": "classifier"}
+    if kind == "distilbert":
+        return {"dense": "vocab_transform", "norm": "vocab_layer_norm", "output": "vocab_projector"}
+    transform = "cls.predictions.transform"
+    return {
+        "dense": f"{transform}.dense",
+        "norm": f"{transform}.LayerNorm",
+        "output": "cls.predictions.decoder",
+        "next_sentence": "cls.seq_relationship",
+    }
+
+
+def _bert_fields(config: BERTConfig) -> dict[str, Any]:
+    return {
+        "model_type": "bert",
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.embedding_dim,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.feed_forward_dim,
+        "max_position_embeddings": config.max_length,
+        "type_vocab_size": config.num_segments,
+        "hidden_dropout_prob": config.hidden_dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "layer_norm_eps": config.layer_norm_eps,
+        "hidden_act": "gelu",
+    }
+
+
+def _distilbert_fields(config: BERTConfig) -> dict[str, Any]:
+    return {
+        "model_type": "distilbert",
+        "vocab_size": config.vocab_size,
+        "dim": config.embedding_dim,
+        "n_layers": config.num_layers,
+        "n_heads": config.num_heads,
+        "hidden_dim": config.feed_forward_dim,
+        "max_position_embeddings": config.max_length,
+        "dropout": config.hidden_dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation": "gelu",
+    }
+
+
+def _head_fields(head: Head, kind: str, encoder: BERTConfig) -> dict[str, Any]:
+    """What config.json says because of the head. Raises UserError for a head that the library does not have."""
+    library = "Bert" if kind == "bert" else "DistilBert"
+    if isinstance(head, FeaturesHead):
+        return {"architectures": [f"{library}Model"]}
+    if isinstance(head, MaskedLanguageModelHead) and head.config.layer_norm_eps == encoder.layer_norm_eps:
+        task = "PreTraining" if head.config.next_sentence else "MaskedLM"
+        return {"architectures": [f"{library}For{task}"], "tie_word_embeddings": head.config.tied}
+    if isinstance(head, ClassificationHead):
+        config = head.config
+        form = (config.pooling, config.hidden_dim, config.batch_norm, config.words_dim)
+        if form == ((POOLED, 0, False, 0) if kind == "bert" else ("first", encoder.embedding_dim, False, 0)):
+            problem = next(theirs for theirs, ours in _PROBLEMS.items() if ours == config.kind)
+            labels = {str(i): f"LABEL_{i}" for i in range(config.outputs)}
+            dropout = (
+                {"classifier_dropout": config.input_dropout}
+                if kind == "bert"
+                else {"seq_classif_dropout": config.hidden_dropout}
+            )
+            return {
+                "architectures": [f"{library}ForSequenceClassification"],
+                "problem_type": problem,
+                "id2label": labels,
+                "label2id": {name: int(i) for i, name in labels.items()},
+                **dropout,
+            }
+    shape = f"pooling '{POOLED}', hidden_dim 0" if kind == "bert" else "pooling 'first', hidden_dim the model's width"
+    remedy = f"The library's classifier is {shape}, and batch_norm False; its language model shares layer_norm_eps."
+    raise UserError(f"the transformers library has no {library} with such a head.", remedy=remedy)

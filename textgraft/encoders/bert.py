@@ -1,0 +1,142 @@
+"""BERT (Devlin, Chang, Lee & Toutanova 2019): a transformer encoder in which every position looks at all others.
+
+The blocks are those of Vaswani et al. 2017, §3.1: attention, then a feed-forward layer, each added to its input and
+normalised after the sum ("post-norm"). Token, position and segment each have a table of learned vectors, whose sum
+enters the first block. DistilBERT (Sanh et al. 2019) is the same with half the layers, no segments and no pooler; the
+small BERTs (Turc et al. 2019) are the same with other numbers, see BERT_SHAPES.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textgraft.data.batch import Batch
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
+from textgraft.errors import UserError
+from textgraft.nn.attention import Attention
+
+
+@dataclass(frozen=True)
+class BERTConfig:
+    """The shape of a BERT and its dropouts; the defaults are BERT-base.
+
+    `embedding_dim` is the width of every layer. `num_segments` 0 leaves the segment table out, `pooler` False the
+    dense layer over the first position. `hidden_dropout` follows the embeddings and each sublayer.
+    """
+
+    vocab_size: int
+    embedding_dim: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    feed_forward_dim: int = 3072
+    max_length: int = 512
+    num_segments: int = 2
+    pooler: bool = True
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    layer_norm_eps: float = 1e-12
+
+
+BERT_SHAPES = {
+    f"bert-{layers}-{width}": {
+        "num_layers": layers,
+        "embedding_dim": width,
+        "num_heads": width // 64,
+        "feed_forward_dim": 4 * width,
+    }
+    for layers in (2, 4, 6, 8, 10, 12)
+    for width in (128, 256, 512, 768)
+}
+"""The 24 sizes of Turc et al. 2019 (arXiv:1908.08962), as fields of a config; bert-12-768 is BERT-base."""
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward layer with an exact GELU, each with dropout, a residual and a layer norm after."""
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        width, eps = config.embedding_dim, config.layer_norm_eps
+        self.dropout = config.hidden_dropout
+        self.attention = Attention(width, config.num_heads, dropout=config.attention_dropout)
+        self.attention_norm = nn.LayerNorm(width, eps=eps)
+        self.feed_forward = nn.Linear(width, config.feed_forward_dim)
+        self.output = nn.Linear(config.feed_forward_dim, width)
+        self.output_norm = nn.LayerNorm(width, eps=eps)
+
+    def forward(self, x: Tensor, seen: Tensor) -> Tensor:
+        """x (B, T, D) -> (B, T, D); `seen` as in `Attention`."""
+        attended, _ = self.attention(x, seen)
+        x = self.attention_norm(x + F.dropout(attended, self.dropout, self.training))
+        widened = F.gelu(self.feed_forward(x))
+        normed: Tensor = self.output_norm(x + F.dropout(self.output(widened), self.dropout, self.training))
+        return normed
+
+
+class BERT(Encoder):
+    """Token ids, and segments where there are pairs, to one vector a position; one a text too if there is a pooler.
+
+    `Encoded.pooled` is tanh of a dense layer over the first position, where [CLS] stands. Weights start normal with
+    deviation 0.02, biases at 0. Raises UserError for a number of heads that does not divide the width.
+    """
+
+    config: BERTConfig
+    direction = "both"
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        width = config.embedding_dim
+        if config.num_heads < 1 or width % config.num_heads:
+            message = f"{config.num_heads} heads cannot share a width of {width} evenly."
+            raise UserError(message, remedy="Choose a num_heads that divides embedding_dim.")
+        self.config, self.output_dim, self.max_length = config, width, config.max_length
+        self.embedding = nn.Embedding(config.vocab_size, width)
+        self.positions = nn.Embedding(config.max_length, width)
+        self.segments = nn.Embedding(config.num_segments, width) if config.num_segments else None
+        self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.pooler = nn.Linear(width, width) if config.pooler else None
+        self.apply(_start)
+
+    def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
+        """(B, T) ids -> (B, T, D); without `batch.segments` everything is of the first. `state` is not used.
+
+        Raises UserError for texts longer than the table of positions.
+        """
+        x = self._embedded(batch)
+        kept = [x]
+        seen = batch.mask[:, None, None, :]
+        for layer in self.layers:
+            x = layer(x, seen)
+            kept.append(x)
+        pooled = None if self.pooler is None else torch.tanh(self.pooler(x[:, 0])).to(x.dtype)
+        return Encoded(top=x, mask=batch.mask, layers=tuple(kept) if keep == "all" else (), pooled=pooled)
+
+    def _embedded(self, batch: Batch) -> Tensor:
+        """What enters the first block (B, T, D)."""
+        length, config = batch.ids.shape[1], self.config
+        if length > config.max_length:
+            message = f"a text of {length} tokens is longer than the {config.max_length} positions that this model has."
+            raise UserError(message, remedy=f"Cut texts to at most {config.max_length} tokens.")
+        x = self.embedding(batch.ids) + self.positions.weight[:length]
+        if self.segments is not None:
+            x = x + (self.segments.weight[0] if batch.segments is None else self.segments(batch.segments))
+        return F.dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
+
+    def layer_groups(self) -> list[LayerGroup]:
+        below = (self.embedding, self.positions, self.segments, self.embedding_norm)
+        embedding = tuple(p for module in below if module is not None for p in module.parameters())
+        groups = [LayerGroup("embedding", embedding)]
+        groups += [LayerGroup(f"layer {i + 1}", tuple(layer.parameters())) for i, layer in enumerate(self.layers)]
+        return groups if self.pooler is None else [*groups, LayerGroup("pooler", tuple(self.pooler.parameters()))]
+
+
+def _start(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)
