@@ -44,7 +44,7 @@ class Lanes:
     `log_probs` (rows, lane) are of the targets of a LanguageModelStream in order.
     """
 
-    encoder = SimpleNamespace(direction="left")
+    encoder = SimpleNamespace(direction="left", max_length=None)
 
     def __init__(self, log_probs: np.ndarray) -> None:
         self._log_probs, self._done = log_probs, 0
