@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,10 @@ A recurrent state has one size and always comes out; training and evaluation on 
 with the text (a Transformer's keys and values) comes out only where one went in, so that each window starts afresh
 unless somebody begins with `Encoder.initial_state`.
 """
+
+
+ONE_LAYER = {"hidden_dim": 0, "batch_norm": False}
+"""A classification head without a hidden layer, as the transformers were published."""
 
 
 @dataclass
@@ -45,12 +49,14 @@ class Encoder(nn.Module):
     `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or
     "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
     the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
+    `recipe` names what fine-tunes it where nobody says how.
     """
 
     config: Any
     output_dim: int
     direction: Direction
     max_length: int | None = None
+    recipe: ClassVar[str] = "default"
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         raise NotImplementedError
@@ -62,6 +68,10 @@ class Encoder(nn.Module):
     def begin(self, batch: Batch) -> Encoded:
         """Read beginnings of texts padded on the left, so that all end in the last column, from where to go on."""
         return self(batch, self.initial_state(len(batch.ids)))
+
+    def classifier(self) -> dict[str, Any]:
+        """Settings of the classification head that the family's paper puts on it, where they are not ULMFiT's."""
+        return {}
 
     def layer_groups(self) -> list[LayerGroup]:
         """Bottom -> top, disjoint, covering every parameter exactly once."""

@@ -36,7 +36,7 @@ class Default(Ulmfit):
         self._spaces: Spaces | None = None
 
     def _adapt_stage(self) -> Stage:
-        return load_recipe(self.options.recipe).adapt
+        return load_recipe(self._suited).adapt
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)

@@ -24,7 +24,7 @@ from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_can
 from textgraft.stages.members import Course, Finetuned, Member, encode_parts, ensemble, outcome_name, train_member
 from textgraft.training.classifier import Plan
 from textgraft.training.loop import Settings
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage, load_recipe, suited
 from textgraft.training.session import (
     content_hash,
     put_in_place,
@@ -109,7 +109,8 @@ def finetune(
     out, options = Path(out), options or FinetuneOptions()
     refuse_existing(out, overwrite)
     sources = language_models(model, backward)
-    labels, stage = Labels.fit(train), load_recipe(options.language_recipe).finetune
+    labels, recipe = Labels.fit(train), suited(options.language_recipe, sources["forward"].model.encoder)
+    stage = load_recipe(recipe).finetune
     parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
     encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
@@ -141,7 +142,9 @@ def finetune(
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, sources["forward"], data, used, examined, comparison, cut) | _told(choice),
+        record=_record(out, sources["forward"], data, used, examined, comparison, cut)
+        | {"recipe": recipe}
+        | _told(choice),
         examined=parts[examined] if examined != "folds" else train.take(ground.known.tolist()),
         members=members,
         stage=stage,

@@ -19,7 +19,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
-from textgraft.inference import Truncation, encode_texts
+from textgraft.inference import Truncation
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
 from textgraft.training.meter import Meter
@@ -93,7 +93,7 @@ def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels
     for name, part in parts.items():
         if not part.texts:
             raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
-        sequences, cut[name] = encode_texts(source.tokenizer, part.texts, max_tokens)
+        sequences, cut[name] = source.encoded(part.texts, max_tokens)
         encoded[name] = EncodedTexts(sequences, labels.encode(part))
     return EncodedParts(encoded, cut)
 
