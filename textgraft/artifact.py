@@ -216,7 +216,7 @@ def find(name: str | Path) -> Path:
 
 
 def is_foreign(name: str | Path) -> bool:
-    """Whether a model's name says that another program made it (convert.foreign)."""
+    """Whether a model's name says that another program made it (foreign.hub)."""
     return str(name).startswith(FOREIGN)
 
 
@@ -273,13 +273,13 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 def load(name: str | Path) -> Artifact:
     """The artifact at a path, or one that ships by its name; weights in float32, the model in eval mode.
 
-    `hf:FOLDER` and `hf:NAME` are models of the transformers library (convert.foreign). Raises UserError for a missing,
+    `hf:FOLDER` and `hf:NAME` are models of the transformers library (foreign.hub). Raises UserError for a missing,
     truncated, altered or future file, and lists weights that do not fit.
     """
     if is_foreign(name):
-        from textgraft.convert import foreign  # which imports this module
+        from textgraft.foreign import hub  # which imports this module
 
-        return foreign.load(str(name))
+        return hub.load(str(name))
     folder = find(name)
     config = read_config(folder)
     if "linear" in config:

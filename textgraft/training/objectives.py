@@ -87,10 +87,11 @@ def objective(model: Model, where: str) -> Objective:
     """The objective of a language model's head. Raises UserError for a model that has no such head."""
     name = model.describe()["head"]["name"]
     if name not in OBJECTIVES:
-        why = "is an encoder without a language-model head" if name == "features" else "has been fine-tuned for a task"
+        lost = "has been fine-tuned for a task and lost its language-model head"
+        why = "is an encoder without a language-model head" if name == "features" else lost
         raise UserError(
-            f"this model {why}, so it cannot learn from plain text.",
+            f"this model {why}.",
             where=where,
-            remedy="Name a language model; fine-tune what came of it.",
+            remedy="Adapt the language model first, then fine-tune the adapted one.",
         )
     return OBJECTIVES[name]

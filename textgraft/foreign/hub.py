@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.artifact import FOREIGN, Artifact
-from textgraft.convert import huggingface
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
+from textgraft.foreign import huggingface
 from textgraft.model import Model
 from textgraft.text.byte_level import read_gpt, read_gpt2
 from textgraft.text.tokenizer import Tokenizer
@@ -23,7 +23,7 @@ from textgraft.text.wordpiece import WordPieceTokenizer
 def load(name: str) -> Artifact:
     """The model and tokenizer that `hf:…` names, as an artifact: a language model, an encoder alone, or a classifier.
 
-    Raises UserError where there is no such folder, and as convert.huggingface does.
+    Raises UserError where there is no such folder, and as foreign.huggingface does.
     """
     folder = find(name)
     config = huggingface.read_config(folder)
@@ -89,7 +89,7 @@ TOKENIZERS: Mapping[str, Callable[[Path], Tokenizer]] = {
     "gpt2": _byte_pairs(read_gpt2),
     "openai-gpt": _byte_pairs(read_gpt),
 }
-"""How the tokenizer of each model_type of convert.huggingface.READERS is read."""
+"""How the tokenizer of each model_type of foreign.huggingface.READERS is read."""
 
 
 def _labels(model: Model, config: Mapping[str, Any]) -> Labels | None:
