@@ -49,7 +49,7 @@ class Encoder(nn.Module):
     `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or
     "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
     the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
-    `recipe` names what fine-tunes it where nobody says how.
+    `recipe` names what fine-tunes it where nobody says how, `method` what fine-tuning it is called in tables.
     """
 
     config: Any
@@ -57,6 +57,7 @@ class Encoder(nn.Module):
     direction: Direction
     max_length: int | None = None
     recipe: ClassVar[str] = "default"
+    method: ClassVar[str] = "ulmfit"
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         raise NotImplementedError

@@ -87,6 +87,7 @@ class BERT(Encoder):
     config: BERTConfig
     direction = "both"
     recipe = "transformer"
+    method = "bert"
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()

@@ -84,6 +84,7 @@ class GPT(Encoder):
     config: GPTConfig
     direction: Direction = "left"
     recipe = "transformer"
+    method = "gpt"
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()

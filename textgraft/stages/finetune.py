@@ -144,7 +144,7 @@ def finetune(
         comparison=comparison,
         record=_record(out, sources["forward"], data, used, examined, comparison, cut)
         | {"recipe": recipe}
-        | _told(choice),
+        | _told(choice, members),
         examined=parts[examined] if examined != "folds" else train.take(ground.known.tolist()),
         members=members,
         stage=stage,
@@ -224,7 +224,7 @@ def _described(part: Examples) -> dict[str, Any]:
 
 def _weighed(linear: Tried, members: Mapping[str, Member], ground: Ground) -> Blend:
     """The linear candidates and the language models', each with its weight."""
-    models = {outcome_name(direction): member for direction, member in members.items()}
+    models = {outcome_name(member.source, direction): member for direction, member in members.items()}
     grown = [language_candidate(name, m, ground, _own(m, ground.seed)) for name, m in models.items()]
     return blend([*linear.candidates, *grown], ground, language_models=list(models), left_out=linear.left_out)
 
@@ -243,7 +243,7 @@ def _beside_the_language_model(
     members: Mapping[str, Member], ground: Ground, options: FinetuneOptions, beside: Sequence[Outcome]
 ) -> Comparison:
     """The language model's classifiers first, then the linear baselines."""
-    outcome, parts = _outcomes(members, "scratch" if options.from_scratch else "ulmfit")
+    outcome, parts = _outcomes(members, "scratch" if options.from_scratch else members["forward"].outcome.name)
     comparison = compare_methods(
         ground.train,
         ground.examined,
@@ -297,11 +297,11 @@ def _record(
     }
 
 
-def _told(choice: Blend | None) -> dict[str, Any]:
+def _told(choice: Blend | None, members: Mapping[str, Member]) -> dict[str, Any]:
     """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
     if choice is None:
         return {}
-    grown = {outcome_name(direction) for direction in ("forward", "backward")}
+    grown = {outcome_name(member.source, direction) for direction, member in members.items()}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 
 
