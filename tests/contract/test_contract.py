@@ -73,8 +73,10 @@ def test_padding_is_invisible(encoder: str, head: str, training: bool) -> None:
     assert count == padded_count
     torch.testing.assert_close(padded_total, total, **CLOSE)
     assert found.keys() == padded.keys()
+    largest = max(float(gradient.abs().max()) for gradient in found.values())
+    close = CLOSE | {"atol": 1e-5 * max(1.0, largest)}  # one that normalisation makes 0 is rounding of the others
     for name in found:
-        torch.testing.assert_close(padded[name], found[name], **CLOSE, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(padded[name], found[name], **close, msg=lambda m, name=name: f"{name}: {m}")
 
 
 @every_model

@@ -14,9 +14,9 @@ Direction = Literal["left", "right", "both"]
 State = tuple[tuple[Tensor, ...], ...]
 """What an encoder hands from one window of text to the next: per layer a tuple of (B, ...) tensors.
 
-A recurrent state has one size and always comes out; training and evaluation on long texts hand it on. One that grows
-with the text (a Transformer's keys and values) comes out only where one went in, so that each window starts afresh
-unless somebody begins with `Encoder.initial_state`.
+A recurrent state, or a memory of bounded length, has one size and always comes out; training and evaluation on long
+texts hand it on. One that grows with the text (a Transformer's keys and values) comes out only where one went in, so
+that each window starts afresh unless somebody begins with `Encoder.initial_state`.
 """
 
 
