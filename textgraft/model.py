@@ -117,7 +117,7 @@ def build(description: dict[str, Any]) -> Model:
     encoder = encoder_cls(config)
     head_cls, head_config = _made("head", description["head"], HEADS)
     tied = getattr(head_config, "tied", False)
-    return Model(encoder, head_cls(head_config, encoder.embedding.weight) if tied else head_cls(head_config))
+    return Model(encoder, head_cls(head_config, encoder.tied()) if tied else head_cls(head_config))
 
 
 def build_unfilled(description: dict[str, Any]) -> Model:

@@ -57,6 +57,7 @@ ENCODERS |= {
     "xl-post": {**TRANSFORMER_XL, "norm": "post"},
     "xl-pre": {**TRANSFORMER_XL, "norm": "pre", "shared_biases": False, "head_dim": 2},
     "xl-same-length": {**TRANSFORMER_XL, "same_length": True, "memory_length": 5, "clamp_length": 3},
+    "xl-adaptive": {**TRANSFORMER_XL, "cutoffs": [6, 15], "div_value": 2.0, "memory_length": 11},
 }
 STATEFUL = [name for name, config in ENCODERS.items() if config["name"] != "bert"]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
@@ -95,7 +96,8 @@ def direction(encoder: str) -> str:
 def fits(encoder: str, head: str) -> bool:
     """Whether the head can be on the encoder: who has seen the next token does not predict it.
 
-    A pooler goes with heads that read it and only with them, since every parameter is to learn something.
+    A pooler goes with heads that read it and only with them, since every parameter is to learn something. An adaptive
+    embedding can only be tied to an adaptive output layer.
     """
     below, above = ENCODERS[encoder], HEADS[head]
     reads_pooled = above.get("pooling") == "pooled" or above.get("next_sentence", False)
@@ -104,11 +106,17 @@ def fits(encoder: str, head: str) -> bool:
         return False  # which has read one token there
     match above["name"]:
         case "language_model":
-            return not sees_all
+            several_tables, is_tied = "cutoffs" in below, above.get("tied", True)
+            return not sees_all and (above.get("output_layer") == "adaptive" or not (several_tables and is_tied))
         case "masked_language_model":
             return sees_all and reads_pooled == below.get("pooler", False)
         case _:
             return reads_pooled == below.get("pooler", False)
+
+
+def tied_head(encoder: str) -> str:
+    """A language-model head that shares the encoder's tables."""
+    return next(head for head in ("lm-full-tied", "lm-adaptive-tied") if fits(encoder, head))
 
 
 CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS if fits(encoder, head)]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
+from textgraft.nn.embedding import AdaptiveEmbedding
 
 Direction = Literal["left", "right", "both"]
 State = tuple[tuple[Tensor, ...], ...]
@@ -73,6 +74,11 @@ class Encoder(nn.Module):
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head that the family's paper puts on it, where they are not ULMFiT's."""
         return {}
+
+    def tied(self) -> nn.Parameter | AdaptiveEmbedding:
+        """What an output layer shares when it is tied: the token table (V, D), or an embedding of several tables."""
+        embedding: Any = self.embedding
+        return embedding if isinstance(embedding, AdaptiveEmbedding) else embedding.weight
 
     def layer_groups(self) -> list[LayerGroup]:
         """Bottom -> top, disjoint, covering every parameter exactly once."""

@@ -11,8 +11,8 @@ padding out; and the last dropout is the language-model head's.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import banded, causal
+from textgraft.nn.embedding import AdaptiveEmbedding
 
 NORMS = ("post", "pre")
 
@@ -36,7 +37,8 @@ class TransformerXLConfig:
     and the memory_length - 1 before it, so that the first of a window sees as many as the last. Distances above
     `clamp_length` count as that (§4, "we choose a larger memory"; 0: none do). `norm` is "post" or "pre". The biases u
     and v are all layers' together with `shared_biases`, else each layer has its own (the code's `untie_r`).
-    `embedding_dropout` is also that of the distances' vectors.
+    With `cutoffs` the embedding is adaptive (nn/embedding.py has `div_value` and `project_first`); token ids must then
+    go by falling frequency. `embedding_dropout` is also that of the distances' vectors.
 
     Raises UserError for values that cannot be.
     """
@@ -53,12 +55,16 @@ class TransformerXLConfig:
     clamp_length: int = 0
     norm: Literal["post", "pre"] = "post"
     shared_biases: bool = True
+    cutoffs: list[int] = field(default_factory=list)
+    div_value: float = 1.0
+    project_first: bool = False
     embedding_dropout: float = 0.1
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.0
     layer_norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "cutoffs", list(self.cutoffs))  # as JSON gives it back
         if self.norm not in NORMS:
             raise UserError(f"unknown norm '{self.norm}'.", remedy=did_you_mean(self.norm, NORMS))
         if self.embedding_dim % 2:
@@ -182,7 +188,13 @@ class TransformerXL(Encoder):
     def __init__(self, config: TransformerXLConfig) -> None:
         super().__init__()
         self.config, self.output_dim = config, config.embedding_dim
-        self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
+        size, width = config.vocab_size, config.embedding_dim
+        clusters: dict[str, Any] = {"cutoffs": config.cutoffs, "div_value": config.div_value}
+        self.embedding = (
+            AdaptiveEmbedding(size, width, **clusters, project_first=config.project_first)
+            if config.cutoffs
+            else nn.Embedding(size, width)
+        )
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         shape = (config.num_heads, config.head_dim or config.embedding_dim // config.num_heads)
         self.u = nn.Parameter(torch.empty(shape)) if config.shared_biases else None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
@@ -172,8 +173,11 @@ def with_dropout_of(stage: Stage, model: Model) -> Model:
 def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
     """The language model over another vocabulary: known tokens keep vector and bias, new ones get the mean.
 
-    Howard & Ruder 2018, §3.2 and their code.
+    Howard & Ruder 2018, §3.2 and their code. Raises UserError for a model that keeps rare tokens in other tables.
     """
+    if not isinstance(source.model.encoder.tied(), nn.Parameter):
+        message = "the rare tokens of this model have narrower vectors, which cannot move to another vocabulary."
+        raise UserError(message, remedy="Adapt without a vocabulary of its own.")
     old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
     description = source.model.describe()
     for part in ("encoder", "head"):

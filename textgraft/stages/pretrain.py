@@ -24,7 +24,7 @@ from textgraft.training.loop import Run, Settings
 from textgraft.training.objectives import objective
 from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.token_vectors import cached_token_vectors, start_from_vectors
+from textgraft.training.token_vectors import cached_token_vectors, only_table, start_from_vectors
 
 HELD_OUT_EVERY = 200
 HELD_OUT_TEXTS = 300
@@ -171,6 +171,7 @@ def start_model(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: P
     """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
     size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
     if recipe.token_vectors:
+        only_table(model)  # finds out before the vectors are trained
         vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
         start_from_vectors(model, vectors)
     if recipe.start_from_counts:
