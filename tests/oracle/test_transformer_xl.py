@@ -163,6 +163,29 @@ def test_gradients_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(loss, (*inputs, *attention.parameters()))
 
 
+@pytest.mark.parametrize("settings", [{}, {"norm": "pre", "shared_biases": False, "same_length": True}])
+def test_every_weights_gradient_is_the_slope(settings: dict[str, Any]) -> None:
+    """Of a language model's loss on a window after a memory, along a random direction for each weight."""
+    encoder, batch = xl(**settings), texts()
+    config = LanguageModelConfig(V, 8, output_layer="full", alpha=0.0, beta=0.0)
+    model = Model(encoder, LanguageModelHead(config, encoder.embedding.weight)).double().eval()
+    state, window = encoder(part(batch, 0, 4)).state, replace(part(batch, 4, 8), targets=batch.ids[:, 5:9])
+    model.loss(window, state).total.backward()
+    for name, parameter in model.named_parameters():
+        direction, values = torch.randn_like(parameter), parameter.detach().clone()
+        losses = []
+        for step in (1e-5, -1e-5):
+            with torch.no_grad():
+                parameter.copy_(values + step * direction)
+                losses.append(float(model.loss(window, state).total))
+        with torch.no_grad():
+            parameter.copy_(values)
+        assert parameter.grad is not None
+        slope = float((parameter.grad * direction).sum())
+        assert abs(slope) > 1e-6, name
+        assert (losses[0] - losses[1]) / 2e-5 == pytest.approx(slope, rel=1e-4), name
+
+
 def test_no_gradient_flows_into_the_memory() -> None:
     encoder, batch = xl(), texts()
     first = encoder(part(batch, 0, 4))
