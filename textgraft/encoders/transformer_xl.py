@@ -134,11 +134,12 @@ class RelativeAttention(nn.Module):
         query = F.linear(x[:, -steps:], of_query).view(rows, steps, self.num_heads, self.head_dim)
         key, value = F.linear(x, of_rest).view(rows, -1, 2, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
         by_distance = self.distances(distances).view(-1, self.num_heads, self.head_dim)
-        by_content = (query + u).transpose(1, 2) @ key.transpose(2, 3)
-        by_position = shifted((query + v).transpose(1, 2) @ by_distance.permute(1, 2, 0))
-        scores = (by_content + by_position) / math.sqrt(self.head_dim)
-        shares = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(dim=-1)
-        mixed = F.dropout(shares, self.dropout, self.training).to(value.dtype) @ value
+        # What stands there, (query + u) · key, is left to the fused product; how far back it is comes in as its bias.
+        scale = 1 / math.sqrt(self.head_dim)
+        by_position = shifted(((query + v) * scale).transpose(1, 2) @ by_distance.permute(1, 2, 0))
+        bias = by_position.masked_fill(~seen, torch.finfo(by_position.dtype).min)
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention((query + u).transpose(1, 2), key, value, bias, dropout, scale=scale)
         return self.output(mixed.transpose(1, 2).reshape(rows, steps, width))
 
 
