@@ -116,7 +116,7 @@ def fits(encoder: str, head: str) -> bool:
 
 def tied_head(encoder: str) -> str:
     """A language-model head that shares the encoder's tables."""
-    return next(head for head in ("lm-full-tied", "lm-adaptive-tied") if fits(encoder, head))
+    return "lm-adaptive-tied" if "cutoffs" in ENCODERS[encoder] else "lm-full-tied"
 
 
 CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS if fits(encoder, head)]

@@ -185,6 +185,8 @@ class TransformerXL(Encoder):
 
     config: TransformerXLConfig
     direction: Direction = "left"
+    recipe = "transformer"
+    method = "transformer-xl"
 
     def __init__(self, config: TransformerXLConfig) -> None:
         super().__init__()
