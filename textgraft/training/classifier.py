@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.examples import TargetKind
+from textgraft.data.examples import ONE_OF, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.stream import ExampleStream
 from textgraft.inference import predict_logits
@@ -189,7 +189,7 @@ def outputs_from_logits(logits: np.ndarray, kind: TargetKind, temperature: float
 
 def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
     x, y = torch.from_numpy(logits), torch.from_numpy(targets)
-    if kind == "single":
+    if kind in ONE_OF:
         return float(torch.nn.functional.cross_entropy(x, y))
     if kind == "multi":
         return float(torch.nn.functional.binary_cross_entropy_with_logits(x, y))
