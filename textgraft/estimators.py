@@ -265,7 +265,7 @@ def check_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
         raise UserError("this is one text.", where=name, remedy="Pass a list of texts.")
     shape: tuple[int, ...] = getattr(X, "shape", (0,))
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 2):
-        what = f"{shape[1]} columns" if len(shape) == 2 else f"{len(shape)} dimensions"
+        what = f"{shape[1]} column{'s' * (shape[1] != 1)}" if len(shape) == 2 else f"{len(shape)} dimensions"
         remedy = "Pass one column of texts, such as frame['text'], or two of pairs."
         raise UserError(f"this has {what}, and texts have one, pairs two.", where=name, remedy=remedy)
     if len(shape) == 2:

@@ -192,8 +192,7 @@ def test_compare_takes_pairs_and_refuses_choices(run: Program, desk: Path, tiny_
     )
     done = run("compare", desk / "train.jsonl", "--test", desk / "test.jsonl", *common, "--out", tmp_path / "curve")
     assert done.code == 0, done.err
-    best = [row for row in done.json()["rows"] if row["method"] == "linear"][-1]
-    assert best["score"] == 1.0
+    assert done.json()["budgets"][-1]["methods"]["linear"]["accuracy"]["mean"] == 1.0
     files = (desk / "train-choice.jsonl", "--kind", "choice", "--out", tmp_path / "no", "--model", tiny_lm)
     run("compare", *files, "--quiet").mistake("there is no method to compare for labels of kind 'choice'", "finetune")
 

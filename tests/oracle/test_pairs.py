@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from textgraft import artifact
 from textgraft.data.batch import Batch, PairIds, Rows, TokenIds, pad, shuffled_batches
-from textgraft.data.examples import Choice, Pair
+from textgraft.data.examples import Choice, Examples, Pair
+from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.inference import cut_pair, encode_texts, predict_logits
+from textgraft.linear.artifact import LinearArtifact, load
+from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.options import FrequentPlace, WordOverlap
 from textgraft.linear.pair_ngrams import MEASURES, PairNgrams
@@ -228,6 +233,20 @@ def test_pair_rows_by_hand() -> None:
     assert (again.transform(texts) != rows.transform(texts)).nnz == 0
     with pytest.raises(UserError, match="here is a single text"):
         rows.transform(["a b"])
+
+
+def test_a_linear_classifier_of_pairs_is_saved_and_loaded(tmp_path: Path) -> None:
+    pairs = [Pair(f"a b {n}", f"{'a b' if n % 2 else 'c d'} {n}") for n in range(20)]
+    examples = Examples(pairs, [("no", "yes")[n % 2] for n in range(20)], "single")
+    labels = Labels.fit(examples)
+    fitted = LinearBaseline().fit(pairs, labels.encode(examples), num_classes=2).fitted
+    made = LinearArtifact(fitted, labels, {"name": "pairs", "reads": "pairs"})
+    answers = made.outputs(pairs)
+    assert answers.argmax(axis=1).tolist() == labels.encode(examples).tolist()
+    loaded = load(artifact.save(made, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.outputs(pairs), answers)
+    with pytest.raises(UserError, match="here is a single text"):
+        loaded.outputs(["a b"])
 
 
 def test_simple_ways_to_choose() -> None:

@@ -110,8 +110,7 @@ def finetune(
     """
     out, options = Path(out), options or FinetuneOptions()
     refuse_existing(out, overwrite)
-    if options.both_orders and reads(train.texts) != "pairs":
-        raise UserError("only pairs can be read in both orders.", where=train.source, remedy="Leave both_orders out.")
+    refuse_single_texts(train, options)
     if train.kind == "choice":  # linear classifiers have no part in it
         options = replace(options, recipe=options.language_recipe)
     sources = language_models(model, backward)
@@ -159,6 +158,12 @@ def finetune(
     )
     _save(done, choice, overwrite)
     return done
+
+
+def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
+    """Raises UserError where pairs are asked for, to be read in both orders, and there are none."""
+    if options.both_orders and reads(train.texts) != "pairs":
+        raise UserError("only pairs can be read in both orders.", where=train.source, remedy="Leave both_orders out.")
 
 
 def language_models(model: str | Path, backward: str | Path | None) -> dict[str, Artifact]:
