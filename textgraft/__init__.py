@@ -22,6 +22,7 @@ _PUBLIC = {
     "predict": "textgraft.verbs",
     "evaluate": "textgraft.verbs",
     "embed": "textgraft.verbs",
+    "convert": "textgraft.foreign.convert",
     "lr_find": "textgraft.stages.rates",
     "schedule": "textgraft.stages.rates",
     "generate": "textgraft.generation",

@@ -71,8 +71,10 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         "outputs": plan.labels.num_outputs,
         "kind": plan.labels.kind,
         "direction": plan.language_model.encoder.direction,
-        "words_dim": encoder["embedding_dim"] if plan.words else 0,
+        **plan.language_model.encoder.classifier(),
     }
+    if not plan.words:
+        description["head"]["words_dim"] = 0
     if plan.labels.kind == "choice":
         description["head"] = {k: v for k, v in description["head"].items() if k not in ("outputs", "kind")}
         description["head"]["name"] = "choice"
