@@ -171,7 +171,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
     try:
         for name, data in files.items():
             write_atomically(beside / name, data)
-        _put_in_place(beside, folder)
+        put_in_place(beside, folder)
     except UserError as error:
         raise UserError(error.message, where=str(folder), remedy=error.remedy) from error
     except OSError as error:
@@ -181,7 +181,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def _put_in_place(beside: Path, folder: Path) -> None:
+def put_in_place(beside: Path, folder: Path) -> None:
     """Rename `beside` to `folder`, which is set aside first if it is there, and put back if that fails."""
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
@@ -233,9 +233,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         config = dict(json.loads(path.read_text(encoding="utf-8")))
-        version = config["format"]
+        theirs = "format" not in config and "model_type" in config
+        version = FORMAT if theirs else config["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=RESTORE) from error
+    if theirs:
+        message = "this is a model of the transformers library."
+        raise UserError(message, where=str(folder), remedy=f"Name it {FOREIGN}{folder}.")
     if version != FORMAT:
         remedy = "Install a newer textgraft." if isinstance(version, int) and version > FORMAT else RESTORE
         raise UserError(

@@ -5,6 +5,7 @@ Nothing is ever fetched here: `textgraft fetch` does that, when it is told to.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,6 +42,7 @@ def load(name: str) -> Artifact:
         "parameters": sum(p.numel() for p in model.parameters()),
         "base": None,
     }
+    run |= _fetched(folder)
     if labels is not None:
         run |= {"kind": labels.kind, "classes": list(labels.names), "temperature": 1.0}
         run["max_tokens"] = model.encoder.max_length or 512
@@ -65,6 +67,18 @@ def find(name: str) -> Path:
         where=name,
         remedy=f"Where there is a network, `textgraft fetch {given} --out FOLDER` gets it; then name hf:FOLDER.",
     )
+
+
+def _fetched(folder: Path) -> dict[str, Any]:
+    """What `textgraft fetch` wrote beside the model of where it is from; nothing where another program got it."""
+    try:
+        record = json.loads((folder / "run.json").read_bytes())
+        if record["stage"] != "fetch":
+            return {}
+        origin = {"fetched from": f"{record['endpoint']}/{record['name']}", "commit": record["commit"]}
+        return {"data": origin} | {key: record[key] for key in ("name", "licence", "language")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _cache() -> Path:
