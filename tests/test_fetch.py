@@ -108,6 +108,19 @@ def test_the_module_is_not_in_the_functions_place() -> None:
     assert callable(textgraft.fetch)
 
 
+def test_what_is_there_is_replaced_only_when_told_and_when_all_has_come(hub: FakeHub, tmp_path: Path) -> None:
+    folder = fetch(tmp_path / "bert")
+    (folder / "mine.txt").write_text("kept until then")
+    hub.models[NAME]["README.md"] = CARD + b"More.\n"
+    hub.drops["README.md"] = [0, 0, 0]
+    with pytest.raises(UserError, match="the connection was lost at byte 0"):
+        textgraft.fetch(NAME, folder, overwrite=True, show=False)
+    assert (folder / "mine.txt").exists()
+    textgraft.fetch(NAME, folder, overwrite=True, show=False)
+    assert left(folder) == TAKEN | {"run.json"}
+    assert (folder / "README.md").read_bytes().endswith(b"More.\n")
+
+
 def test_shards_by_their_index(hub: FakeHub, tmp_path: Path, small_bert: dict[str, bytes]) -> None:
     from safetensors.torch import load, save
 
