@@ -23,6 +23,7 @@ _PUBLIC = {
     "evaluate": "textgraft.verbs",
     "embed": "textgraft.verbs",
     "convert": "textgraft.foreign.convert",
+    "fetch": "textgraft.foreign.fetch",
     "lr_find": "textgraft.stages.rates",
     "schedule": "textgraft.stages.rates",
     "generate": "textgraft.generation",
