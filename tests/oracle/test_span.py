@@ -42,7 +42,7 @@ def test_loss_is_the_cross_entropy_over_what_may_be_answered(direction: Directio
     expected = by_loops(logits, allowed, [(2, 4), (none[1], none[1]), (none[2], none[2])])
     loss = head.loss(encoded, batch)
     assert loss.count == 3
-    assert float(loss.total) == pytest.approx(expected, rel=1e-5)
+    assert loss.total.item() == pytest.approx(expected, rel=1e-5)
     assert no_answer_positions(mask, direction).tolist() == list(none)
 
 

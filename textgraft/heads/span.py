@@ -45,8 +45,9 @@ class SpanHead(Head):
     def forward(self, encoded: Encoded) -> Tensor:
         """(B, T, 2) logits of beginning and ending at each position, whatever it holds."""
         dropped = F.dropout(encoded.top, self.config.input_dropout, self.training)
-        logits: Tensor = self.output(dropped)
-        return logits.float()
+        with torch.autocast(dropped.device.type, enabled=False):  # two products a position; in bfloat16 many would tie
+            logits: Tensor = self.output(dropped.float())
+            return logits
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
         """The mean of the two cross entropies, summed over windows; the count is that of the windows.
