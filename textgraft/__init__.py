@@ -28,6 +28,7 @@ _PUBLIC = {
     "qa_answer": "textgraft.answering",
     "qa_evaluate": "textgraft.answering",
     "Reader": "textgraft.answering",
+    "convert": "textgraft.foreign.convert",
     "lr_find": "textgraft.stages.rates",
     "schedule": "textgraft.stages.rates",
     "generate": "textgraft.generation",

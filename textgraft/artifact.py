@@ -25,7 +25,7 @@ from torch import Tensor
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import cannot_write, write_atomically
-from textgraft.inference import embed_sequences, encode_texts, predict_logits
+from textgraft.inference import Truncation, embed_sequences, encode_texts, predict_logits
 from textgraft.model import Model, build_unfilled
 from textgraft.report.card import model_card
 from textgraft.text.tokenizer import Tokenizer
@@ -36,6 +36,9 @@ FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
+
+
+FOREIGN = "hf:"
 
 
 class Predictor(Protocol):
@@ -73,10 +76,15 @@ class Artifact:
 
     has_vectors = True
 
+    def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[np.ndarray], Truncation]:
+        """The texts' token ids, no more of each than `max_tokens` and than the encoder can look at (inference)."""
+        most = self.model.encoder.max_length or max_tokens
+        return encode_texts(self.tokenizer, texts, min(max_tokens, most))
+
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
         """What a classifier answers: (N, C) temperature-scaled probabilities, or (N,) standardised values."""
         assert self.labels is not None, "a language model does not answer"
-        sequences, _ = encode_texts(self.tokenizer, texts, self.run["max_tokens"])
+        sequences, _ = self.encoded(texts, self.run["max_tokens"])
         logits = predict_logits(self.model, sequences, self.tokenizer.pad_id, precision)
         if self.labels.kind == "numeric":
             return logits[:, 0]
@@ -84,7 +92,7 @@ class Artifact:
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
         """(N, D) vectors of the top layer, pooled; a classifier reads as much of a text as it was trained on."""
-        sequences, _ = encode_texts(self.tokenizer, texts, self.run.get("max_tokens", max_tokens))
+        sequences, _ = self.encoded(texts, self.run.get("max_tokens", max_tokens))
         if not sequences:
             return np.zeros((0, self.model.encoder.output_dim), dtype=np.float32)
         return embed_sequences(self.model, sequences, self.tokenizer.pad_id, pooling)
@@ -207,6 +215,11 @@ def find(name: str | Path) -> Path:
     raise UserError(f"no model '{name}'.", remedy=remedy.strip())
 
 
+def is_foreign(name: str | Path) -> bool:
+    """Whether a model's name says that another program made it (foreign.hub)."""
+    return str(name).startswith(FOREIGN)
+
+
 def names() -> list[str]:
     """The models that ship, by name."""
     return sorted({config.parent.name for base in MODEL_FOLDERS for config in base.glob("*/config.json")})
@@ -260,8 +273,13 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 def load(name: str | Path) -> Artifact:
     """The artifact at a path, or one that ships by its name; weights in float32, the model in eval mode.
 
-    Raises UserError for a missing, truncated, altered or future file, and lists weights that do not fit.
+    `hf:FOLDER` and `hf:NAME` are models of the transformers library (foreign.hub). Raises UserError for a missing,
+    truncated, altered or future file, and lists weights that do not fit.
     """
+    if is_foreign(name):
+        from textgraft.foreign import hub  # which imports this module
+
+        return hub.load(str(name))
     folder = find(name)
     config = read_config(folder)
     if "linear" in config:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft import artifact
-from textgraft.artifact import Artifact, Predictor
+from textgraft.artifact import Artifact, Predictor, is_foreign
 from textgraft.errors import UserError
 from textgraft.report.card import model_card
 
@@ -55,6 +55,8 @@ def load_ensemble(name: str | Path) -> Ensemble:
 
     Raises UserError as artifact.load does, and for files of an ensemble that are missing or altered.
     """
+    if is_foreign(name):
+        return Ensemble([artifact.load(name)], [1.0])
     folder = artifact.find(name)
     config = artifact.read_config(folder)
     if "members" not in config:
@@ -72,6 +74,8 @@ def load_members(name: str | Path) -> list[Predictor]:
 
 def load_one(name: str | Path) -> Artifact:
     """The network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
+    if is_foreign(name):
+        return artifact.load(name)
     folder = artifact.find(name)
     if "members" in artifact.read_config(folder):
         raise UserError(

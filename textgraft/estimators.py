@@ -25,13 +25,13 @@ from textgraft.classifier import Classifier
 from textgraft.data.examples import Examples, Label, TargetKind
 from textgraft.data.labels import ClassWeights, Labels
 from textgraft.errors import UserError, did_you_mean
-from textgraft.inference import embed_sequences, encode_texts
+from textgraft.inference import embed_sequences
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 from textgraft.provenance import provenance
 from textgraft.stages.adapt import adapt as adapt_language_model
 from textgraft.training.classifier import EncodedTexts, Plan, as_model, train_classifier
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.phases import load_recipe, suited
 from textgraft.training.session import content_hash
 
 Answers = Literal["single", "indicator", "sets"]
@@ -172,23 +172,24 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         settings = Settings(seed=self.seed, precision=self.precision)
         weights = self.class_weights
         named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
+        recipe = suited(self.recipe, source.model.encoder)
         plan = Plan(
             language_model=source.model,
             from_scratch=False,
-            stage=load_recipe(self.recipe).finetune,
+            stage=load_recipe(recipe).finetune,
             settings=settings,
             labels=labels,
             class_weights=labels.class_weights(examples, named),
             pad_id=source.tokenizer.pad_id,
         )
-        sequences, lost = encode_texts(source.tokenizer, examples.texts, self.max_tokens)
+        sequences, lost = source.encoded(examples.texts, self.max_tokens)
         encoded = EncodedTexts(sequences, labels.encode(examples))
         trained = train_classifier(
             plan, encoded, {}, seed=self.seed, folder=folder, title="classifier", show=self.verbose
         )
         data = {"train": {"texts": len(examples), "sha256": content_hash(zip(examples.texts, given.labels))}}
         record = provenance(
-            stage="finetune", name="classifier", base=source.run, data=data, recipe=self.recipe, settings=settings
+            stage="finetune", name="classifier", base=source.run, data=data, recipe=recipe, settings=settings
         )
         record |= {
             "labels": len(examples),
@@ -244,7 +245,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if not texts:
             return np.zeros((0, self._n_features_out), dtype=np.float32)
         tokenizer = self.artifact_.tokenizer
-        sequences, _ = encode_texts(tokenizer, texts, self.max_tokens)
+        sequences, _ = self.artifact_.encoded(texts, self.max_tokens)
         return embed_sequences(self.artifact_.model, sequences, tokenizer.pad_id, self.pooling, self.precision)
 
     def __sklearn_tags__(self) -> Any:

@@ -19,6 +19,7 @@ ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
+    "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
 }
 HEADS = {
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
@@ -117,7 +118,7 @@ def build(description: dict[str, Any]) -> Model:
     encoder = encoder_cls(config)
     head_cls, head_config = _made("head", description["head"], HEADS)
     tied = getattr(head_config, "tied", False)
-    return Model(encoder, head_cls(head_config, encoder.embedding.weight) if tied else head_cls(head_config))
+    return Model(encoder, head_cls(head_config, encoder.tied()) if tied else head_cls(head_config))
 
 
 def build_unfilled(description: dict[str, Any]) -> Model:

@@ -122,7 +122,7 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     moved.mistake("moved.json article 2 '2-1', paragraph 1, question 1 '2-1', answer 1", "where there is '", "--drop-")
     run("qa", "finetune", made / "nothing.json", *new).mistake("nothing.json", "no such file")
     run("qa", "finetune", made / "train.json", "--questions", "5", *new).mistake("--questions", "--test")
-    run("qa", "finetune", made / "train.json", *new, "--model", "hf:" + str(tmp_path)).mistake("tokenizer")
+    run("qa", "finetune", made / "train.json", *new, "--model", "hf:" + str(tmp_path)).mistake("neither a folder")
     run("qa", "evaluate", made / "bert", made / "test.json").mistake("does not answer questions", "qa finetune")
     run("qa", "evaluate", made / "reader", made / "test.json", "--out", tmp_path / "a.csv").mistake("a.csv", ".json")
     run("qa", "answer", made / "reader").mistake("name either a file, or --question and --context")

@@ -52,6 +52,14 @@ ENCODERS |= {
     "gpt-banded": {**GPT, "attention": "banded", "window": 5},
     "gpt-alternating": {**GPT, "attention": "alternating", "window": 3},
 }
+TRANSFORMER_XL = {"name": "transformer_xl", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 10, "num_layers": 2}
+TRANSFORMER_XL |= {"num_heads": 2, "memory_length": 12, "attention_dropout": 0.1}
+ENCODERS |= {
+    "xl-post": {**TRANSFORMER_XL, "norm": "post"},
+    "xl-pre": {**TRANSFORMER_XL, "norm": "pre", "shared_biases": False, "head_dim": 2},
+    "xl-same-length": {**TRANSFORMER_XL, "same_length": True, "memory_length": 5, "clamp_length": 3},
+    "xl-adaptive": {**TRANSFORMER_XL, "cutoffs": [6, 15], "div_value": 2.0, "memory_length": 11},
+}
 STATEFUL = [name for name, config in ENCODERS.items() if config["name"] != "bert"]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
@@ -81,23 +89,36 @@ HEADS |= {
 }
 
 
+def direction(encoder: str) -> str:
+    """What a position may look at; the recurrent families say so in their config."""
+    below = ENCODERS[encoder]
+    return below.get("direction", "both" if below["name"] == "bert" else "left")
+
+
 def fits(encoder: str, head: str) -> bool:
     """Whether the head can be on the encoder: who has seen the next token does not predict it.
 
-    A pooler goes with heads that read it and only with them, since every parameter is to learn something.
+    A pooler goes with heads that read it and only with them, since every parameter is to learn something. An adaptive
+    embedding can only be tied to an adaptive output layer.
     """
     below, above = ENCODERS[encoder], HEADS[head]
     reads_pooled = above.get("pooling") == "pooled" or above.get("next_sentence", False)
-    sees_all = "direction" not in below
-    if above.get("pooling") == "first" and below.get("direction") == "left":
+    sees_all = direction(encoder) == "both"
+    if above.get("pooling") == "first" and direction(encoder) == "left":
         return False  # which has read one token there
     match above["name"]:
         case "language_model":
-            return not sees_all
+            several_tables, is_tied = "cutoffs" in below, above.get("tied", True)
+            return not sees_all and (above.get("output_layer") == "adaptive" or not (several_tables and is_tied))
         case "masked_language_model":
             return sees_all and reads_pooled == below.get("pooler", False)
         case _:
             return reads_pooled == below.get("pooler", False)
+
+
+def tied_head(encoder: str) -> str:
+    """A language-model head that shares the encoder's tables."""
+    return "lm-adaptive-tied" if "cutoffs" in ENCODERS[encoder] else "lm-full-tied"
 
 
 CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS if fits(encoder, head)]
@@ -108,8 +129,7 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": below["embedding_dim"]}
     has_table = above["name"] in TOKEN_HEADS
-    direction = below.get("direction", "both" if below["name"] == "bert" else "left")
-    above |= {"vocab_size": V} if has_table else {"direction": direction}
+    above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
     complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
     torch.manual_seed(seed)
     model = build(with_dropout(complete, dropout))
@@ -196,6 +216,8 @@ def embedded(model: Model, batch: Batch) -> Tensor:
             return encoder.embedding_norm(
                 known if encoder.segments is None else known + encoder.segments(batch.segments)
             )
+        case "transformer_xl":
+            return encoder.embedding(batch.ids) * encoder.config.embedding_dim**0.5
         case name:
             raise NotImplementedError(name)
 

@@ -25,6 +25,7 @@ from families import (
     made,
     shows_positions,
     some_rows,
+    tied_head,
     without_truncation,
 )
 
@@ -74,8 +75,10 @@ def test_padding_is_invisible(encoder: str, head: str, training: bool) -> None:
     assert count == padded_count
     torch.testing.assert_close(padded_total, total, **CLOSE)
     assert found.keys() == padded.keys()
+    largest = max(float(gradient.abs().max()) for gradient in found.values())
+    close = CLOSE | {"atol": 1e-5 * max(1.0, largest)}  # one that normalisation makes 0 is rounding of the others
     for name in found:
-        torch.testing.assert_close(padded[name], found[name], **CLOSE, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(padded[name], found[name], **close, msg=lambda m, name=name: f"{name}: {m}")
 
 
 @every_model
@@ -186,7 +189,7 @@ def test_nothing_is_kept_on_the_modules(encoder: str, head: str) -> None:
 @every_stateful
 def test_state_carries_windows_over(encoder: str) -> None:
     """Windows with the state handed on equal one long text: vectors, final state and loss."""
-    model = without_truncation(made(encoder, "lm-full-tied"))
+    model = without_truncation(made(encoder, tied_head(encoder)))
     batch = drawn_batch(model, (11, 11))
     nothing = model.encoder.initial_state(2)
     whole, whole_loss = model.encoder(batch, nothing), model.loss(batch)
@@ -207,7 +210,7 @@ def test_state_carries_windows_over(encoder: str) -> None:
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 def test_a_state_that_nobody_asks_for_does_not_grow(encoder: str, training: bool) -> None:
     """Training and evaluation hand on what `loss` gives: after three windows it is as large as after one, or none."""
-    model = made(encoder, "lm-full-tied").train(training)
+    model = made(encoder, tied_head(encoder)).train(training)
     sizes, state = [], None
     for window in windows(drawn_batch(model, (12, 12)), [4, 8], model.encoder.direction):
         state = model.loss(window, state).state
@@ -218,7 +221,7 @@ def test_a_state_that_nobody_asks_for_does_not_grow(encoder: str, training: bool
 @every_encoder
 def test_beginnings_padded_on_the_left_go_on_as_if_alone(encoder: str) -> None:
     """Read together and continued step by step, texts of unequal length get the vectors that each gets by itself."""
-    model = without_truncation(made(encoder, "lm-full-tied"))
+    model = without_truncation(made(encoder, tied_head(encoder)))
     if model.encoder.direction != "left":
         pytest.skip("reads from the right: there is nothing to go on to")
     lengths, steps = (7, 3, 7, 1), 4

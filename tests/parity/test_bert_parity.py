@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from textgraft.convert import huggingface
-from textgraft.convert.bert import from_huggingface, to_huggingface
 from textgraft.data.batch import Batch, pad
 from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.errors import UserError
+from textgraft.foreign import huggingface
+from textgraft.foreign.bert import from_huggingface, to_huggingface
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.masked_language_model import MaskedLanguageModelHead

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from textgraft.convert.gpt import from_huggingface
 from textgraft.decoding import GenerateOptions, Tokens, beam_search, filtered, write
+from textgraft.foreign.gpt import from_huggingface
 from textgraft.model import Model
 
 transformers = pytest.importorskip("transformers")

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft.convert.gpt import from_huggingface, to_huggingface
 from textgraft.data.batch import Batch
 from textgraft.errors import UserError
+from textgraft.foreign.gpt import from_huggingface, to_huggingface
 from textgraft.model import Model, build
 from textgraft.nn.chunked import IGNORE
 

@@ -14,13 +14,13 @@ from made_up_questions import encoder, questions, write_encoder, write_recipe
 
 from textgraft import artifact
 from textgraft.answering import Reader, SearchSettings
-from textgraft.convert import huggingface
 from textgraft.data.batch import Batch
 from textgraft.data.squad import Squad, parse_squad
 from textgraft.data.windows import WindowSettings, WindowStream
 from textgraft.errors import UserError
+from textgraft.foreign import huggingface
 from textgraft.stages import questions as stage
-from textgraft.stages.questions import QAOptions, load_source, qa_finetune
+from textgraft.stages.questions import QAOptions, qa_finetune
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Settings
 
@@ -153,32 +153,33 @@ def test_empty_windows_can_be_left_out(bert: Path, tmp_path: Path) -> None:
 
 def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) -> None:
     source = artifact.load(bert)
-    made = stage.new_reader(source.model, stage.load_recipe("qa").finetune, seed=1)
+    made = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=1)
     values = made.encoder.state_dict()
     assert not any(name.startswith("pooler") for name in values)
     assert all(torch.equal(value, source.model.encoder.state_dict()[name]) for name, value in values.items())
-    again = stage.new_reader(source.model, stage.load_recipe("qa").finetune, seed=1)
+    again = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=1)
     assert torch.equal(made.head.output.weight.detach(), again.head.output.weight.detach())
-    other = stage.new_reader(source.model, stage.load_recipe("qa").finetune, seed=2)
+    other = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=2)
     assert not torch.equal(made.head.output.weight.detach(), other.head.output.weight.detach())
 
 
 def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
     source = artifact.load(bert)
     asked = stage.fitted(QAOptions(), source, TRAIN)
-    assert (asked.windows.max_tokens, asked.recipe) == (40, "qa")
+    assert (asked.windows.max_tokens, asked.recipe) == (40, "transformer")
     lstm = stage.fitted(QAOptions(search=SearchSettings(n_best=3)), encoder("lstm"), TRAIN)
     assert (lstm.windows.max_tokens, lstm.recipe, lstm.search.n_best) == (384, "default", 3)
 
 
-def test_a_folder_of_transformers_is_read(bert: Path, tmp_path: Path) -> None:
+def test_a_folder_of_transformers_becomes_a_reader(bert: Path, tmp_path: Path) -> None:
     source = artifact.load(bert)
     assert isinstance(source.tokenizer, WordPieceTokenizer)
     huggingface.save(source.model, tmp_path / "theirs", others=source.tokenizer.huggingface_files())
-    read = load_source(f"hf:{tmp_path / 'theirs'}")
-    assert read.run == {"name": "theirs"}
-    assert read.tokenizer.fingerprint == source.tokenizer.fingerprint
-    assert all(torch.equal(v, read.model.values()[n]) for n, v in source.model.values().items())
+    asked, made = options(tmp_path), []
+    for name, model in (("ours", bert), ("read", f"hf:{tmp_path / 'theirs'}")):
+        done = qa_finetune(TRAIN, tmp_path / name, model=model, test=TEST.sample(3), options=asked, show=False)
+        made.append((done.folder / "model.safetensors").read_bytes())
+    assert made[0] == made[1]
 
 
 def test_mistakes(bert: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import catalogue, compare, data, generate, inspect, questions, rates, train, use
+from textgraft.cli import catalogue, compare, convert, data, generate, inspect, questions, rates, train, use
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
@@ -33,6 +33,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ),
     ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
     ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
+    ("convert", convert.convert, "textgraft convert hf:distilbert-folder --out distilbert"),
     ("lr-find", rates.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
     ("schedule", rates.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
     ("models", catalogue.models, "textgraft models --json"),

@@ -37,10 +37,7 @@ NBestOut = Annotated[Path | None, typer.Option("--n-best", help="A .json file fo
 def finetune(
     train: Questions,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    model: Annotated[
-        str,
-        typer.Option("--model", "-m", help="A model that ships, a model's folder, or hf:FOLDER of transformers."),
-    ] = "en-ulmfit",
+    model: o.Model = "en-ulmfit",
     valid: Annotated[Path | None, typer.Option("--valid", help="Questions to choose the best epoch by.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Questions that nothing is chosen by.")] = None,
     held_out: Annotated[
@@ -52,10 +49,7 @@ def finetune(
     test_questions: Annotated[
         int | None, typer.Option("--test-questions", min=1, help="Measure on so many of --test's.")
     ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option("--recipe", help="How to train; else qa for Transformers, default for others."),
-    ] = None,
+    recipe: o.Recipe = "default",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Of a window, question included.")] = 384,
     stride: Annotated[
         int, typer.Option("--stride", min=1, help="How far a window begins behind the one before, in tokens.")

@@ -130,6 +130,10 @@ class AWDLSTM(Encoder):
         index = torch.where(positions < lengths, lengths - 1 - positions, positions)
         return x.gather(1, index[:, :, None].expand_as(x))
 
+    def classifier(self) -> dict[str, Any]:
+        """ULMFiT's head, which sees the words too."""
+        return {"words_dim": self.config.embedding_dim}
+
     def layer_groups(self) -> list[LayerGroup]:
         groups = [LayerGroup("embedding", tuple(self.embedding.parameters()))]
         return groups + [LayerGroup(f"layer {i + 1}", tuple(layer.parameters())) for i, layer in enumerate(self.layers)]

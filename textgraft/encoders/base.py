@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
+from textgraft.nn.embedding import AdaptiveEmbedding
 
 Direction = Literal["left", "right", "both"]
 State = tuple[tuple[Tensor, ...], ...]
 """What an encoder hands from one window of text to the next: per layer a tuple of (B, ...) tensors.
 
-A recurrent state has one size and always comes out; training and evaluation on long texts hand it on. One that grows
-with the text (a Transformer's keys and values) comes out only where one went in, so that each window starts afresh
-unless somebody begins with `Encoder.initial_state`.
+A recurrent state, or a memory of bounded length, has one size and always comes out; training and evaluation on long
+texts hand it on. One that grows with the text (a Transformer's keys and values) comes out only where one went in, so
+that each window starts afresh unless somebody begins with `Encoder.initial_state`.
 """
+
+
+ONE_LAYER = {"hidden_dim": 0, "batch_norm": False}
+"""A classification head without a hidden layer, as the transformers were published."""
 
 
 @dataclass
@@ -45,12 +50,15 @@ class Encoder(nn.Module):
     `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or
     "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
     the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
+    `recipe` names what fine-tunes it where nobody says how, `method` what fine-tuning it is called in tables.
     """
 
     config: Any
     output_dim: int
     direction: Direction
     max_length: int | None = None
+    recipe: ClassVar[str] = "default"
+    method: ClassVar[str] = "ulmfit"
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         raise NotImplementedError
@@ -62,6 +70,15 @@ class Encoder(nn.Module):
     def begin(self, batch: Batch) -> Encoded:
         """Read beginnings of texts padded on the left, so that all end in the last column, from where to go on."""
         return self(batch, self.initial_state(len(batch.ids)))
+
+    def classifier(self) -> dict[str, Any]:
+        """Settings of the classification head that the family's paper puts on it, where they are not ULMFiT's."""
+        return {}
+
+    def tied(self) -> nn.Parameter | AdaptiveEmbedding:
+        """What an output layer shares when it is tied: the token table (V, D), or an embedding of several tables."""
+        embedding: Any = self.embedding
+        return embedding if isinstance(embedding, AdaptiveEmbedding) else embedding.weight
 
     def layer_groups(self) -> list[LayerGroup]:
         """Bottom -> top, disjoint, covering every parameter exactly once."""

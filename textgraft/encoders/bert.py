@@ -9,14 +9,14 @@ small BERTs (Turc et al. 2019) are the same with other numbers, see BERT_SHAPES.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
+from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError
 from textgraft.nn.attention import Attention
 
@@ -86,6 +86,8 @@ class BERT(Encoder):
 
     config: BERTConfig
     direction = "both"
+    recipe = "transformer"
+    method = "bert"
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
@@ -126,6 +128,11 @@ class BERT(Encoder):
         if self.segments is not None:
             x = x + (self.segments.weight[0] if batch.segments is None else self.segments(batch.segments))
         return F.dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
+
+    def classifier(self) -> dict[str, Any]:
+        """One linear layer on what the pooler says of the text, or on [CLS] itself (Devlin et al. 2019, §4.1)."""
+        pooling = "first" if self.pooler is None else "pooled"
+        return {**ONE_LAYER, "pooling": pooling, "input_dropout": self.config.hidden_dropout}
 
     def layer_groups(self) -> list[LayerGroup]:
         below = (self.embedding, self.positions, self.segments, self.embedding_norm)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
+from textgraft.encoders.base import ONE_LAYER, Direction, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import Attention, banded, causal
 
@@ -83,6 +83,8 @@ class GPT(Encoder):
 
     config: GPTConfig
     direction: Direction = "left"
+    recipe = "transformer"
+    method = "gpt"
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -163,6 +165,10 @@ class GPT(Encoder):
         if self.config.attention != "dense":
             patterns[True] = banded(steps, real.shape[1], self.config.window, real.device)
         return {is_banded: pattern & real[:, None, None, :] for is_banded, pattern in patterns.items()}
+
+    def classifier(self) -> dict[str, Any]:
+        """One linear layer on the last token's vector (Radford et al. 2018, §3.2)."""
+        return {**ONE_LAYER, "pooling": "last", "input_dropout": self.config.hidden_dropout}
 
     def layer_groups(self) -> list[LayerGroup]:
         """The two tables, then the blocks; the norm at the top belongs to the last."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.dropout import variational_dropout
+from textgraft.nn.embedding import AdaptiveEmbedding
 from textgraft.nn.softmax import OUTPUT_LAYERS
 
 ROWS_AT_ONCE = 512
@@ -22,7 +24,8 @@ ROWS_AT_ONCE = 512
 class LanguageModelConfig:
     """`output_layer` is a name of nn.softmax.OUTPUT_LAYERS; alpha and beta weigh AR and TAR (Merity et al. 2017).
 
-    GPT has no `bias`, and neither regulariser.
+    GPT has no `bias`, and neither regulariser. Tied to an adaptive embedding, an adaptive output layer shares that
+    one's matrices too with `tied_projections`.
     """
 
     vocab_size: int
@@ -34,29 +37,33 @@ class LanguageModelConfig:
     beta: float = 1.0
     label_smoothing: float = 0.0
     bias: bool = True
+    tied_projections: bool = True
 
 
 class LanguageModelHead(Head):
     """An output layer over the vocabulary, tied to the embedding table if asked, with AWD-LSTM's regularisers.
 
-    Raises UserError for an unknown output layer.
+    Raises UserError for an unknown output layer, and for one that is not adaptive tied to an embedding that is.
     """
 
     config: LanguageModelConfig
 
-    def __init__(self, config: LanguageModelConfig, embedding: nn.Parameter | None = None) -> None:
+    def __init__(self, config: LanguageModelConfig, embedding: nn.Parameter | AdaptiveEmbedding | None = None) -> None:
         super().__init__()
         name = config.output_layer
         if name not in OUTPUT_LAYERS:
             raise UserError(f"unknown output layer '{name}'.", remedy=did_you_mean(name, OUTPUT_LAYERS))
         self.config = config
-        self.output = OUTPUT_LAYERS[name](
-            config.vocab_size,
-            config.input_dim,
-            weight=embedding if config.tied else None,
-            label_smoothing=config.label_smoothing,
-            bias=config.bias,
-        )
+        settings: dict[str, Any] = {"label_smoothing": config.label_smoothing, "bias": config.bias}
+        settings |= {"weight": embedding if config.tied else None}
+        if isinstance(settings["weight"], AdaptiveEmbedding):
+            if name != "adaptive":
+                message = (
+                    f"the output layer '{name}' cannot be tied to an adaptive embedding, which has several tables."
+                )
+                raise UserError(message, where="output_layer", remedy="Take 'adaptive', or set tied = false.")
+            settings |= {"tied_projections": config.tied_projections}
+        self.output = OUTPUT_LAYERS[name](config.vocab_size, config.input_dim, **settings)
 
     def forward(self, encoded: Encoded) -> Tensor:
         """(B, T, V) log probabilities of the next token at every position."""

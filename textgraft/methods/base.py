@@ -15,6 +15,7 @@ from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.training.loop import Settings
+from textgraft.training.phases import suited
 from textgraft.training.session import content_hash, weights_hash
 
 POOL_AT_LEAST = 20
@@ -47,11 +48,14 @@ class MethodOptions:
         return Settings(seed=self.seed, precision=self.precision)
 
     @cached_property
-    def language_model(self) -> tuple[str, int]:
-        """A hash of the model's weights and tokenizer, and its number of layer groups: read once for all methods."""
+    def language_model(self) -> tuple[str, int, str]:
+        """A hash of the model's weights and tokenizer, its number of layer groups, and the recipe for it.
+
+        Read once for all methods.
+        """
         source = load_one(self.model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
-        return identity, len(source.model.encoder.layer_groups())
+        return identity, len(source.model.encoder.layer_groups()), suited(self.recipe, source.model.encoder)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ from textgraft.methods.base import POOL_AT_LEAST, Answers, MethodOptions
 from textgraft.methods.language import Ulmfit
 from textgraft.stages.blend import blend, evidence_splits, language_candidate
 from textgraft.stages.candidates import Ground, linear_candidates
-from textgraft.stages.members import Course, train_member
+from textgraft.stages.members import Course, outcome_name, train_member
 from textgraft.stages.ways import Spaces
 from textgraft.training.classifier import EncodedTexts
 from textgraft.training.phases import Stage, load_recipe
-
-LANGUAGE_MODEL = "ulmfit"
 
 
 class Default(Ulmfit):
@@ -36,7 +34,7 @@ class Default(Ulmfit):
         self._spaces: Spaces | None = None
 
     def _adapt_stage(self) -> Stage:
-        return load_recipe(self.options.recipe).adapt
+        return load_recipe(self._suited).adapt
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
@@ -59,8 +57,9 @@ class Default(Ulmfit):
         course = Course("test", seed, 1, splits, folder, self.options.show)
         title = f"{self.name}, {len(train):,} labels, seed {seed},"
         member = train_member(title, self._source, self._plan(labels), encoded, course)
-        grown = language_candidate(LANGUAGE_MODEL, member, ground, {})
-        chosen = blend([*tried.candidates, grown], ground, language_models=[LANGUAGE_MODEL], left_out=tried.left_out)
+        name = outcome_name(self._source, "forward")
+        grown = language_candidate(name, member, ground, {})
+        chosen = blend([*tried.candidates, grown], ground, language_models=[name], left_out=tried.left_out)
         seconds = sum(c.seconds for c in chosen.candidates)
         size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
         outcome = chosen.outcome(tried.shared_seconds)

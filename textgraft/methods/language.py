@@ -14,7 +14,6 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.inference import encode_texts
 from textgraft.methods.base import KINDS, Answers, MethodOptions
 from textgraft.stages.adapt import adapt
 from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
@@ -34,13 +33,13 @@ class NoAdapt:
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
         self._source: Artifact | None = None
-        identity, groups = options.language_model
+        identity, groups, self._suited = options.language_model
         self._stage.plan(groups + 1)  # and the head
         self.fingerprint = content_hash([identity, self._recipe_stages()])
 
     @property
     def _recipe(self) -> str:
-        return self.options.recipe
+        return self._suited
 
     @property
     def _stage(self) -> Stage:
@@ -78,7 +77,7 @@ class NoAdapt:
 
     def _encoded(self, *parts: Sequence[str]) -> list[list[np.ndarray]]:
         assert self._source is not None
-        return [encode_texts(self._source.tokenizer, part, self.options.max_tokens)[0] for part in parts]
+        return [self._source.encoded(part, self.options.max_tokens)[0] for part in parts]
 
     def _plan(self, labels: Labels) -> Plan:
         assert self._source is not None
@@ -120,11 +119,11 @@ class Ulmfit(NoAdapt):
     needs_pool = True
 
     def _adapt_stage(self) -> Stage:
-        stage = load_recipe(self.options.recipe).adapt
+        stage = load_recipe(self._suited).adapt
         if not stage.phases:
             raise UserError(
                 "this recipe has no phases to adapt in, which 'ulmfit' is about.",
-                where=self.options.recipe,
+                where=self._suited,
                 remedy="Name one that has, or compare 'no-adapt' instead.",
             )
         return stage

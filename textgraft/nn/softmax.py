@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE, chunked_cross_entropy
+from textgraft.nn.embedding import AdaptiveEmbedding
 
 
 class OutputLayer(nn.Module):
@@ -30,14 +31,16 @@ class OutputLayer(nn.Module):
         vocab_size: int,
         input_dim: int,
         *,
-        weight: nn.Parameter | None = None,
+        weight: nn.Parameter | AdaptiveEmbedding | None = None,
         label_smoothing: float = 0.0,
         bias: bool = True,
     ) -> None:
         super().__init__()
         self.has_bias = bias
-        if weight is not None and weight.shape != (vocab_size, input_dim):
-            raise ValueError(f"the tied table is {tuple(weight.shape)}, not ({vocab_size}, {input_dim})")
+        if weight is not None:
+            shape = (weight.vocab_size, weight.dim) if isinstance(weight, AdaptiveEmbedding) else tuple(weight.shape)
+            if shape != (vocab_size, input_dim):
+                raise ValueError(f"the tied table is {shape}, not ({vocab_size}, {input_dim})")
         self.vocab_size, self.label_smoothing = vocab_size, label_smoothing
 
     def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
@@ -176,6 +179,10 @@ class AdaptiveSoftmax(OutputLayer):
     embedding table, a cluster uses its rows of the table at full width: what is saved then is only that most
     targets need no cluster. We add a bias for every token, and never hold more than a few hundred rows of
     logits.
+
+    Tied to an `AdaptiveEmbedding` it has that one's clusters, whatever `cutoffs` and `div_value` say, and its
+    tables; its matrices too with `tied_projections`, but for the first cluster's, before which all of a hidden
+    vector's products with the head come (Transformer-XL's `proj_share_all_but_first`).
     """
 
     def __init__(
@@ -183,35 +190,53 @@ class AdaptiveSoftmax(OutputLayer):
         vocab_size: int,
         input_dim: int,
         *,
-        weight: nn.Parameter | None = None,
+        weight: nn.Parameter | AdaptiveEmbedding | None = None,
         label_smoothing: float = 0.0,
         bias: bool = True,
         cutoffs: Sequence[int] | None = None,
         div_value: float = 4.0,
+        tied_projections: bool = True,
     ) -> None:
         _refuse_smoothing(label_smoothing, "adaptive")
         super().__init__(vocab_size, input_dim, weight=weight, bias=bias)
+        if isinstance(weight, AdaptiveEmbedding):
+            cutoffs = weight.cutoffs
         bounds = [*(cutoffs or (max(1, vocab_size // 8), max(2, vocab_size // 2))), vocab_size]
         if bounds[0] < 1 or any(low >= high for low, high in pairwise(bounds)):
             raise ValueError(f"cutoffs must rise from at least 1 to below {vocab_size}, not {cutoffs}")
         self.shortlist, self.starts = bounds[0], bounds[:-1]
         self.sizes = [high - low for low, high in pairwise([0, *bounds])]
         widths = [max(1, int(input_dim // div_value**i)) for i in range(len(self.sizes))]
-        self.weight = weight
+        self.weight: nn.Parameter | None = None
         self.weights = nn.ParameterList()
         self.projections = nn.ParameterList()
+        self.first_projection: nn.Parameter | None = None
         if weight is None:
             self.weights.extend(_new_weight(n, d) for n, d in zip(self.sizes, widths, strict=True))
             self.projections.extend(_new_weight(d, input_dim) for d in widths[1:])
+        elif isinstance(weight, AdaptiveEmbedding):
+            self._tie(weight, tied_projections)
+        else:
+            self.weight = weight
         self.cluster_weight = _new_weight(len(self.starts), input_dim)
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
         self.cluster_bias = nn.Parameter(torch.zeros(len(self.starts))) if bias else None
+
+    def _tie(self, embedding: AdaptiveEmbedding, tied_projections: bool) -> None:
+        parts = embedding.parts()
+        self.weights.extend(table for table, _ in parts)
+        first, *rest = [projection for _, projection in parts]
+        if first is not None:
+            self.first_projection = _new_weight(*first.shape)
+        for projection in rest:
+            if projection is not None:
+                self.projections.append(projection if tied_projections else _new_weight(*projection.shape))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
         weights, biases = self._head_and_clusters()
         cluster = torch.bucketize(targets, targets.new_tensor(self.starts), right=True)  # 0: shortlist or ignored
         in_head = torch.where(cluster == 0, targets, self.shortlist + cluster - 1)
-        total, count = chunked_cross_entropy(hidden, weights[0], biases[0], in_head)
+        total, count = chunked_cross_entropy(self._before_head(hidden), weights[0], biases[0], in_head)
         for i, start in enumerate(self.starts):
             rows = (cluster == i + 1).nonzero().squeeze(1)
             if len(rows):
@@ -221,7 +246,7 @@ class AdaptiveSoftmax(OutputLayer):
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         weights, biases = self._head_and_clusters()
-        head = _log_softmax(hidden, weights[0], biases[0])
+        head = _log_softmax(self._before_head(hidden), weights[0], biases[0])
         parts = [head[:, : self.shortlist]]
         for i in range(len(self.starts)):
             inside = _log_softmax(self._projected(hidden, i), weights[i + 1], biases[i + 1])
@@ -245,7 +270,10 @@ class AdaptiveSoftmax(OutputLayer):
         return weights, [torch.cat([of_shortlist, self.cluster_bias]), *of_clusters]
 
     def _projected(self, hidden: Tensor, cluster: int) -> Tensor:
-        return hidden if self.weight is not None else F.linear(hidden, self.projections[cluster])
+        return F.linear(hidden, self.projections[cluster]) if len(self.projections) else hidden
+
+    def _before_head(self, hidden: Tensor) -> Tensor:
+        return hidden if self.first_projection is None else F.linear(hidden, self.first_projection)
 
 
 OUTPUT_LAYERS: dict[str, type[OutputLayer]] = {

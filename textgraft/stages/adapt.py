@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
-from textgraft.data.stream import LanguageModelStream
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.model import Model, build_unfilled, with_dropout
 from textgraft.nn.device import resolve_device
 from textgraft.provenance import provenance
 from textgraft.text.byte_level import BytePairTokenizer
-from textgraft.text.tokenizer import ModelName, Tokenizer, vocabulary_map
-from textgraft.training.language_model import language_model_validator
+from textgraft.text.tokenizer import Tokenizer, vocabulary_map
+from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.objectives import objective
+from textgraft.training.phases import Stage, load_recipe, suited
 from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
 
 HELD_OUT_TOKENS = 100_000
@@ -56,12 +58,8 @@ def adapt(
     if not reuse:
         refuse_existing(out, overwrite)
     source = load_one(model)
-    if "language_model" not in source.model.describe()["head"]["name"]:
-        raise UserError(
-            "this model has been fine-tuned for a task and lost its language-model head.",
-            where=str(model),
-            remedy="Adapt the language model first, then fine-tune the adapted one.",
-        )
+    learns = objective(source.model, str(model))
+    recipe = suited(recipe, source.model.encoder)
     stage = load_recipe(recipe).adapt
     if not stage.phases:
         raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
@@ -91,15 +89,8 @@ def adapt(
     tokenizer = source.tokenizer
     train, valid = held_out(texts, tokenizer)
     adapted = with_dropout_of(stage, source.model)
-    stream = LanguageModelStream(
-        train,
-        rows=stage.rows,
-        bptt=stage.bptt,
-        seed=settings.seed,
-        direction=adapted.encoder.direction,
-        longest=adapted.encoder.max_length,
-    )
-    validate = language_model_validator(valid)
+    stream = learns.stream(adapted, train, tokenizer, stage, settings.seed)
+    validate = learns.validator(adapted, valid, tokenizer, tokens=math.inf)
     with torch.no_grad():
         before = validate(source.model.to(resolve_device(settings.device)).eval())
     phases = stage.plan(len(adapted.layer_groups()))
@@ -163,8 +154,12 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
     """A tokenizer of the old one's kind and size, from `path` if an earlier run left it there."""
     if not path.exists():
         segmenter = "thai" if old.segmenter else None
-        model: ModelName = "byte_level" if isinstance(old, BytePairTokenizer) else "unigram"
-        Tokenizer.train(texts, kind=old.kind, model=model, vocab_size=old.vocab_size, segmenter=segmenter).save(path)
+        settings: dict[str, Any] = {"kind": old.kind, "vocab_size": old.vocab_size, "segmenter": segmenter}
+        if isinstance(old, WordPieceTokenizer):
+            settings |= {"model": "wordpiece", "lowercase": old.normalizer.get("lowercase", True)}
+        elif isinstance(old, BytePairTokenizer):
+            settings["model"] = "byte_level"
+        Tokenizer.train(texts, **settings).save(path)
     return Tokenizer.load(path)
 
 
@@ -178,8 +173,11 @@ def with_dropout_of(stage: Stage, model: Model) -> Model:
 def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
     """The language model over another vocabulary: known tokens keep vector and bias, new ones get the mean.
 
-    Howard & Ruder 2018, §3.2 and their code.
+    Howard & Ruder 2018, §3.2 and their code. Raises UserError for a model that keeps rare tokens in other tables.
     """
+    if not isinstance(source.model.encoder.tied(), nn.Parameter):
+        message = "the rare tokens of this model have narrower vectors, which cannot move to another vocabulary."
+        raise UserError(message, remedy="Adapt without a vocabulary of its own.")
     old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
     description = source.model.describe()
     for part in ("encoder", "head"):

@@ -24,7 +24,7 @@ from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_can
 from textgraft.stages.members import Course, Finetuned, Member, encode_parts, ensemble, outcome_name, train_member
 from textgraft.training.classifier import Plan
 from textgraft.training.loop import Settings
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage, load_recipe, suited
 from textgraft.training.session import (
     content_hash,
     put_in_place,
@@ -109,7 +109,8 @@ def finetune(
     out, options = Path(out), options or FinetuneOptions()
     refuse_existing(out, overwrite)
     sources = language_models(model, backward)
-    labels, stage = Labels.fit(train), load_recipe(options.language_recipe).finetune
+    labels, recipe = Labels.fit(train), suited(options.language_recipe, sources["forward"].model.encoder)
+    stage = load_recipe(recipe).finetune
     parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
     encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
@@ -141,7 +142,9 @@ def finetune(
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, sources["forward"], data, used, examined, comparison, cut) | _told(choice),
+        record=_record(out, sources["forward"], data, used, examined, comparison, cut)
+        | {"recipe": recipe}
+        | _told(choice, members),
         examined=parts[examined] if examined != "folds" else train.take(ground.known.tolist()),
         members=members,
         stage=stage,
@@ -221,7 +224,7 @@ def _described(part: Examples) -> dict[str, Any]:
 
 def _weighed(linear: Tried, members: Mapping[str, Member], ground: Ground) -> Blend:
     """The linear candidates and the language models', each with its weight."""
-    models = {outcome_name(direction): member for direction, member in members.items()}
+    models = {outcome_name(member.source, direction): member for direction, member in members.items()}
     grown = [language_candidate(name, m, ground, _own(m, ground.seed)) for name, m in models.items()]
     return blend([*linear.candidates, *grown], ground, language_models=list(models), left_out=linear.left_out)
 
@@ -240,7 +243,7 @@ def _beside_the_language_model(
     members: Mapping[str, Member], ground: Ground, options: FinetuneOptions, beside: Sequence[Outcome]
 ) -> Comparison:
     """The language model's classifiers first, then the linear baselines."""
-    outcome, parts = _outcomes(members, "scratch" if options.from_scratch else "ulmfit")
+    outcome, parts = _outcomes(members, "scratch" if options.from_scratch else members["forward"].outcome.name)
     comparison = compare_methods(
         ground.train,
         ground.examined,
@@ -294,11 +297,11 @@ def _record(
     }
 
 
-def _told(choice: Blend | None) -> dict[str, Any]:
+def _told(choice: Blend | None, members: Mapping[str, Member]) -> dict[str, Any]:
     """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
     if choice is None:
         return {}
-    grown = {outcome_name(direction) for direction in ("forward", "backward")}
+    grown = {outcome_name(member.source, direction) for direction, member in members.items()}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 
 

@@ -19,7 +19,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
-from textgraft.inference import Truncation, encode_texts
+from textgraft.inference import Truncation
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
 from textgraft.training.meter import Meter
@@ -93,7 +93,7 @@ def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels
     for name, part in parts.items():
         if not part.texts:
             raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
-        sequences, cut[name] = encode_texts(source.tokenizer, part.texts, max_tokens)
+        sequences, cut[name] = source.encoded(part.texts, max_tokens)
         encoded[name] = EncodedTexts(sequences, labels.encode(part))
     return EncodedParts(encoded, cut)
 
@@ -134,7 +134,8 @@ def train_member(name: str, source: Artifact, plan: Plan, encoded: dict[str, Enc
     temperature = _temperature(plan.labels, runs, folds, encoded)
     outcome = _outcome(course.examined, plan.labels, runs, folds, temperature)
     seconds = sum(run.seconds for run in runs) / len(runs) + _adapt_seconds(source, plan)
-    outcome = replace(outcome, minutes=seconds / 60, peak_mb=meter.peak_mb)
+    method = source.model.encoder.method
+    outcome = replace(outcome, name=method, minutes=seconds / 60, peak_mb=meter.peak_mb)
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
 
 
@@ -144,9 +145,10 @@ def _adapt_seconds(source: Artifact, plan: Plan) -> float:
     return float(source.run.get("seconds", 0.0)) if adapted else 0.0
 
 
-def outcome_name(direction: str) -> str:
+def outcome_name(source: Artifact, direction: str) -> str:
     """What a language model's classifiers are called where they stand beside other candidates."""
-    return "ulmfit" if direction == "forward" else f"ulmfit-{direction}"
+    method = source.model.encoder.method
+    return method if direction == "forward" else f"{method}-{direction}"
 
 
 def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
@@ -208,7 +210,7 @@ def _outcome(
     with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
         outputs = np.stack([outputs_from_logits(one, labels.kind, temperature or 1.0) for one in logits])
         raw = np.stack([outputs_from_logits(one, labels.kind) for one in logits])
-    return Outcome("ulmfit", outputs, raw, 0.0, 0.0)
+    return Outcome("", outputs, raw, 0.0, 0.0)
 
 
 def _best(runs: Sequence[Trained], encoded: Mapping[str, EncodedTexts]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,23 +16,25 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus, build_corpus
 from textgraft.data.fingerprint import fingerprints
 from textgraft.data.readers import read_texts
-from textgraft.data.stream import LanguageModelStream
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model, build
 from textgraft.provenance import provenance
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.language_model import language_model_validator
 from textgraft.training.loop import Run, Settings
+from textgraft.training.objectives import objective
 from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.token_vectors import cached_token_vectors, start_from_vectors
+from textgraft.training.token_vectors import cached_token_vectors, only_table, start_from_vectors
 
 HELD_OUT_EVERY = 200
 HELD_OUT_TEXTS = 300
 VALIDATION_TOKENS = 100_000
 """How many of the held-out tokens a look during training reads; the end reads all of them."""
 COUNTED_AT_ONCE = 1 << 22
-TOKENIZER_SETTINGS = ("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced", "segmenter")
+TOKENIZER_SETTINGS = (
+    *("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced", "segmenter"),
+    "lowercase",
+)
 """What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
 
 
@@ -121,22 +124,16 @@ def pretrain(
     train, held = _corpora(sources, valid, tok, folder, show)
     if not (folder / "checkpoint.safetensors").exists():
         start_model(model, train, recipe=plan, path=folder / "vectors.f32", seed=settings.seed)
-    stream = LanguageModelStream(
-        train,
-        rows=plan.stage.rows,
-        bptt=plan.stage.bptt,
-        seed=settings.seed,
-        direction=model.encoder.direction,
-        longest=model.encoder.max_length,
-    )
+    learns = objective(model, plan.name)
+    stream = learns.stream(model, train, tok, plan.stage, settings.seed)
     phases = plan.stage.plan(len(model.layer_groups()))
     if tokens is not None:
         total = sum(phase.epochs for phase in phases) * train.num_tokens
         phases = [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
-    run = Run(model, phases, stream, settings, language_model_validator(held, tokens=VALIDATION_TOKENS))
+    run = Run(model, phases, stream, settings, learns.validator(model, held, tok, tokens=VALIDATION_TOKENS))
     drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
     with torch.no_grad():
-        scores = language_model_validator(held)(model.eval())
+        scores = learns.validator(model, held, tok, tokens=math.inf)(model.eval())
     data = {"sources": [Path(p).name for p in sources], "tokens": train.num_tokens, "words": train.num_words}
     record = provenance(stage="pretrain", name=out.name, base={}, data=data, recipe=plan.name, settings=settings)
     record |= {"licence": plan.licence, "language": plan.language, "description": plan.description}
@@ -174,6 +171,7 @@ def start_model(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: P
     """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
     size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
     if recipe.token_vectors:
+        only_table(model)  # finds out before the vectors are trained
         vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
         start_from_vectors(model, vectors)
     if recipe.start_from_counts:

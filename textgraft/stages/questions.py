@@ -19,15 +19,13 @@ from textgraft.linear import sentences
 from textgraft.model import Model, build, with_dropout
 from textgraft.provenance import provenance
 from textgraft.report import wording
-from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.answer_metrics import AnswerScores
 from textgraft.training.loop import Run, Scores, Settings
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import paired_test
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage, load_recipe, suited
 from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
 
-FOLDER_OF_TRANSFORMERS = "hf:"
 READER = "reader"
 
 
@@ -35,12 +33,12 @@ READER = "reader"
 class QAOptions:
     """Everything about the fine-tuning but the data; each has a default that works.
 
-    `recipe` None is "qa" for an encoder with a table of positions, else "default". Windows that do not hold the answer
-    teach that it is not there, unless `empty_windows` is False. With neither a validation nor a test file, the share
-    `held_out` of the articles is measured on. `search` says how answers are looked for.
+    `recipe` "default" is the one that suits the encoder. Windows that do not hold the answer teach that it is not
+    there, unless `empty_windows` is False. With neither a validation nor a test file, the share `held_out` of the
+    articles is measured on. `search` says how answers are looked for.
     """
 
-    recipe: str | None = None
+    recipe: str = "default"
     windows: WindowSettings = field(default_factory=WindowSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     empty_windows: bool = True
@@ -85,19 +83,19 @@ def qa_finetune(
 ) -> QAResult:
     """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family. `model` is a textgraft model, or "hf:" and a folder
-    of the transformers library. `valid` is answered after every epoch, and the weights with the best F1 are kept.
-    Scores come from `test`, else from `valid`, else from articles held out of `train`. The folder also holds
-    predictions.json ({id: answer}) and nbest.json of the examined questions. Killed, the same call goes on from there.
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `artifact.load` takes.
+    `valid` is answered after every epoch, and the weights with the best F1 are kept. Scores come from `test`, else from
+    `valid`, else from articles held out of `train`. The folder also holds predictions.json ({id: answer}) and
+    nbest.json of the examined questions. Killed, the same call goes on from there.
 
     Raises UserError if `out` exists, for questions without answers, and for an encoder that cannot hold a window.
     """
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
-    source = load_source(model)
+    source = artifact.load(model)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
-    stage = load_recipe(str(options.recipe)).finetune
+    stage = load_recipe(options.recipe).finetune
     folder = work_folder(out, _asked(train, parts, source, stage, options))
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
@@ -126,17 +124,6 @@ def qa_finetune(
     return QAResult(out, record, examined, replies, found)
 
 
-def load_source(model: str | Path) -> Artifact:
-    """A textgraft model, or what lies in a folder of the transformers library, named with "hf:" before its path."""
-    if not str(model).startswith(FOLDER_OF_TRANSFORMERS):
-        return artifact.load(model)
-    from textgraft.convert import huggingface
-
-    folder = Path(str(model).removeprefix(FOLDER_OF_TRANSFORMERS))
-    tokenizer = WordPieceTokenizer.from_huggingface(folder)
-    return Artifact(huggingface.load(folder), tokenizer, run={"name": folder.name})
-
-
 def chosen_parts(
     train: Squad, valid: Squad | None, test: Squad | None, options: QAOptions
 ) -> tuple[Squad, dict[str, Squad]]:
@@ -161,7 +148,7 @@ def chosen_parts(
 def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
     """The options with what follows from the model and the data."""
     most = source.model.encoder.max_length
-    recipe = options.recipe or ("qa" if most is not None else "default")
+    recipe = suited(options.recipe, source.model.encoder)
     windows = options.windows
     if most is not None:
         windows = replace(windows, max_tokens=min(most, windows.max_tokens))
@@ -242,8 +229,8 @@ def _record(
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     read = {context for context, _ in train.asked()}
     shared = {name: len(read & {context for context, _ in part.asked()}) for name, part in parts.items()}
-    recipe, settings = str(options.recipe), options.settings
-    run = provenance(stage="qa", name=out.name, base=source.run, data=data, recipe=recipe, settings=settings)
+    about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
+    run = provenance(stage="qa", name=out.name, base=source.run, **about)
     return run | {
         "windows": asdict(options.windows),
         "max_tokens": options.windows.max_tokens,

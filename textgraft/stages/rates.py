@@ -12,16 +12,16 @@ import torch
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.data.stream import ExampleStream, LanguageModelStream, Stream
+from textgraft.data.stream import ExampleStream, Stream
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
-from textgraft.inference import encode_texts
 from textgraft.model import Model
 from textgraft.stages.adapt import held_out, with_dropout_of
 from textgraft.training.classifier import Plan, new_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
-from textgraft.training.phases import Phase, ScheduleRow, Stage, load_recipe, schedule_curve, schedule_table
+from textgraft.training.objectives import objective
+from textgraft.training.phases import Phase, ScheduleRow, Stage, load_recipe, schedule_curve, schedule_table, suited
 
 StageName = Literal["finetune", "adapt"]
 MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
@@ -94,6 +94,7 @@ def lr_find(
     """
     settings = settings or Settings()
     source = load_one(model)
+    recipe = suited(recipe, source.model.encoder)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
     if isinstance(data, Examples):
         tested, stream = _classifier(source, data, stage, max_tokens, settings)
@@ -126,7 +127,7 @@ def _classifier(
         class_weights=None,
         pad_id=pad_id,
     )
-    sequences, _ = encode_texts(source.tokenizer, train.texts, max_tokens)
+    sequences, _ = source.encoded(train.texts, max_tokens)
     targets = torch.from_numpy(labels.encode(train))
     stream = ExampleStream(sequences, targets, pad_id=pad_id, rows=stage.rows, seed=settings.seed)
     return new_classifier(plan, settings.seed), stream
@@ -135,12 +136,4 @@ def _classifier(
 def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings) -> tuple[Model, Stream]:
     train, _ = held_out(texts, source.tokenizer)
     model = with_dropout_of(stage, source.model)
-    stream = LanguageModelStream(
-        train,
-        rows=stage.rows,
-        bptt=stage.bptt,
-        seed=settings.seed,
-        direction=model.encoder.direction,
-        longest=model.encoder.max_length,
-    )
-    return model, stream
+    return model, objective(model, "model").stream(model, train, source.tokenizer, stage, settings.seed)

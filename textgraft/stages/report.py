@@ -131,7 +131,7 @@ def _kept(done: Finetuned, *, scaled: bool) -> np.ndarray:
     if done.counted:
         named = {outcome.name: outcome for outcome in (*comparison.parts, *comparison.outcomes)}
         outcomes = [named[name] for name in done.counted]
-        runs = {outcome_name(direction): member.best for direction, member in done.members.items()}
+        runs = {outcome_name(m.source, direction): m.best for direction, m in done.members.items()}
         best = [runs.get(name, 0) for name in done.counted]
         weights = list(done.counted.values())
     else:

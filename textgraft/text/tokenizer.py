@@ -28,7 +28,7 @@ from textgraft.text.detokenize import detokenize, settled
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
 from textgraft.text.thai import Segmenter, joined
 
-ModelName = Literal["unigram", "bpe", "byte_level"]
+ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece"]
 
 _SEGMENTER = "textgraft_segmenter"
 _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
@@ -185,6 +185,7 @@ class Tokenizer:
         max_characters: int = 200_000_000,
         max_unspaced: int = 4_000_000,
         segmenter: str | None = None,
+        lowercase: bool = True,
     ) -> Tokenizer:
         """A tokenizer learned from one pass over `texts`, the same for the same stream.
 
@@ -197,6 +198,7 @@ class Tokenizer:
         no text.
 
         The `model` "byte_level" is GPT-2's (see byte_level.py): no control words, no rules, every text comes back.
+        "wordpiece" is BERT's (see wordpiece.py), which alone asks whether to `lowercase`.
 
         Word level cuts at whitespace and punctuation and splits off English clitics. fastai uses spaCy's rules, which
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
@@ -209,6 +211,16 @@ class Tokenizer:
 
             sizes = {"vocab_size": size, "min_frequency": min_frequency, "max_characters": max_characters}
             return train_byte_level(texts, **sizes)
+        if model == "wordpiece" and kind == "subword":
+            from textgraft.text.wordpiece import train as train_wordpiece  # which imports this module
+
+            return train_wordpiece(
+                texts,
+                vocab_size=size,
+                lowercase=lowercase,
+                min_frequency=min_frequency,
+                max_characters=max_characters,
+            )
         cutter = _segmenter(segmenter, kind)
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
         stream = _limited(texts, kind, max_characters, cutter)

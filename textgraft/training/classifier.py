@@ -69,8 +69,10 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         "outputs": plan.labels.num_outputs,
         "kind": plan.labels.kind,
         "direction": plan.language_model.encoder.direction,
-        "words_dim": encoder["embedding_dim"] if plan.words else 0,
+        **plan.language_model.encoder.classifier(),
     }
+    if not plan.words:
+        description["head"]["words_dim"] = 0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build(with_dropout(description, plan.stage.dropout))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import nn
 
 from textgraft.data.corpus import Corpus
 from textgraft.errors import UserError
@@ -67,13 +67,22 @@ def cached_token_vectors(
     return np.frombuffer(path.read_bytes(), dtype=np.float32).reshape(vocab_size, dim).copy()
 
 
+def only_table(model: Model) -> nn.Parameter:
+    """The model's embedding table (V, D). Raises UserError where rare tokens have tables of their own."""
+    table = model.encoder.tied()
+    if not isinstance(table, nn.Parameter):
+        message = "an adaptive embedding has several tables, which cannot start from word vectors."
+        raise UserError(message, where="token_vectors", remedy="Set token_vectors = 0 in the recipe, or no cutoffs.")
+    return table
+
+
 def start_from_vectors(model: Model, vectors: np.ndarray) -> int:
     """Put word vectors (V, D) into the embedding table, centred and scaled to the table's own deviation.
 
     Rows of zeros mean "unknown" and leave the table as it is. Returns how many rows were set. Raises UserError where
-    shapes differ.
+    shapes differ, and for an embedding of several tables.
     """
-    table: Tensor = model.encoder.embedding.weight.data  # type: ignore[union-attr, assignment]
+    table = only_table(model).data
     if tuple(table.shape) != vectors.shape:
         raise UserError(f"the word vectors are {vectors.shape}, and the embedding table is {tuple(table.shape)}.")
     values = torch.from_numpy(vectors)

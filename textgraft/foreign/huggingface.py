@@ -24,9 +24,14 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model
 
 # model_type in config.json: module
-READERS = {"bert": "textgraft.convert.bert", "distilbert": "textgraft.convert.bert"}
+READERS = {
+    "bert": "textgraft.foreign.bert",
+    "distilbert": "textgraft.foreign.bert",
+    "gpt2": "textgraft.foreign.gpt",
+    "openai-gpt": "textgraft.foreign.gpt",
+}
 # name in model.ENCODERS: module
-WRITERS = {"bert": "textgraft.convert.bert"}
+WRITERS = {"bert": "textgraft.foreign.bert", "gpt": "textgraft.foreign.gpt"}
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Where weights may be, the first that is there being read: files without code before pickles."""

@@ -1,0 +1,31 @@
+"""textgraft convert: models of other programs into ours, ours into theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json
+
+
+def convert(
+    model: Annotated[str, typer.Argument(help="hf:FOLDER, hf:NAME, a model's folder, or the name of one that ships.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    to: Annotated[str, typer.Option("--to", help="The format to write: textgraft or huggingface.")] = "textgraft",
+    half: Annotated[bool, typer.Option("--half", help="Store a textgraft model's weights as float16.")] = False,
+    overwrite: o.Overwrite = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Turn a Hugging Face BERT, DistilBERT, GPT or GPT-2 into a textgraft model, or the other way round."""
+    from typing import cast
+
+    from textgraft.foreign.convert import Format, convert
+
+    written = convert(model, out, to=cast(Format, to), half=half, overwrite=overwrite)
+    if as_json:
+        print_json({"out": written, "format": to})
+    else:
+        print(f"Written: {written}")

@@ -1,0 +1,103 @@
+"""Other programs' models by name: `hf:FOLDER`, or `hf:NAME` for what lies in the hub's cache on this machine.
+
+Nothing is ever fetched here: `textgraft fetch` does that, when it is told to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from textgraft.artifact import FOREIGN, Artifact
+from textgraft.data.labels import Labels
+from textgraft.errors import UserError
+from textgraft.foreign import huggingface
+from textgraft.model import Model
+from textgraft.text.byte_level import read_gpt, read_gpt2
+from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.wordpiece import WordPieceTokenizer
+
+
+def load(name: str) -> Artifact:
+    """The model and tokenizer that `hf:…` names, as an artifact: a language model, an encoder alone, or a classifier.
+
+    Raises UserError where there is no such folder, and as foreign.huggingface does.
+    """
+    folder = find(name)
+    config = huggingface.read_config(folder)
+    model = huggingface.load(folder)
+    tokenizer = TOKENIZERS[str(config["model_type"])](folder)
+    known, wanted = tokenizer.vocab_size, model.encoder.config.vocab_size
+    if known > wanted:
+        message = f"the tokenizer has {known:,} tokens and the model's table {wanted:,}."
+        raise UserError(message, where=str(folder), remedy="Take both from the same model.")
+    labels = _labels(model, config)
+    run: dict[str, Any] = {
+        "stage": "pretrain" if labels is None else "finetune",
+        "name": name.removeprefix(FOREIGN).rstrip("/").rsplit("/", 1)[-1],
+        "description": f"{config.get('model_type')} from {name}",
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "base": None,
+    }
+    if labels is not None:
+        run |= {"kind": labels.kind, "classes": list(labels.names), "temperature": 1.0}
+        run["max_tokens"] = model.encoder.max_length or 512
+    return Artifact(model, tokenizer, labels, run)
+
+
+def find(name: str) -> Path:
+    """The folder that `hf:…` means. Raises UserError where there is none."""
+    given = name.removeprefix(FOREIGN)
+    if (Path(given) / "config.json").is_file():
+        return Path(given)
+    cached = _cache() / f"models--{given.replace('/', '--')}"
+    try:
+        revision = (cached / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        revision = ""
+    snapshot = cached / "snapshots" / revision
+    if revision and (snapshot / "config.json").is_file():
+        return snapshot
+    raise UserError(
+        f"'{given}' is neither a folder with a config.json nor a model in {_cache()}.",
+        where=name,
+        remedy=f"Where there is a network, `textgraft fetch {given} --out FOLDER` gets it; then name hf:FOLDER.",
+    )
+
+
+def _cache() -> Path:
+    """Where the hub's own programs keep what they have fetched."""
+    if "HF_HUB_CACHE" in os.environ:
+        return Path(os.environ["HF_HUB_CACHE"])
+    home = os.environ.get("HF_HOME")
+    return (Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"
+
+
+def _byte_pairs(read: Callable[[Path, Path], Tokenizer]) -> Callable[[Path], Tokenizer]:
+    def tokenizer(folder: Path) -> Tokenizer:
+        whole = folder / "tokenizer.json"
+        return Tokenizer.load(whole) if whole.is_file() else read(folder / "vocab.json", folder / "merges.txt")
+
+    return tokenizer
+
+
+TOKENIZERS: Mapping[str, Callable[[Path], Tokenizer]] = {
+    "bert": WordPieceTokenizer.from_huggingface,
+    "distilbert": WordPieceTokenizer.from_huggingface,
+    "gpt2": _byte_pairs(read_gpt2),
+    "openai-gpt": _byte_pairs(read_gpt),
+}
+"""How the tokenizer of each model_type of foreign.huggingface.READERS is read."""
+
+
+def _labels(model: Model, config: Mapping[str, Any]) -> Labels | None:
+    """What a classifier answers, by the names that its config has; None for other models."""
+    head: Any = model.head.config
+    if model.describe()["head"]["name"] != "classification":
+        return None
+    if head.kind == "numeric":
+        return Labels("numeric")
+    names = config.get("id2label") or {}
+    return Labels(head.kind, tuple(str(names.get(str(i), f"LABEL_{i}")) for i in range(head.outputs)))

@@ -1,0 +1,97 @@
+"""What a language model learns from plain text: the next token, or the masked ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+from textgraft.data.corpus import Corpus
+from textgraft.data.masking import MaskedStream, MaskingTokens
+from textgraft.data.stream import LanguageModelStream, Stream
+from textgraft.errors import UserError
+from textgraft.model import Model
+from textgraft.text.tokenizer import Tokenizer
+from textgraft.training.language_model import language_model_validator
+from textgraft.training.loop import Scores
+from textgraft.training.phases import Stage
+
+Validator = Callable[[Model], Scores]
+
+
+class Objective(Protocol):
+    """How a corpus becomes batches for a model's head, and how good the model is on held-out text."""
+
+    def stream(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream: ...
+
+    def validator(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, *, tokens: float) -> Validator: ...
+
+
+class NextToken:
+    """Windows with the state handed on (data.stream)."""
+
+    def stream(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
+        encoder = model.encoder
+        return LanguageModelStream(
+            corpus,
+            rows=stage.rows,
+            bptt=stage.bptt,
+            seed=seed,
+            direction=encoder.direction,
+            longest=encoder.max_length,
+        )
+
+    def validator(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, *, tokens: float) -> Validator:
+        return language_model_validator(corpus, tokens=tokens)
+
+
+class MaskedTokens:
+    """Rows of `bptt` tokens, 15 % of them hidden, in pairs if the head predicts the next sentence (data.masking)."""
+
+    def stream(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
+        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.rows, seed=seed)
+
+    def validator(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, *, tokens: float) -> Validator:
+        """`loss` is nats per masked token, `perplexity` its exponential; the same tokens are masked each time."""
+
+        def validate(model: Model) -> Scores:
+            stream = _masked(model, corpus, tokenizer, length=128, rows=32, seed=0)
+            nats, of_pairs, count, read = 0.0, 0.0, 0, 0
+            for batch in stream.batches(0):
+                loss = model.loss(batch)
+                nats, count = nats + loss.parts["nll"], count + loss.count
+                of_pairs += loss.parts.get("next_sentence_nll", 0.0)
+                read += int(batch.mask.sum())
+                if read >= tokens:
+                    break
+            scores = {"loss": nats / count, "perplexity": math.exp(min(700.0, nats / count))}
+            if of_pairs:
+                scores["next_sentence_loss"] = of_pairs / count
+            return {**scores, "score": -(nats + of_pairs) / count}
+
+        return validate
+
+
+def _masked(model: Model, corpus: Corpus, tokenizer: Tokenizer, *, length: int, rows: int, seed: int) -> MaskedStream:
+    longest = model.encoder.max_length or length
+    pairs = bool(getattr(model.head.config, "next_sentence", False))
+    tokens = MaskingTokens.of(tokenizer)
+    return MaskedStream(corpus, tokens, length=min(length, longest), rows=rows, seed=seed, pairs=pairs)
+
+
+OBJECTIVES: dict[str, Objective] = {"language_model": NextToken(), "masked_language_model": MaskedTokens()}
+"""By the name of the head that a language model has."""
+
+
+def objective(model: Model, where: str) -> Objective:
+    """The objective of a language model's head. Raises UserError for a model that has no such head."""
+    name = model.describe()["head"]["name"]
+    if name not in OBJECTIVES:
+        lost = "has been fine-tuned for a task and lost its language-model head"
+        why = "is an encoder without a language-model head" if name == "features" else lost
+        raise UserError(
+            f"this model {why}.",
+            where=where,
+            remedy="Adapt the language model first, then fine-tune the adapted one.",
+        )
+    return OBJECTIVES[name]
