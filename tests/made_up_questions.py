@@ -44,7 +44,7 @@ def write_questions(path: Path, count: int, seed: int, *, impossible: bool = Fal
 
 
 def encoder(family: str) -> Artifact:
-    """A tiny encoder of a family, untrained: "bert" (with a pooler), "gpt", "lstm" or "backward"."""
+    """A tiny encoder of a family, untrained: "bert" (with a pooler), "gpt", "xl", "lstm" or "backward"."""
     common = {"embedding_dim": 16, "num_layers": 1}
     transformer = {**common, "num_heads": 2, "max_length": 40}
     made: Tokenizer
@@ -54,6 +54,9 @@ def encoder(family: str) -> Artifact:
     elif family == "gpt":
         made = Tokenizer.train([TEXT] * 3, model="byte_level", vocab_size=400)
         encoder = {"name": "gpt", **transformer}
+    elif family == "xl":
+        made = Tokenizer.train([TEXT] * 3, vocab_size=160)
+        encoder = {"name": "transformer_xl", **common, "num_heads": 2, "hidden_dim": 32, "memory_length": 8}
     else:
         made = Tokenizer.train([TEXT] * 3, kind="word")
         encoder = {"name": "awd_lstm", **common, "hidden_dim": 24}

@@ -227,6 +227,27 @@ def test_cross_validation_and_grid_search(options: dict[str, str]) -> None:
     assert search.predict(texts[:2]).tolist() == labels[:2]
 
 
+def test_pairs_of_texts(options: dict[str, str], tmp_path: Path) -> None:
+    """Tuples, the rows of an array and of a frame are one thing; cross-validation and the saved folder know it too."""
+    firsts, y = some_texts(["good", "bad"], 12)
+    pairs = [(a, b) for a, b in zip(firsts, firsts[::-1], strict=True)]
+    fitted = TextClassifier(**options).fit(pairs, y)
+    p = fitted.predict_proba(pairs)
+    frame = pd.DataFrame(pairs, columns=["a", "b"])
+    for X in (np.array(pairs), frame, pl.DataFrame({"a": firsts, "b": firsts[::-1]})):
+        assert np.array_equal(fitted.predict_proba(X), p)
+    assert np.array_equal(TextClassifier(**options).fit(frame, y).predict_proba(pairs), p)
+    assert (fitted.predict_proba([pair[::-1] for pair in pairs]) != p).any()
+    assert len(cross_val_score(TextClassifier(**options), pairs, y, cv=2)) == 2
+    loaded = TextClassifier.from_artifact(fitted.save(tmp_path / "model"))
+    np.testing.assert_allclose(loaded.predict_proba(pairs), p, atol=1e-6)
+    with pytest.raises(UserError, match="trained on two texts each, and here is a single text"):
+        loaded.predict(firsts)
+    with pytest.raises(UserError, match="trained on a single text each, and here is two texts"):
+        TextClassifier(**options).fit(firsts, y).predict(pairs)
+    assert TextEmbedder(options["model"]).fit(pairs).transform(pairs).shape == (12, 16)
+
+
 def test_in_a_pipeline(options: dict[str, str]) -> None:
     texts, labels = some_texts(["good", "bad"], 24)
     lower = FunctionTransformer(lambda rows: [row.lower() for row in rows])
@@ -288,8 +309,14 @@ def test_adapt_reads_unlabelled_texts_first(options: dict[str, str]) -> None:
     ("X", "message"),
     [
         ("one text", "X: this is one text. Pass a list"),
-        (np.array([["a"], ["b"]]), "this has 2 dimensions, and texts have one. Pass one column"),
-        (pd.DataFrame({"text": ["a", "b"]}), "this has 2 dimensions"),
+        (np.array([["a"], ["b"]]), "this has 1 column, and texts have one, pairs two. Pass one column"),
+        (pd.DataFrame({"text": ["a", "b"]}), "this has 1 column"),
+        (np.zeros((2, 3), dtype=str), "this has 3 columns"),
+        (np.zeros((2, 2, 2), dtype=str), "this has 3 dimensions"),
+        ([("a", "b"), ("a", None)], r"X\[1\]: text 2 of the pair is missing"),
+        ([("a", "b"), (7, "b")], r"X\[1\]: text 1 of the pair is of type int"),
+        ([("a", "b"), "c"], r"X\[1\]: single texts and pairs are mixed"),
+        (["c", ("a", "b")], r"X\[1\]: single texts and pairs are mixed"),
         (["a", 7], r"X\[1\]: the text is of type int"),
         (["a", None], r"X\[1\]: the text is missing"),
         (["a", float("nan")], r"X\[1\]: the text is missing"),

@@ -22,6 +22,7 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
+from textgraft.data.batch import TokenIds
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import cannot_write, write_atomically
@@ -76,7 +77,7 @@ class Artifact:
 
     has_vectors = True
 
-    def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[np.ndarray], Truncation]:
+    def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
         """The texts' token ids, no more of each than `max_tokens` and than the encoder can look at (inference)."""
         most = self.model.encoder.max_length or max_tokens
         return encode_texts(self.tokenizer, texts, min(max_tokens, most))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from textgraft.artifact import Predictor
-from textgraft.data.examples import Examples, Label
+from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, as_text, reads
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_ensemble
 from textgraft.errors import UserError
@@ -19,15 +19,20 @@ from textgraft.training.calibration import confidence_and_correct, coverage_tabl
 from textgraft.training.metrics import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
 
 STREAM_TEXTS = 2048
+SHAPES: dict[Reads, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`label` is None where the classifier abstained; `confidence` is None for a numeric target."""
+    """`label` is None where the classifier abstained; `confidence` is None for a numeric target.
+
+    Of a question with options `label` is the number of the chosen one, from "1" on, and `option` its text.
+    """
 
     label: Label | None
     confidence: float | None
     probabilities: dict[str, float] | None = None
+    option: str | None = None
 
 
 class Classifier:
@@ -52,34 +57,61 @@ class Classifier:
                 raise UserError("the members of an ensemble know different labels.")
 
     @property
+    def reads(self) -> Reads:
+        """What it wants in the place of a text."""
+        if self.labels.kind == "choice":
+            return "choices"
+        found: Reads = self.members[0].run.get("reads", "texts")
+        return found
+
+    @property
     def labels(self) -> Labels:
         labels = self.members[0].labels
         assert labels is not None
         return labels
 
     def outputs(self, texts: Sequence[str]) -> np.ndarray:
-        """(N, C) probabilities in the order of `labels.names`; for a numeric target (N,) standardised values."""
+        """(N, C) probabilities in the order of `labels.names`; for a numeric target (N,) standardised values.
+
+        Of questions with options (N, most options): 0 where there are fewer. Raises UserError for texts where the
+        classifier wants pairs or questions with options, and the other way round.
+        """
+        texts = [as_text(text) for text in texts]
+        self._check(texts)
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
         answers = [member.outputs(texts, self.precision) for member in self.members]
         return np.average(answers, axis=0, weights=self.weights)
 
+    def _check(self, texts: Sequence[str]) -> None:
+        for index, text in enumerate(texts):
+            if (given := reads([text])) != self.reads:
+                remedy = f"Give {SHAPES[self.reads]} each."
+                message = f"this model was trained on {SHAPES[self.reads]} each, and here is {SHAPES[given]}."
+                raise UserError(message, where=f"text {index + 1}", remedy=remedy)
+
     def predict(self, texts: Iterable[str], *, abstain_below: float = 0.0) -> Iterator[Prediction]:
         """One prediction a text, in order, from a stream of any length in flat memory."""
         source = iter(texts)
         while chunk := list(islice(source, STREAM_TEXTS)):
-            yield from self._predictions(self.outputs(chunk), abstain_below)
+            chunk = [as_text(text) for text in chunk]
+            yield from self._predictions(chunk, self.outputs(chunk), abstain_below)
 
-    def _predictions(self, outputs: np.ndarray, abstain_below: float) -> Iterator[Prediction]:
+    def _predictions(self, texts: Sequence[str], outputs: np.ndarray, abstain_below: float) -> Iterator[Prediction]:
         labels = self.labels
-        decoded = labels.decode(outputs.argmax(1) if labels.kind == "single" else outputs)
+        decoded = labels.decode(outputs.argmax(1) if labels.kind in ONE_OF else outputs)
         if labels.kind == "numeric":
             yield from (Prediction(label, None) for label in decoded)
             return
-        sure = outputs.max(1) if labels.kind == "single" else np.maximum(outputs, 1 - outputs).min(1)
-        for label, confidence, row in zip(decoded, sure.tolist(), outputs.tolist(), strict=True):
-            shown = dict(zip(labels.names, row, strict=True))
-            yield Prediction(label if confidence >= abstain_below else None, confidence, shown)
+        sure = outputs.max(1) if labels.kind in ONE_OF else np.maximum(outputs, 1 - outputs).min(1)
+        for text, label, confidence, row in zip(texts, decoded, sure.tolist(), outputs.tolist(), strict=True):
+            given = label if confidence >= abstain_below else None
+            if isinstance(text, Choice):
+                options = dict(zip(map(str, range(1, len(text.options) + 1)), row))
+                chosen = None if given is None else text.options[int(row.index(max(row)))]
+                yield Prediction(given, confidence, options, chosen)
+            else:
+                yield Prediction(given, confidence, dict(zip(labels.names, row, strict=True)))
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
         """(N, D) vectors: see textgraft.classifier.embed."""

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.classifier import Classifier
-from textgraft.data.examples import Examples, Label, TargetKind
+from textgraft.data.examples import Examples, Label, Pair, TargetKind, as_text, reads
 from textgraft.data.labels import ClassWeights, Labels
 from textgraft.errors import UserError, did_you_mean
 from textgraft.inference import embed_sequences
@@ -75,7 +75,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Iterable[str], y: Any, *, unlabelled: Iterable[str] | None = None) -> Self:
-        """Fine-tune on N texts and their labels.
+        """Fine-tune on N texts, or pairs of texts, and their labels.
+
+        Pairs are two strings each: tuples, or the rows of an array or frame of two columns.
 
         Raises UserError (a ValueError) for texts that are no strings, labels that are missing or do not differ, an
         unknown model or recipe, and unlabelled texts that nothing would read.
@@ -196,6 +198,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             "classes": given.classes.tolist(),
             "answers": given.answers,
             "kind": labels.kind,
+            "reads": reads(examples.texts),
             "max_tokens": self.max_tokens,
             "tokens_lost": {"train": lost.share},
             "history": trained.history,
@@ -255,22 +258,31 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def check_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
-    """X as a list of strings.
+    """X as a list of strings; of Pairs, where X has two strings in each row.
 
-    Raises UserError, with the place, for anything that is not one string a text.
+    Raises UserError, with the place, for anything that is not one string a text, or two.
     """
     if isinstance(X, str | bytes):
         raise UserError("this is one text.", where=name, remedy="Pass a list of texts.")
-    shape = getattr(X, "shape", (0,))
-    if len(shape) != 1:
-        remedy = "Pass one column of texts, such as frame['text']."
-        raise UserError(f"this has {len(shape)} dimensions, and texts have one.", where=name, remedy=remedy)
-    texts = list(X)
+    shape: tuple[int, ...] = getattr(X, "shape", (0,))
+    if len(shape) != 1 and (len(shape) != 2 or shape[1] != 2):
+        what = f"{shape[1]} column{'s' * (shape[1] != 1)}" if len(shape) == 2 else f"{len(shape)} dimensions"
+        remedy = "Pass one column of texts, such as frame['text'], or two of pairs."
+        raise UserError(f"this has {what}, and texts have one, pairs two.", where=name, remedy=remedy)
+    if len(shape) == 2:
+        X = X.to_numpy().tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
+    texts = [as_text(text) for text in X]
     for index, text in enumerate(texts):
+        if isinstance(text, tuple | list) and len(text) == 2:
+            part = next(i for i, half in enumerate(text) if not isinstance(half, str))
+            what = "missing" if is_missing(text[part]) else f"of type {type(text[part]).__name__}"
+            raise UserError(f"text {part + 1} of the pair is {what}, not a string.", where=f"{name}[{index}]")
+        if isinstance(text, Pair) != isinstance(texts[0], Pair):
+            raise UserError("single texts and pairs are mixed.", where=f"{name}[{index}]")
         if not isinstance(text, str):
             what = "missing" if is_missing(text) else f"of type {type(text).__name__}"
             raise UserError(f"the text is {what}, not a string.", where=f"{name}[{index}]")
-    return [str(text) for text in texts]
+    return [text if isinstance(text, Pair) else str(text) for text in texts]
 
 
 def is_missing(value: Any) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels
 from textgraft.linear.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline
+from textgraft.linear.options import FrequentPlace, WordOverlap
 from textgraft.report import wording
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import (
@@ -100,13 +101,22 @@ class Comparison:
 
     def table(self) -> str:
         """Every method with its score, interval and cost, and the verdict, as plain text."""
-        head = ["method", f"{wording.metric_name(self.headline)} [95 % interval]", "spread", "minutes", "peak MB"]
+        beside = ("pearson", "spearman") if self.labels.kind == "numeric" else ()
+        head = [
+            "method",
+            f"{wording.metric_name(self.headline)} [95 % interval]",
+            "spread",
+            *beside,
+            "minutes",
+            "peak MB",
+        ]
         rows = [head]
         for name, result in self._methods().items():
-            score = result[self.headline]
-            interval = wording.interval(score["mean"], score["low"], score["high"], self.headline)
-            spread = wording.score(score["spread"], self.headline)
-            rows.append([name, interval, spread, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
+            own = result[self.headline]
+            interval = wording.interval(own["mean"], own["low"], own["high"], self.headline)
+            spread = wording.score(own["spread"], self.headline)
+            others = [wording.score((result[other] or {}).get("mean"), other) for other in beside]
+            rows.append([name, interval, spread, *others, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
         widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
         lines = [
             "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
@@ -160,6 +170,8 @@ def compare_methods(
 ) -> Comparison:
     """`outcome` beside the n-gram linear baseline and, where there is unlabelled text, the one on its LSA.
 
+    Where options are to choose from, it is beside what knows only their words and places (linear.options).
+
     Baselines train on `train` and answer for `examined`; with `folds` (each a list of held-out training indices)
     they are cross-validated on the same folds instead. `beside` are outcomes of other methods on the same texts, and
     `parts` those of the members of an ensemble.
@@ -167,7 +179,9 @@ def compare_methods(
     outcomes = [outcome]
     if baselines:
         rivals: list[Baseline] = [LinearBaseline(seed=seed)]
-        if unlabelled:
+        if labels.kind == "choice":
+            rivals = [WordOverlap(), FrequentPlace()]
+        elif unlabelled and reads(train.texts) == "texts":
             # The space needs no labels, so one fit on all text there is serves every fold.
             rivals.append(LsaBaseline(space=LatentSpace(seed=seed).fit([*train.texts, *unlabelled]), seed=seed))
         outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
@@ -213,7 +227,10 @@ def _answers(
             answers = np.full(shape, np.nan)
             for held in folds:
                 kept = sorted(everything - set(held))
-                answers[list(held)] = fitted(kept).predict_proba([train.texts[i] for i in held])
+                found = fitted(kept).predict_proba([train.texts[i] for i in held])
+                if found.ndim > 1:  # none of these may have as many options as others
+                    found = np.pad(found, ((0, 0), (0, answers.shape[1] - found.shape[1])))
+                answers[list(held)] = found
     return Outcome(baseline.name, answers[None], answers[None], meter.seconds / 60, meter.peak_mb, baseline.about)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Encoder, LayerGroup, State
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 
@@ -22,6 +22,7 @@ ENCODERS = {
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
 }
 HEADS = {
+    "choice": ("textgraft.heads.choice", "ChoiceHead", "ChoiceConfig"),
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
     "features": ("textgraft.heads.features", "FeaturesHead", "FeaturesConfig"),
     "span": ("textgraft.heads.span", "SpanHead", "SpanConfig"),
@@ -43,14 +44,17 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The head's raw scores."""
-        batch = batch.to(self.device)
-        scores: Tensor = self.head(self.encoder(batch, keep=self.head.keep))
+        scores: Tensor = self.head(self._encoded(batch.to(self.device), None))
         return scores
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         """What the head makes of the batch, which may be on another device than the model."""
         batch = batch.to(self.device)
-        return self.head.loss(self.encoder(batch, state, keep=self.head.keep), batch)
+        return self.head.loss(self._encoded(batch, state), batch)
+
+    def _encoded(self, batch: Batch, state: State | None) -> Encoded:
+        encoded: Encoded = self.encoder(batch, state, keep=self.head.keep)
+        return encoded if batch.groups is None else replace(encoded, groups=batch.groups)
 
     @property
     def device(self) -> torch.device:

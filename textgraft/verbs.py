@@ -19,7 +19,9 @@ from textgraft.nn.pooling import POOLINGS
 def predict(
     model: str | Path, texts: Iterable[str], *, abstain_below: float = 0.0, precision: str = "auto"
 ) -> Iterator[Prediction]:
-    """One prediction a text, in order, from a stream of any length; no label below a confidence of `abstain_below`.
+    """One prediction a text, or a pair (two strings in a tuple), in order, from a stream of any length.
+
+    There is no label below a confidence of `abstain_below`.
 
     Raises UserError where `model` is no classifier or cannot be loaded.
     """
@@ -31,7 +33,10 @@ def evaluate(model: str | Path, data: Any, *, precision: str = "auto", **columns
 
     `data` and `columns` are what `read` takes. Raises UserError for labels unseen in training.
     """
-    return classifier.load(model, precision=precision).evaluate(read(data, **columns))
+    loaded = classifier.load(model, precision=precision)
+    if loaded.reads == "choices":
+        columns = {"kind": "choice", **columns}
+    return loaded.evaluate(read(data, **columns))
 
 
 def embed(model: str | Path, texts: Iterable[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:

@@ -77,10 +77,21 @@ HEADS |= {
     "pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean"},
     "pool-max": {"name": "classification", "outputs": CLASSES, "pooling": "max"},
     "words": {"name": "classification", "outputs": CLASSES, "words_dim": 6},
+    "both-orders": {"name": "classification", "outputs": 1, "kind": "numeric", "both_orders": True},
+    "both-orders-words": {"name": "classification", "outputs": CLASSES, "both_orders": True, "words_dim": 6},
+    "choice": {"name": "choice"},
+    "choice-words": {"name": "choice", "words_dim": 6, "batch_norm": False},
 }
 POOLED = {"name": "classification", "outputs": CLASSES, "pooling": "pooled", "hidden_dim": 0, "batch_norm": False}
 HEADS |= {
     "pool-pooled": {**POOLED, "input_dropout": 0.1},
+    "choice-pooled": {
+        "name": "choice",
+        "pooling": "pooled",
+        "hidden_dim": 0,
+        "batch_norm": False,
+        "input_dropout": 0.1,
+    },
     "no-batch-norm": {"name": "classification", "outputs": CLASSES, "batch_norm": False},
     "mlm-tied": {"name": "masked_language_model"},
     "mlm-untied": {"name": "masked_language_model", "tied": False},
@@ -133,7 +144,7 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
     complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
     torch.manual_seed(seed)
     model = build(with_dropout(complete, dropout))
-    if above["name"] == "classification":  # running statistics as after some training, not 0 and 1
+    if above["name"] in ("classification", "choice"):  # running statistics as after some training, not 0 and 1
         for module in model.head.modules():
             if isinstance(module, torch.nn.BatchNorm1d):
                 module.running_mean.normal_()
@@ -142,11 +153,13 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
 
 
 def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int = 0, seed: int = 1) -> Batch:
-    """Random texts of these lengths with targets for the model's head.
+    """Random texts of these lengths with targets for the model's head, which may want two rows for each of them.
 
     Padding, `extra` columns more than need be, holds arbitrary tokens: only the mask may tell it apart.
     """
     generator = np.random.default_rng(seed)
+    each = rows_of_each(model)
+    lengths = tuple(max(1, length - number) for length in lengths for number in range(each))
     rows = [torch.from_numpy(generator.integers(V, size=length)) for length in lengths]
     next_tokens = [torch.from_numpy(generator.integers(V, size=length)) for length in lengths]
     width = max(lengths) + extra
@@ -163,7 +176,8 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
     return Batch(
         ids=ids,
         mask=mask,
-        targets=targets(model, shifted, generator),
+        targets=targets(model, shifted[::each], generator),
+        groups=None if each == 1 else torch.arange(len(lengths)) // each,
         segments=second.long(),
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
         answerable=_answerable(lengths, width),
@@ -183,13 +197,21 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
     rows = len(next_tokens)
     if model.describe()["head"]["name"] == "span":  # of texts of nine, seven, five and two, or of twelve, tokens
         return torch.tensor([[2, 4], [5, 5], [-1, -1], [-1, -1]])[:rows]
-    match model.head.config.kind:
+    match getattr(model.head.config, "kind", "choice"):
+        case "choice":
+            return torch.from_numpy(generator.integers(2, size=rows))
         case "single":
             return torch.from_numpy(generator.integers(CLASSES, size=rows))
         case "multi":
             return torch.from_numpy(generator.integers(2, size=(rows, CLASSES))).float()
         case _:
             return torch.from_numpy(generator.normal(size=rows)).float()
+
+
+def rows_of_each(model: Model) -> int:
+    """How many rows one example has: a pair's two orders, or here two options."""
+    head = model.describe()["head"]
+    return 2 if head["name"] == "choice" or head.get("both_orders") else 1
 
 
 def is_of_tokens(model: Model) -> bool:
@@ -230,11 +252,13 @@ def without_truncation(model: Model) -> Model:
 
 
 def some_rows(batch: Batch, rows: slice) -> Batch:
-    """A part of a batch, no wider than its longest text."""
-    width = int(batch.mask[rows].sum(dim=1).max())
+    """The examples of a batch that are numbered so, no wider than their longest text."""
     wanted = batch.targets
     assert wanted is not None
-    part = wanted[rows, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else wanted[rows]
+    asked, each = wanted[rows], len(batch.ids) // len(wanted)
+    rows = slice(rows.start * each, rows.stop * each)
+    width = int(batch.mask[rows].sum(dim=1).max())
+    part = asked[:, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else asked
     assert batch.segments is not None
     assert batch.pair_targets is not None
     assert batch.answerable is not None
@@ -243,6 +267,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         mask=batch.mask[rows, :width],
         targets=part,
         segments=batch.segments[rows, :width],
+        groups=None if batch.groups is None else batch.groups[rows] - batch.groups[rows][0],
         pair_targets=batch.pair_targets[rows],
         answerable=batch.answerable[rows, :width],
     )

@@ -65,7 +65,7 @@ def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path
     assert [r.text for r in reader.answer(TEST)] == [answers[q.id] for _, q in TEST.asked()]
 
 
-@pytest.mark.parametrize("family", ["gpt", "lstm", "backward"])
+@pytest.mark.parametrize("family", ["gpt", "xl", "lstm", "backward"])
 def test_every_family_learns(family: str, tmp_path: Path) -> None:
     """Those that read one way too: where there is no answer they say so where they have read everything."""
     source = write_encoder(tmp_path, family)

@@ -40,6 +40,7 @@ def compare(
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     label: o.LabelColumn = None,
     id: o.IdColumn = None,
     kind: o.Kind = None,
@@ -65,7 +66,7 @@ def compare(
     refuse_existing(out)
     check_writable(out)
     o.use_threads(threads)
-    columns = {"text": text, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     examples = o.read_file(train, **columns)
     tested = o.read_file(test, **columns) if test is not None else None

@@ -18,6 +18,7 @@ def check(
     ] = None,
     unlabelled: Annotated[Path | None, typer.Option("--unlabelled", "-u", help="Unlabelled texts.")] = None,
     text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     label: o.LabelColumn = None,
     id: o.IdColumn = None,
     kind: o.Kind = None,
@@ -29,7 +30,7 @@ def check(
     """Say what is wrong or suspicious in data, with line numbers; exits with 1 on errors."""
     from textgraft.data.check import check, has_errors, render, to_json
 
-    columns = {"text": text, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     train = o.read_file(file, **columns)
     problems = check(

@@ -44,6 +44,10 @@ TextColumn = Annotated[
     str | None,
     typer.Option("--text", "--text-column", help="The column of the texts; else guessed.", rich_help_panel=DATA),
 ]
+SecondColumn = Annotated[
+    str | None,
+    typer.Option("--text2", "--text2-column", help="The column of second texts; else guessed.", rich_help_panel=DATA),
+]
 LabelColumn = Annotated[
     str | None,
     typer.Option("--label", "--label-column", help="The column of the labels; else guessed.", rich_help_panel=DATA),
@@ -53,7 +57,7 @@ IdColumn = Annotated[
 ]
 Kind = Annotated[
     str | None,
-    typer.Option("--kind", help="What labels are: single, multi or numeric; else guessed.", rich_help_panel=DATA),
+    typer.Option("--kind", help="single, multi or numeric labels, or choice; else guessed.", rich_help_panel=DATA),
 ]
 LabelSeparator = Annotated[
     str | None,

@@ -180,6 +180,9 @@ def finetune(
     class_weights: Annotated[
         str, typer.Option("--class-weights", help='none, balanced, or JSON such as {"rare": 5}.')
     ] = "none",
+    both_orders: Annotated[
+        bool, typer.Option("--both-orders", help="Read pairs both ways round and add up: for similarity.")
+    ] = False,
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Forget what the model learned: what is pretraining worth?")
     ] = False,
@@ -196,6 +199,7 @@ def finetune(
     device: o.Device = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     label: o.LabelColumn = None,
     id: o.IdColumn = None,
     kind: o.Kind = None,
@@ -225,10 +229,11 @@ def finetune(
         max_tokens=max_tokens,
         class_weights=parse_weights(class_weights),
         from_scratch=from_scratch,
+        both_orders=both_orders,
         baselines=baselines,
         settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
     )
-    columns = {"text": text, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     parts = {"train": train, "valid": valid, "test": test}
     examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}

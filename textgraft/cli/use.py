@@ -16,12 +16,17 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
+from textgraft.data.examples import Pair, Reads
 from textgraft.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.classifier import Prediction
 
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
+SecondColumn = Annotated[
+    str | None,
+    typer.Option("--text2-column", help="The column of the second texts; else guessed.", rich_help_panel=o.DATA),
+]
 TextsColumn = Annotated[
     str | None, typer.Option("--text-column", help="The column of the texts; else guessed.", rich_help_panel=o.DATA)
 ]
@@ -31,6 +36,7 @@ def predict(
     model: Classifier,
     file: Annotated[Path | None, typer.Argument(help="Texts to label; - is stdin, one text a line.")] = None,
     text: Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")] = None,
+    text2: Annotated[list[str] | None, typer.Option("--text2", help="The second text that goes with it.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
     abstain_below: Annotated[
         float, typer.Option("--abstain-below", min=0, max=1, help="No label where the model is less sure than this.")
@@ -39,10 +45,11 @@ def predict(
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     text_column: TextsColumn = None,
+    text2_column: SecondColumn = None,
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Label texts, in their order: one line a text, as CSV or JSON lines."""
+    """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
     from textgraft.classifier import load
     from textgraft.stages.preflight import check_writable
 
@@ -50,9 +57,10 @@ def predict(
         raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
     if out is not None:
         check_writable(out)
-    keys, texts = _keyed_texts(file, text, text_column, encoding)
     o.use_threads(threads)
     classifier = load(model, precision=precision)
+    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
+    keys, texts = _keyed_texts(file, _given(text, text2), classifier.reads, columns)
     predictions = classifier.predict(texts, abstain_below=abstain_below)
     rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
     if as_json and out is None:
@@ -70,8 +78,18 @@ def predict(
         say(f"Written: {out} ({written:,} predictions)")
 
 
+def _given(texts: list[str] | None, second: list[str] | None) -> list[str] | None:
+    """What was given as options; pairs, where second texts were. Raises UserError for texts without partners."""
+    if not second:
+        return texts
+    if len(second) != len(texts or ()):
+        message = f"there are {len(texts or ())} first texts and {len(second)} second ones."
+        raise UserError(message, where="--text2", remedy="Give a --text2 for each --text.")
+    return [Pair(a, b) for a, b in zip(texts or (), second, strict=True)]
+
+
 def _keyed_texts(
-    file: Path | None, given: list[str] | None, column: str | None, encoding: str | None
+    file: Path | None, given: list[str] | None, reads: Reads, columns: Mapping[str, str | None]
 ) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
     """For each text what to know it by in the output (id or line), and the texts; stdin comes as a stream."""
     if (file is None) == (not given):
@@ -80,8 +98,9 @@ def _keyed_texts(
     if file is None:
         return numbered, given or []
     if str(file) == "-":
-        return numbered, _stdin_lines(encoding or "utf-8")
-    examples = o.read_file(file, text=column, encoding=encoding)
+        found = _stdin_lines(columns["encoding"] or "utf-8")
+        return numbered, _stdin_pairs(found) if reads == "pairs" else found
+    examples = o.read_file(file, **columns, kind="choice" if reads == "choices" else None)
     if examples.ids is not None:
         return ({"id": key} for key in examples.ids), examples.texts
     return ({examples.unit: examples.line(index)} for index in range(len(examples))), examples.texts
@@ -101,8 +120,18 @@ def _stdin_lines(encoding: str) -> Iterator[str]:
             raise UserError(message, where=f"stdin line {number}", remedy="Name it with encoding=….") from error
 
 
+def _stdin_pairs(lines: Iterable[str]) -> Iterator[str]:
+    """Two texts a line, parted by a tab. Raises UserError for a line without one."""
+    for number, line in enumerate(lines, start=1):
+        first, tab, second = line.partition("\t")
+        if not tab:
+            raise UserError("there is no tab between two texts.", where=f"stdin line {number}")
+        yield Pair(first, second)
+
+
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"label": prediction.label, "confidence": prediction.confidence}
+    row |= {} if prediction.option is None else {"option": prediction.option}
     return row | ({"probabilities": prediction.probabilities} if probabilities else {})
 
 
@@ -143,6 +172,7 @@ def evaluate(
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     label: o.LabelColumn = None,
     kind: o.Kind = None,
     label_separator: o.LabelSeparator = None,
@@ -153,10 +183,11 @@ def evaluate(
     """Say how good a classifier is on labelled texts: scores, calibration, what abstaining would leave."""
     from textgraft.verbs import evaluate
 
-    columns = {"text": text, "label": label, "kind": kind, "label_separator": label_separator}
-    examples = o.read_file(file, **columns, encoding=encoding, delimiter=delimiter)
+    columns = {"text": text, "text2": text2, "label": label, "kind": kind, "label_separator": label_separator}
+    columns |= {"encoding": encoding, "delimiter": delimiter}
     o.use_threads(threads)
-    result = evaluate(model, examples, precision=precision)
+    given = {name: value for name, value in columns.items() if value is not None}
+    result = evaluate(model, file, precision=precision, **given)
     if as_json:
         print_json(result)
     else:
@@ -202,6 +233,7 @@ def embed(
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
     threads: o.Threads = None,
     text_column: TextsColumn = None,
+    text2_column: SecondColumn = None,
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -215,7 +247,8 @@ def embed(
     if out.suffix != ".npz":
         raise UserError("vectors are written as .npz.", where=str(out), remedy="Name such a file.")
     check_writable(out)
-    texts = list(_keyed_texts(file, None, text_column, encoding)[1])
+    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
+    texts = list(_keyed_texts(file, None, "texts", columns)[1])
     o.use_threads(threads)
     vectors = embed(str(model), texts, pooling=pooling, max_tokens=max_tokens)
     with writing_atomically(out) as target:

@@ -9,10 +9,55 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from textgraft.text.tokenizer import PairMarks
+
+
+@dataclass(frozen=True)
+class PairIds:
+    """Two texts' token ids, int (T1,) and (T2,), that are read as one sequence, and the marks around them."""
+
+    first: np.ndarray
+    second: np.ndarray
+    marks: PairMarks
+
+    def __len__(self) -> int:
+        return self.start + len(self.second) + len(self.marks.after)
+
+    @property
+    def start(self) -> int:
+        """Where the second text begins."""
+        return len(self.marks.before) + len(self.first) + len(self.marks.between)
+
+    @property
+    def ids(self) -> np.ndarray:
+        marks = self.marks
+        return np.concatenate([marks.before, self.first, marks.between, self.second, marks.after]).astype(np.int32)
+
+    def in_both_orders(self) -> Rows:
+        """The pair as it is and the other way round: neither of two similar sentences comes first."""
+        return Rows((self, replace(self, first=self.second, second=self.first)))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Several sequences that make one example: a pair in both orders, or the options of a question."""
+
+    rows: tuple[PairIds, ...]
+
+    def __len__(self) -> int:
+        """The positions that they take when padded, which is what a budget of tokens is about."""
+        return len(self.rows) * max(map(len, self.rows))
+
+
+TokenIds = np.ndarray | PairIds | Rows
+"""One example as an encoder reads it."""
+
 
 @dataclass(frozen=True)
 class Batch:
     """B texts of at most T positions, padded on the right.
+
+    With `groups` several rows make one example, of which there are E <= B; `targets` and `rows` are then of these.
 
     `targets` is whatever the head wants: (B, T) next-token ids for a language model, (B,) class numbers, (B, C)
     floats for multi-label, (B,) floats for a numeric target, (B, 2) positions of an answer's first and last token.
@@ -23,6 +68,7 @@ class Batch:
     targets: Tensor | None = None
     rows: Tensor | None = None  # (B,) which example each row is, so that results return in the order they came
     segments: Tensor | None = None  # (B, T) int64, the first text of a pair or the second, for encoders that ask
+    groups: Tensor | None = None  # (B,) int64, ascending from 0: which example each row is of; None: each its own
     pair_targets: Tensor | None = None  # (B,) int64, 0 where the second text of a pair follows the first, 1 where not
     answerable: Tensor | None = None  # (B, T) bool, True = an answer to a question may begin or end here
 
@@ -41,8 +87,21 @@ class Batch:
         return replace(self, targets=targets)
 
 
-def pad(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
-    """Token id arrays of unequal length as one right-padded batch."""
+def pad(examples: Sequence[TokenIds], pad_id: int) -> Batch:
+    """Examples of unequal length as one right-padded batch, with segments where there are pairs."""
+    bundles = [example.rows if isinstance(example, Rows) else (example,) for example in examples]
+    rows = [row for bundle in bundles for row in bundle]
+    batch = _padded([row.ids if isinstance(row, PairIds) else row for row in rows], pad_id)
+    if any(isinstance(row, PairIds) for row in rows):
+        starts = torch.tensor([row.start if isinstance(row, PairIds) else len(row) for row in rows])
+        batch = replace(batch, segments=((torch.arange(batch.ids.shape[1]) >= starts[:, None]) & batch.mask).long())
+    if any(isinstance(example, Rows) for example in examples):
+        sizes = torch.tensor([len(bundle) for bundle in bundles])
+        batch = replace(batch, groups=torch.arange(len(bundles)).repeat_interleave(sizes))
+    return batch
+
+
+def _padded(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
     lengths = torch.tensor([len(s) for s in sequences])
     ids = torch.full((len(sequences), int(lengths.max())), pad_id, dtype=torch.int64)
     for row, sequence in enumerate(sequences):
@@ -95,7 +154,7 @@ def shuffled_batches(
 
 
 def iterate(
-    sequences: Sequence[np.ndarray],
+    sequences: Sequence[TokenIds],
     batches: Sequence[Sequence[int]],
     pad_id: int,
     targets: Tensor | None = None,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from textgraft.data.examples import Label, TargetKind
+from textgraft.data.examples import Choice, Label, Pair, TargetKind
 from textgraft.errors import UserError, did_you_mean
 
 TEXT_NAMES = (
@@ -51,6 +51,14 @@ LABEL_NAMES = (
     ),
     *("intent", "topic", "topics", "polarity", "rating", "stars", "score", "gold_label"),
 )
+PAIR_NAMES = (
+    ("premise", "hypothesis"),
+    *((f"{name}{a}", f"{name}{b}") for name in ("sentence", "text", "question") for a, b in (("1", "2"), ("_a", "_b"))),
+    *((f"{name}_1", f"{name}_2") for name in ("sentence", "text", "question")),
+    *((f"{name}a", f"{name}b") for name in ("sentence", "text")),
+    ("query", "passage"),
+)
+"""What the columns of two texts that belong together are called, in lower case."""
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "document_id", "review_id")
 _MOST_NUMBER_CLASSES = 20
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
@@ -90,6 +98,32 @@ def find_text_column(columns: Sequence[str], named: str | None, others: Sequence
     )
 
 
+def find_pair_columns(
+    columns: Sequence[str], text: str | None, text2: str | None, others: Sequence[str | None], source: str
+) -> tuple[str, str] | None:
+    """The columns of two texts: both named, one named and its partner guessed, or both guessed; None for one text.
+
+    Without `text2` there is a pair only where no column is named and none looks like a text by itself. Raises UserError
+    where a named column is not there, or both are one.
+    """
+    if text2 is None:
+        if text is not None or find_column(columns, None, TEXT_NAMES, "", source) is not None:
+            return None
+        found = ([find_column(columns, None, [name], "", source) for name in pair] for pair in PAIR_NAMES)
+        return next(((a, b) for a, b in found if a is not None and b is not None and a not in others), None)
+    second = find_column(columns, text2, (), "the second text", source)
+    assert second is not None
+    if text is None:
+        partners = [a for a, b in PAIR_NAMES if b == second.strip().casefold()]
+        first = find_column(columns, None, partners, "", source)
+        first = first or find_text_column([c for c in columns if c != second], None, others, source)
+    else:
+        first = find_text_column(columns, text, others, source)
+    if first == second:
+        raise UserError(f"'{first}' is both texts of the pair.", where=source, remedy="Name two columns.")
+    return first, second
+
+
 def is_missing(value: Any) -> bool:
     """None, NaN, pandas' NA and NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -126,8 +160,17 @@ class Cells:
     def texts(self, values: Sequence[Any]) -> list[str]:
         """Missing cells are "", numbers are written out, half a surrogate pair becomes U+FFFD."""
         return [
-            value if type(value) is str and value.isascii() else self._text(value, i) for i, value in enumerate(values)
+            value if type(value) is str and value.isascii() else self.text(value, i) for i, value in enumerate(values)
         ]
+
+    def pairs(self, first: Sequence[Any], second: Sequence[Any]) -> list[str]:
+        """Two texts a row. Raises UserError, with the place, where one of the two is missing and the other is not."""
+        pairs = [Pair(a, b) for a, b in zip(self.texts(first), self.texts(second), strict=True)]
+        for index, pair in enumerate(pairs):
+            if bool(pair.first.strip()) != bool(pair.second.strip()):
+                which = "second" if pair.first.strip() else "first"
+                self.fail(f"the {which} text of the pair is missing.", index, "Fill it in, or take the row out.")
+        return list(pairs)
 
     def labels(self, values: Sequence[Any], kind: TargetKind, separator: str | None) -> list[Label] | None:
         """Labels as `Examples.labels` wants them; None when not one is there."""
@@ -139,14 +182,21 @@ class Cells:
             return [self._names(value, separator, i) for i, value in enumerate(values)]
         return [self._name(value, i) for i, value in enumerate(values)]
 
-    def _fail(self, message: str, index: int, remedy: str = "") -> NoReturn:
+    def fail(self, message: str, index: int, remedy: str = "") -> NoReturn:
+        """Raise the UserError for row `index`."""
         raise UserError(message, where=f"{self.source} {self.unit} {self.lines[index]}", remedy=remedy)
 
-    def _text(self, value: Any, index: int) -> str:
+    def text(self, value: Any, index: int) -> str:
+        """One cell as `texts` has them."""
         if is_missing(value):
             return ""
+        if isinstance(value, Pair):
+            return Pair(self.text(value.first, index), self.text(value.second, index))
+        if isinstance(value, Choice):
+            options = [self.text(option, index) for option in value.options]
+            return Choice(self.text(value.context, index), options, self.text(value.question, index))
         if isinstance(value, (bytes, bytearray, dict)) or _is_list(value):
-            self._fail(f"the text is a {type(value).__name__}, not a string.", index)
+            self.fail(f"the text is a {type(value).__name__}, not a string.", index)
         text = str(value)
         try:
             text.encode("utf-8")
@@ -157,14 +207,14 @@ class Cells:
     def _name(self, value: Any, index: int) -> str:
         if _is_list(value):
             remedy = 'Say kind="multi" if a text can have several labels.'
-            self._fail("a list of labels where one is expected.", index, remedy)
+            self.fail("a list of labels where one is expected.", index, remedy)
         if isinstance(value, dict):
-            self._fail("the label is an object, not a string.", index)
+            self.fail("the label is an object, not a string.", index)
         if _no_label(value):
             return ""
         if isinstance(value, float) and value.is_integer():  # whole numbers beside a gap are floats in a frame
             return str(int(value))
-        return self._text(value, index)
+        return self.text(value, index)
 
     def _names(self, value: Any, separator: str | None, index: int) -> tuple[str, ...]:
         if _is_list(value):
@@ -173,7 +223,7 @@ class Cells:
             names = []
         elif separator is None:
             remedy = 'Say what separates them, for example label_separator="|".'
-            self._fail(f"several labels expected, but {value!r} is one string.", index, remedy)
+            self.fail(f"several labels expected, but {value!r} is one string.", index, remedy)
         else:
             names = [name.strip() for name in str(value).split(separator)]
         return tuple(dict.fromkeys(name for name in names if name))
@@ -184,7 +234,7 @@ class Cells:
         number = _number(value)
         if number is None or math.isinf(number):
             remedy = 'Correct it, or say kind="single" if these are class names.'
-            self._fail(f"label {value!r} is not a finite number.", index, remedy)
+            self.fail(f"label {value!r} is not a finite number.", index, remedy)
         return number
 
 

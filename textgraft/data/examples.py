@@ -2,21 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-TargetKind = Literal["single", "multi", "numeric"]
+TargetKind = Literal["single", "multi", "numeric", "choice"]
 Unit = Literal["line", "row", "file"]
 Label = str | tuple[str, ...] | float
+ONE_OF = ("single", "choice")
+"""The kinds of target of which a text has exactly one."""
+
+
+class Pair(str):
+    """Two texts that are judged together, `first` and `second`: a premise and a hypothesis, two sentences to compare.
+
+    As a string it is both, one a line, so that whatever counts, hashes or splits texts needs to know nothing of pairs.
+    """
+
+    __slots__ = ("first", "second")
+    first: str
+    second: str
+
+    def __new__(cls, first: str, second: str) -> Self:
+        made = super().__new__(cls, f"{first}\n{second}")
+        made.first, made.second = str(first), str(second)
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return self.first, self.second
+
+
+class Choice(str):
+    """A question with its answers to choose from: a context, perhaps a question about it, and two or more `options`.
+
+    As a string it is all of them, one a line. `pairs` are the context, with the question, beside each option.
+    """
+
+    __slots__ = ("context", "options", "question")
+    context: str
+    options: tuple[str, ...]
+    question: str
+
+    def __new__(cls, context: str, options: Iterable[str], question: str = "") -> Self:
+        given = tuple(map(str, options))
+        made = super().__new__(cls, "\n".join(part for part in (context, question, *given) if part))
+        made.context, made.options, made.question = str(context), given, str(question)
+        return made
+
+    def __getnewargs__(self) -> tuple[str, tuple[str, ...], str]:  # type: ignore[override]
+        return self.context, self.options, self.question
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        asked = f"{self.context} {self.question}" if self.question else self.context
+        return tuple(Pair(asked, option) for option in self.options)
+
+
+Reads = Literal["texts", "pairs", "choices"]
+"""What stands where a text is: one text, two to judge together, or options to choose from."""
+
+
+def reads(texts: Sequence[str]) -> Reads:
+    """What these texts are, judged by the first."""
+    first = texts[0] if len(texts) else ""
+    return "pairs" if isinstance(first, Pair) else "choices" if isinstance(first, Choice) else "texts"
+
+
+def as_text(value: Any) -> str:
+    """A text as it is, two strings in a tuple or list as a Pair."""
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, str) for part in value):
+        return Pair(*value)
+    return value
 
 
 @dataclass(frozen=True)
 class Examples:
     """N texts in file order, with their labels and where each one stands.
 
-    `labels` is None for unlabelled text; else one entry a text: a string (`kind` "single"), a tuple of strings
-    ("multi", may be empty) or a float ("numeric"). What is missing is kept, so that lines stay true and `check`
+    A text may be a Pair or a Choice. `labels` is None for unlabelled text; else one entry a text: a string (`kind`
+    "single"), a tuple of strings ("multi", may be empty), a float ("numeric"), or for a Choice the number of the right
+    option as a string, counted from 1 ("choice"). What is missing is kept, so that lines stay true and `check`
     can name them: an empty text is "", a missing label "" (single) or NaN (numeric). `lines` are 1-based numbers
     in `source` of what `unit` says: lines of a file, rows of a frame, list or Parquet file, or files
     of a folder. `ids` are the user's own identifiers, if any; for a folder the path of each file inside it.

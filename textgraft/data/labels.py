@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast, get_args
 
 import numpy as np
 
-from textgraft.data.examples import Examples, Label, TargetKind
+from textgraft.data.examples import Choice, Examples, Label, TargetKind
 from textgraft.errors import UserError
 
 ClassWeights = str | Mapping[str, float]
@@ -22,7 +22,8 @@ ClassWeights = str | Mapping[str, float]
 class Labels:
     """What a model can answer, fixed by the training examples.
 
-    `names` are the C class names in sorted order (empty for "numeric"); `mean` and `std` scale a numeric target to
+    `names` are the C class names in sorted order (empty for "numeric"; for "choice" the numbers of as many options as a
+    training example has, others may have more); `mean` and `std` scale a numeric target to
     zero mean and unit variance, so that the loss and the learning rate mean the same whatever its unit.
     """
 
@@ -47,6 +48,8 @@ class Labels:
             if not values.std() > 0:
                 _one_answer(examples, f"every label is {values[0]:g}")
             return cls("numeric", mean=float(values.mean()), std=float(values.std()))
+        if kind == "choice":
+            return cls(kind, tuple(str(i + 1) for i in range(most_options(examples.texts))))
         if kind == "multi":
             sets = cast(Sequence[tuple[str, ...]], examples.labels)
             names = sorted({name for row in sets for name in row})
@@ -74,6 +77,8 @@ class Labels:
         if self.kind == "numeric":
             values = [self._number(examples, i) for i in range(len(examples))]
             return ((np.array(values, dtype=np.float64) - self.mean) / self.std).astype(np.float32)
+        if self.kind == "choice":
+            return np.array([self._option(examples, i) for i in range(len(examples))], dtype=np.int64)
         number = {name: i for i, name in enumerate(self.names)}
         rows = [self._names_of(examples, i) for i in range(len(examples))]
         for index, row in enumerate(rows):
@@ -91,6 +96,8 @@ class Labels:
         """The inverse of `encode`; for "multi" every class of at least 0.5, so probabilities decode as well."""
         if self.kind == "single":
             return [self.names[int(number)] for number in targets]
+        if self.kind == "choice":
+            return [str(int(number) + 1) for number in targets]
         if self.kind == "multi":
             return [tuple(name for name, value in zip(self.names, row) if value >= 0.5) for row in targets]
         return [float(value) * self.std + self.mean for value in targets]
@@ -104,8 +111,9 @@ class Labels:
         """
         if weights == "none":
             return None
-        if self.kind == "numeric":
-            raise UserError("a numeric target has no classes to weigh.", remedy='Use class weights "none".')
+        if self.kind in ("numeric", "choice"):
+            what = "a numeric target" if self.kind == "numeric" else "a choice between options"
+            raise UserError(f"{what} has no classes to weigh.", remedy='Use class weights "none".')
         if isinstance(weights, Mapping):
             return self._named_weights(weights)
         if weights != "balanced":
@@ -158,6 +166,18 @@ class Labels:
             raise UserError(f"{len(names)} labels where the model gives one.", where=examples.where(index))
         return names
 
+    def _option(self, examples: Examples, index: int) -> int:
+        """The place of the right option, from 0."""
+        text, label = examples.texts[index], cast(Sequence[Label], examples.labels)[index]
+        if not isinstance(text, Choice):
+            remedy = "Give a context and columns choice1, choice2, … for the options."
+            raise UserError("there are no options to choose from.", where=examples.where(index), remedy=remedy)
+        known = [str(number + 1) for number in range(len(text.options))]
+        if label not in known:
+            message = f"label {label!r} is the number of none of the {len(known)} options."
+            raise UserError(message, where=examples.where(index), remedy=f"Give one of {', '.join(known)}.")
+        return known.index(cast(str, label))
+
     def _number(self, examples: Examples, index: int) -> float:
         label = cast(Sequence[Label], examples.labels)[index]
         try:
@@ -185,6 +205,11 @@ class Labels:
             where=where,
             remedy=f"Did you mean '{near[0]}'?" if near else "Correct it, or train on texts with this label too.",
         )
+
+
+def most_options(texts: Sequence[str]) -> int:
+    """How many options the example with most of them has."""
+    return max((len(text.options) for text in texts if isinstance(text, Choice)), default=0)
 
 
 def missing_labels(examples: Examples) -> list[int]:

@@ -8,22 +8,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from textgraft.data.choices import looks_like_choices, read_choices
 from textgraft.data.columns import (
     ID_NAMES,
     LABEL_NAMES,
     Cells,
     find_column,
+    find_pair_columns,
     find_text_column,
     guess_kind,
 )
-from textgraft.data.examples import Examples, TargetKind, Unit
+from textgraft.data.examples import Choice, Examples, TargetKind, Unit, as_text
 from textgraft.data.hub import dataset_rows, is_dataset
 from textgraft.data.tables import TABLE_SUFFIXES, Row, rows
 from textgraft.data.text_files import explained, format_of, lines, open_binary
 from textgraft.errors import UserError
 
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
-KINDS = ("single", "multi", "numeric")
+KINDS = ("single", "multi", "numeric", "choice")
 _STREAM_SNIFF = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
 _FORMATS = (
     f"Formats: {', '.join(SUFFIXES)}, each also as .gz, .xz, .bz2 or .zst, or a folder with one subfolder a class."
@@ -34,6 +36,7 @@ def read(
     source: Any,
     *,
     text: str | None = None,
+    text2: str | None = None,
     label: str | None = None,
     id: str | None = None,
     kind: TargetKind | None = None,
@@ -44,10 +47,12 @@ def read(
     """Texts, and labels if there are any, from `source`, all in memory.
 
     `source` is the path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or
-    compressed; a folder with one subfolder a class; a pandas or polars frame; a list of strings or of dicts; or the
-    tuple `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `kind` says what labels are
-    ("single", "multi", "numeric"), else guessed by `guess_kind`; `label_separator` cuts several labels in one
-    CSV cell. An `Examples` comes back as it is.
+    compressed; a folder with one subfolder a class; a pandas or polars frame; a list of strings, of pairs of strings or
+    of dicts; or the tuple `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `text2` names
+    that of the second text of pairs, else guessed where `text` is not named and none looks like a single text; `kind`
+    says what labels are ("single", "multi", "numeric", or "choice" where each row has options to choose from, see
+    data.choices; then `text` is the context and `text2` the question), else guessed by `guess_kind`; `label_separator`
+    cuts several labels in one CSV cell. An `Examples` comes back as it is.
     Raises UserError for whatever cannot be read, is empty, or lacks a column, with the place and the remedy.
     """
     if kind is not None and kind not in KINDS:
@@ -57,29 +62,35 @@ def read(
     if _is_path(source) and Path(source).is_dir():
         return _read_folder(Path(source), encoding)
     name, unit, found = _all_rows(source, encoding, delimiter)
-    columns = list(dict.fromkeys(column for _, row in found for column in row))
-    label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
-    id_column = find_column(columns, id, ID_NAMES, "the id", name)
-    text_column = find_text_column(columns, text, (label_column, id_column), name)
     cells = Cells(name, unit, [number for number, _ in found])
-
-    def column(key: str) -> list[Any]:
-        return [row.get(key) for _, row in found]
-
-    labels = None
-    if label_column is not None and label_column != text_column:
-        values = column(label_column)
-        kind = kind or guess_kind(values, label_separator)
-        labels = cells.labels(values, kind, label_separator)
-        if labels is None and label is not None:
-            raise UserError(
-                f"the label column '{label_column}' is empty.", where=name, remedy="Is it the right column?"
-            )
+    columns = list(dict.fromkeys(column for _, row in found for column in row))
+    id_column = find_column(columns, id, ID_NAMES, "the id", name)
+    in_memory = isinstance(found[0][1].get("text"), Choice)
+    texts: list[str]
+    if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))):
+        table = [row for _, row in found]
+        texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=label)
+        kind = "choice"
+    else:
+        label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
+        others = (label_column, id_column)
+        pair = find_pair_columns(columns, text, text2, others, name)
+        text_columns = pair or (find_text_column(columns, text, others, name),)
+        values = [[row.get(column) for _, row in found] for column in text_columns]
+        labels = None
+        if label_column is not None and label_column not in text_columns:
+            answers = [row.get(label_column) for _, row in found]
+            kind = "choice" if in_memory else kind or guess_kind(answers, label_separator)
+            labels = cells.labels(answers, kind, label_separator)
+            if labels is None and label is not None:
+                remedy = "Is it the right column?"
+                raise UserError(f"the label column '{label_column}' is empty.", where=name, remedy=remedy)
+        texts = cells.pairs(*values) if pair else cells.texts(*values)
     return Examples(
-        texts=cells.texts(column(text_column)),
+        texts=texts,
         labels=labels,
         kind=kind if labels is not None else None,
-        ids=None if id_column is None else cells.texts(column(id_column)),
+        ids=None if id_column is None else cells.texts([row.get(id_column) for _, row in found]),
         lines=cells.lines,
         source=name,
         unit=unit,
@@ -96,8 +107,8 @@ def read_texts(
 
     `paths` are files as `read` takes them, folders (every such file inside, sorted), glob patterns, and data sets of
     the Hugging Face library (see data.hub). A .txt file is one text a line; tables give their `text` column, guessed
-    from the first row when not named. The encoding is decided by the first 4 MB of each file. Paths are looked up at
-    once, files opened as they come.
+    from the first row when not named; both columns of a table of pairs. The encoding is decided by the first 4 MB of
+    each file. Paths are looked up at once, files opened as they come.
 
     Raises UserError for a path or pattern that leads to no file, and for what cannot be read, with its place.
     """
@@ -119,18 +130,20 @@ def source_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
 def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> Iterator[str]:
     empty = True
     for path in files:
-        column = None
+        chosen: Sequence[str] = ()
         data_set = is_dataset(path)
         found = dataset_rows(path) if data_set else _file_rows(path, encoding, None, sniff_bytes=_STREAM_SNIFF)
         for number, row in found:
-            if column is None:
+            if not chosen:
                 columns = list(row)
                 others = [find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES)]
-                column = find_text_column(columns, text, others, str(path))
-            (value,) = Cells(str(path), "row" if data_set else _unit(path), [number]).texts([row.get(column)])
-            if value and not value.isspace():
-                empty = False
-                yield value
+                pair = find_pair_columns(columns, text, None, others, str(path))
+                chosen = pair or [find_text_column(columns, text, others, str(path))]
+            for column in chosen:
+                (value,) = Cells(str(path), "row" if data_set else _unit(path), [number]).texts([row.get(column)])
+                if value and not value.isspace():
+                    empty = False
+                    yield value
     if empty:
         raise UserError(
             "there is not one text in it.", where=", ".join(map(str, files[:3])), remedy="Is it the right file?"
@@ -211,13 +224,13 @@ def _memory_rows(source: Any) -> Iterator[Row]:
         texts, labels = list(source[0]), list(source[1])
         if len(texts) != len(labels):
             raise UserError(f"{len(texts)} texts but {len(labels)} labels.", remedy="Give one label a text.")
-        return enumerate(({"text": t, "label": y} for t, y in zip(texts, labels)), start=1)
+        return enumerate(({"text": as_text(t), "label": y} for t, y in zip(texts, labels)), start=1)
     if not isinstance(source, Iterable) or isinstance(source, (bytes, dict)):
         raise UserError(
             f"cannot read texts from a {type(source).__name__}.",
             remedy="Give a path, a frame, a list of strings, or the tuple (texts, labels).",
         )
-    return enumerate((item if isinstance(item, dict) else {"text": item} for item in source), start=1)
+    return enumerate((item if isinstance(item, dict) else {"text": as_text(item)} for item in source), start=1)
 
 
 def _is_path(source: Any) -> bool:

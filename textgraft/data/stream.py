@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.batch import Batch, iterate, shuffled_batches
+from textgraft.data.batch import Batch, TokenIds, iterate, shuffled_batches
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 
@@ -134,7 +134,7 @@ class ExampleStream:
 
     def __init__(
         self,
-        sequences: Sequence[np.ndarray],
+        sequences: Sequence[TokenIds],
         targets: Tensor,
         *,
         pad_id: int,

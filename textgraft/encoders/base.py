@@ -33,6 +33,7 @@ class Encoded:
     mask: Tensor  # (B, T) bool, True = a real position
     layers: tuple[Tensor, ...] = ()  # every layer (B, T, D_l), bottom (embeddings) -> top, when keep="all"
     state: State | None = None  # goes in and out, is never kept on the module
+    groups: Tensor | None = None  # (B,) which example each row is of, as Batch.groups; the model passes it to the head
     pooled: Tensor | None = None  # (B, D) the whole text, where the family has weights of its own for that (BERT)
 
 

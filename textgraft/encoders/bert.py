@@ -126,7 +126,9 @@ class BERT(Encoder):
             raise UserError(message, remedy=f"Cut texts to at most {config.max_length} tokens.")
         x = self.embedding(batch.ids) + self.positions.weight[:length]
         if self.segments is not None:
-            x = x + (self.segments.weight[0] if batch.segments is None else self.segments(batch.segments))
+            # A table of one segment has never told two texts apart.
+            of_pair = batch.segments if batch.segments is None else batch.segments.clamp(max=config.num_segments - 1)
+            x = x + (self.segments.weight[0] if of_pair is None else self.segments(of_pair))
         return F.dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
 
     def classifier(self) -> dict[str, Any]:

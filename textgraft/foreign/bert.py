@@ -296,7 +296,7 @@ def _head_fields(head: Head, kind: str, encoder: BERTConfig) -> dict[str, Any]:
         return {"architectures": [f"{library}For{task}"], "tie_word_embeddings": head.config.tied}
     if isinstance(head, ClassificationHead):
         config = head.config
-        form = (config.pooling, config.hidden_dim, config.batch_norm, config.words_dim)
+        form = (config.pooling, config.hidden_dim, config.batch_norm or config.both_orders, config.words_dim)
         if form == ((POOLED, 0, False, 0) if kind == "bert" else ("first", encoder.embedding_dim, False, 0)):
             problem = next(theirs for theirs, ours in _PROBLEMS.items() if ours == config.kind)
             labels = {str(i): f"LABEL_{i}" for i in range(config.outputs)}

@@ -24,7 +24,8 @@ class ClassificationConfig:
 
     `pooling` is a name of nn.pooling.POOLINGS, or "pooled" for the vector that an encoder such as BERT makes itself.
     `hidden_dim` 0 leaves one linear layer, behind `input_dropout`. `words_dim`, if not 0, adds the mean and the
-    maximum of the embedding layer (of that width) to what is pooled.
+    maximum of the embedding layer (of that width) to what is pooled. `both_orders` says that each example is a pair
+    that comes both ways round.
     """
 
     input_dim: int
@@ -37,21 +38,23 @@ class ClassificationConfig:
     direction: Direction = "left"
     words_dim: int = 0
     batch_norm: bool = True
+    both_orders: bool = False
 
 
 class ClassificationHead(Head):
     """[h_T, maxpool(H), meanpool(H)] -> BatchNorm-Dropout-Linear-ReLU-BatchNorm-Dropout-Linear.
 
     Howard & Ruder 2018, §3.3; with `words_dim` the word level stands beside the top layer, because a young language
-    model's table knows words long before its upper layers know sentences. Scores are logits: softmax for one label,
-    a sigmoid each for many, and for a numeric target the standardised value itself. Raises UserError for an unknown
-    pooling.
+    model's table knows words long before its upper layers know sentences. Where several rows make one example, a pair
+    in both orders, what was pooled of them is added up first (Radford et al. 2018, figure 1, "similarity"). Scores are
+    logits: softmax for one label, a sigmoid each for many, and for a numeric target the standardised value itself.
+    Raises UserError for an unknown pooling.
     """
 
     config: ClassificationConfig
     class_weights: Tensor
 
-    def __init__(self, config: ClassificationConfig) -> None:
+    def __init__(self, config: ClassificationConfig, *, bias: bool = True) -> None:
         super().__init__()
         known = (*POOLINGS, POOLED)
         if config.pooling not in known:
@@ -59,15 +62,21 @@ class ClassificationHead(Head):
         self.config = config
         self.keep = "all" if config.words_dim else "top"
         width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
-        self.layers = nn.Sequential(*_layers(config, width))
+        self.layers = nn.Sequential(*_layers(config, width, bias=bias))
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, outputs) logits. Raises UserError for pooling "pooled" over an encoder without a pooler."""
+        """(E, outputs) logits of the examples, which mostly are the B rows.
+
+        Raises UserError for pooling "pooled" over an encoder without a pooler.
+        """
         pooled = self._pooled(encoded)
         if self.config.words_dim:
             words = (POOLINGS[name](encoded.layers[0], encoded.mask, self.config.direction) for name in ("mean", "max"))
             pooled = torch.cat([pooled, *words], dim=-1)
+        if encoded.groups is not None:
+            examples = int(encoded.groups[-1]) + 1
+            pooled = pooled.new_zeros(examples, pooled.shape[1]).index_add(0, encoded.groups, pooled)
         with torch.autocast(pooled.device.type, enabled=False):
             logits: Tensor = self.layers(pooled.float())
             return logits
@@ -92,15 +101,19 @@ class ClassificationHead(Head):
             )
         else:
             total = F.mse_loss(logits.squeeze(1), batch.targets, reduction="sum")
-        return Loss(total=total, count=len(batch.ids))
+        return Loss(total=total, count=len(logits))
 
 
-def _layers(config: ClassificationConfig, width: int) -> list[nn.Module]:
-    """What turns pooled vectors of this width into logits; with batch norm the hidden layer needs no bias."""
+def _layers(config: ClassificationConfig, width: int, *, bias: bool) -> list[nn.Module]:
+    """What turns pooled vectors of this width into logits; with batch norm the hidden layer needs no bias.
+
+    `bias` is that of the last layer.
+    """
     norms: list[nn.Module] = [nn.BatchNorm1d(width)] if config.batch_norm else []
     first = [*norms, nn.Dropout(config.input_dropout)]
     if not config.hidden_dim:
-        return [*first, nn.Linear(width, config.outputs)]
+        return [*first, nn.Linear(width, config.outputs, bias=bias)]
     hidden = [nn.Linear(width, config.hidden_dim, bias=not config.batch_norm), nn.ReLU()]
     norms = [nn.BatchNorm1d(config.hidden_dim)] if config.batch_norm else []
-    return [*first, *hidden, *norms, nn.Dropout(config.hidden_dropout), nn.Linear(config.hidden_dim, config.outputs)]
+    last = nn.Linear(config.hidden_dim, config.outputs, bias=bias)
+    return [*first, *hidden, *norms, nn.Dropout(config.hidden_dropout), last]

@@ -20,6 +20,7 @@ from safetensors.numpy import save as to_safetensors
 from scipy.special import logit
 
 from textgraft import artifact
+from textgraft.data.examples import Pair
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError, did_you_mean
 from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
@@ -147,7 +148,8 @@ def _built(described: Mapping[str, Any], files: Mapping[str, bytes], labels: Lab
     known = model.state()
     if over := (arrays.keys() - known.arrays.keys()) | (documents.keys() - known.documents.keys()):
         raise ValueError(f"left over: {', '.join(sorted(over)[:8])}")
-    model.outputs(["one text"])  # what fits by its shape may still not be numbers that can be multiplied
+    # What fits by its shape may still not be numbers that can be multiplied. A pair is a text too.
+    model.outputs([Pair("one text", "and another")])
     return model
 
 

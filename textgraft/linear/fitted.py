@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from textgraft.linear.latent_space import LatentSpace, Space
 from textgraft.linear.linear import Output
 from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.pair_ngrams import PairNgrams
 from textgraft.linear.state import State
 from textgraft.linear.word_space import WordSpace
 
@@ -52,7 +53,7 @@ class NgramModel:
     """What a LinearBaseline has learned."""
 
     form: ClassVar[str] = "n-grams"
-    ngrams: Ngrams
+    ngrams: Ngrams | PairNgrams
     output: Output
 
     @property
@@ -78,7 +79,8 @@ class NgramModel:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        ngrams = Ngrams.from_state(state.part("ngrams"))
+        part = state.part("ngrams")
+        ngrams = PairNgrams.from_state(part) if part.settings.get("pairs") is True else Ngrams.from_state(part)
         return cls(ngrams, Output.from_state(state.part("output"), features=ngrams.width))
 
 

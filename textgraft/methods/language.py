@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from textgraft.artifact import Artifact
+from textgraft.data.batch import TokenIds
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
@@ -75,7 +74,7 @@ class NoAdapt:
         about = f"{self.about[:-1]} (model {Path(self.options.model).name}, recipe {Path(self._recipe).stem})."
         return Answers(outputs, size, about, trained.seconds)
 
-    def _encoded(self, *parts: Sequence[str]) -> list[list[np.ndarray]]:
+    def _encoded(self, *parts: Sequence[str]) -> list[list[TokenIds]]:
         assert self._source is not None
         return [self._source.encoded(part, self.options.max_tokens)[0] for part in parts]
 

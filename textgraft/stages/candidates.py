@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from textgraft.artifact import Predictor
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
@@ -105,6 +105,9 @@ def linear_candidates(ground: Ground, spaces: Spaces | None = None, *, show: boo
     candidates, left_out = [], {}
     for name, way in WAYS.items():
         if way.spaces and not ground.unlabelled:
+            continue
+        if way.spaces and reads(ground.train.texts) == "pairs":
+            left_out[name] = "it is for single texts"
             continue
         if way.one_label_only and ground.labels.kind != "single":
             left_out[name] = "it is for one label a text"

@@ -114,6 +114,8 @@ def chosen_methods(names: Sequence[str] | None, *, kind: TargetKind, pool: int) 
     """
     if names is None:
         able = [name for name, method in METHODS.items() if kind in method.kinds]
+        if not able:
+            raise UserError(f"there is no method to compare for labels of kind '{kind}'.", remedy="Use finetune.")
         return [name for name in able if pool >= POOL_AT_LEAST or not METHODS[name].needs_pool]
     for name in names:
         if name not in METHODS:

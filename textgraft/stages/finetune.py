@@ -11,7 +11,7 @@ import numpy as np
 
 from textgraft.artifact import Artifact, Predictor
 from textgraft.data.check import check
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import ClassWeights, Labels
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.ensemble import load_one, save_ensemble
@@ -46,7 +46,8 @@ class FinetuneOptions:
     five folds when there is neither a validation nor a test set, or to choose by without a recipe; else none). `seeds`
     trains that many classifiers, from `settings.seed` upwards, and reports their mean and spread. `from_scratch`
     keeps the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the
-    head see the embedding layer beside the top one.
+    head see the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is
+    seen (Radford et al. 2018, "similarity").
     """
 
     recipe: str | None = None
@@ -56,6 +57,7 @@ class FinetuneOptions:
     class_weights: ClassWeights = "none"
     from_scratch: bool = False
     words: bool = True
+    both_orders: bool = False
     baselines: bool = True
     settings: Settings = field(default_factory=Settings)
 
@@ -108,6 +110,9 @@ def finetune(
     """
     out, options = Path(out), options or FinetuneOptions()
     refuse_existing(out, overwrite)
+    refuse_single_texts(train, options)
+    if train.kind == "choice":  # linear classifiers have no part in it
+        options = replace(options, recipe=options.language_recipe)
     sources = language_models(model, backward)
     labels, recipe = Labels.fit(train), suited(options.language_recipe, sources["forward"].model.encoder)
     stage = load_recipe(recipe).finetune
@@ -144,7 +149,8 @@ def finetune(
         comparison=comparison,
         record=_record(out, sources["forward"], data, used, examined, comparison, cut)
         | {"recipe": recipe}
-        | _told(choice, members),
+        | _told(choice, members)
+        | {"reads": reads(train.texts)},
         examined=parts[examined] if examined != "folds" else train.take(ground.known.tolist()),
         members=members,
         stage=stage,
@@ -154,6 +160,12 @@ def finetune(
     )
     _save(done, choice, overwrite)
     return done
+
+
+def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
+    """Raises UserError where pairs are asked for, to be read in both orders, and there are none."""
+    if options.both_orders and reads(train.texts) != "pairs":
+        raise UserError("only pairs can be read in both orders.", where=train.source, remedy="Leave both_orders out.")
 
 
 def language_models(model: str | Path, backward: str | Path | None) -> dict[str, Artifact]:
@@ -214,6 +226,7 @@ def _plan(source: Artifact, stage: Stage, options: FinetuneOptions, labels: Labe
         class_weights=weights,
         pad_id=source.tokenizer.pad_id,
         words=options.words,
+        both_orders=options.both_orders,
     )
 
 

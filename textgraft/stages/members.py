@@ -179,7 +179,9 @@ def _train_folds(title: str, plan: Plan, encoded: EncodedTexts, course: Course) 
             title=f"{title}fold {number + 1} of {len(course.splits)}",
             show=course.show,
         )
-        logits[held] = trained.logits["held"]
+        found = trained.logits["held"]
+        logits[held] = -np.inf  # where others have more options than any of these
+        logits[held, : found.shape[1]] = found
         seconds += trained.seconds
     return Folds(course.splits, logits, seconds)
 

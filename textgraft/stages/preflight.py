@@ -10,7 +10,7 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.files import cannot_write
-from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models
+from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models, refuse_single_texts
 from textgraft.training.phases import load_recipe
 
 
@@ -32,6 +32,7 @@ def check_finetune(
         raise UserError(message, where=options.language_recipe, remedy="Name one that has.")
     for source in language_models(models["forward"], models.get("backward")).values():
         stage.plan(len(source.model.encoder.layer_groups()) + 1)  # and the head
+    refuse_single_texts(train, options)
     labels = Labels.fit(train)
     labels.class_weights(train, options.class_weights)
     for part in held_out:

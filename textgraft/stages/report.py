@@ -118,6 +118,9 @@ def _of_the_kept(done: Finetuned) -> dict[str, Any]:
     predicted = outputs.argmax(axis=1)
     examined = done.examined
     places = [examined.where(index) for index in range(len(examined))]
+    if labels.kind == "choice":
+        options = [str(number + 1) for number in range(outputs.shape[1])]
+        return sections | {"mistakes": confident_mistakes(examined.texts, targets, outputs, options, places)}
     return sections | {
         "confusion": confusion_matrix(targets, predicted, len(labels.names)),
         "per_class": class_scores(targets, predicted, labels.names),

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer as Pipeline
 from textgraft.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.normalize import Span
-from textgraft.text.tokenizer import Encoding, Tokenizer
+from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
 
 END = "<|endoftext|>"
 UNKNOWN = "<unk>"
@@ -30,6 +30,7 @@ _NAMES = {
     "bos": ("<|startoftext|>", "<|endoftext|>", "<s>", "_start_"),
     "eos": ("<|endoftext|>", "</s>", "_extract_"),
     "pad": ("<|pad|>", "<|padding|>", "<pad>", "[PAD]"),
+    "between": ("_delimiter_", "<|sep|>", "<sep>", "[SEP]"),
     "unk": ("<unk>", "<|unk|>", "[UNK]"),
 }
 """What vocabularies call their special tokens; the first that is there counts."""
@@ -56,6 +57,7 @@ class BytePairTokenizer(Tokenizer):
         self.bos_id = found["bos"] if found["bos"] is not None else self.eos_id
         self.pad_id = found["pad"] if found["pad"] is not None else self.eos_id
         self.unk_id = found["unk"] if found["unk"] is not None else self.eos_id
+        self.between_id = found["between"] if found["between"] is not None else self.eos_id
         self.starts = pipeline.encode("").ids
 
     def encode(self, text: str) -> Encoding:
@@ -72,6 +74,19 @@ class BytePairTokenizer(Tokenizer):
         """The ids of each text, int32; the same as `encode`'s."""
         encodings = self._pipeline.encode_batch_fast([_valid(text) for text in texts])
         return [np.array(encoding.ids or [self.bos_id], dtype=np.int32) for encoding in encodings]
+
+    @property
+    def pair_marks(self) -> PairMarks:
+        """What starts a text, first, the delimiter, second (Radford et al. 2018, figure 1).
+
+        GPT's delimiter was new to its vocabulary; where a vocabulary has none, its end of text parts the two.
+        """
+        return PairMarks(tuple(self.starts), (self.between_id,))
+
+    def bodies(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32, without what starts it."""
+        encodings = self._pipeline.encode_batch_fast([_valid(text) for text in texts])
+        return [np.array(encoding.ids[len(self.starts) :], dtype=np.int32) for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text, to the last space if the vocabulary is one of bytes; a start that `encode` adds is left out."""

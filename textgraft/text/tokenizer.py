@@ -47,6 +47,15 @@ _WORD = Regex(
 
 
 @dataclass(frozen=True)
+class PairMarks:
+    """The ids that stand before, between and after two texts that are read as one sequence."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Encoding:
     """One text as T tokens.
 
@@ -114,6 +123,15 @@ class Tokenizer:
         return [
             np.concatenate([bos, *(np.array(next(encodings).ids, dtype=np.int32) for _ in text)]) for text in pieces
         ]
+
+    @property
+    def pair_marks(self) -> PairMarks:
+        """`xxbos` first `xxfld` second: the word that parts fields in fastai's texts parts those of a pair."""
+        return PairMarks((self.bos_id,), (CONTROL.index("xxfld"),))
+
+    def bodies(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32, without the marks that `encode_batch` puts around it."""
+        return [ids[1:] for ids in self.encode_batch(texts)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text: case and repetitions are put back, other control words left out, spacing is a guess."""

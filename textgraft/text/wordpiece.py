@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Pipeline
 from textgraft.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.normalize import Span
-from textgraft.text.tokenizer import Encoding, Tokenizer, _pieces
+from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer, _pieces
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """The marks, by the names that every published BERT has for them, in the order in which `train` numbers them."""
@@ -95,6 +95,15 @@ class WordPieceTokenizer(Tokenizer):
         encoding = self._pipeline.encode(_clean(text), add_special_tokens=False)
         starts, ends = cluster_spans(text)
         return encoding.ids, [(starts[a], ends[b - 1]) if a < b else (a, a) for a, b in encoding.offsets]
+
+    @property
+    def pair_marks(self) -> PairMarks:
+        """[CLS] first [SEP] second [SEP]."""
+        return PairMarks((self.cls_id,), (self.sep_id,), (self.sep_id,))
+
+    def bodies(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32, without marks."""
+        return self._encoded_batch(texts)
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int32, with the marks; the same as `encode`'s, on all cores and much faster."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.examples import TargetKind
+from textgraft.data.examples import ONE_OF, TargetKind
 
 TEMPERATURE_RANGE = (0.05, 20.0)
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -54,12 +54,14 @@ def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "singl
     from scipy.optimize import minimize_scalar
 
     scores = np.asarray(logits, dtype=np.float64)
-    truth = np.eye(scores.shape[1])[targets] if kind == "single" else np.asarray(targets, dtype=np.float64)
+    truth = np.eye(scores.shape[1])[targets] if kind in ONE_OF else np.asarray(targets, dtype=np.float64)
     spread = 2.0 / (len(scores) + 2.0)
-    smoothed = (1.0 - spread) * truth + spread / (scores.shape[1] if kind == "single" else 2)
+    there = np.isfinite(scores)  # an option that an example does not have scores -inf
+    smoothed = (1.0 - spread) * truth + spread * there / (there.sum(1, keepdims=True) if kind in ONE_OF else 2)
 
     def loss(log_temperature: float) -> float:
         yes, no = _log_likelihoods(scores / np.exp(log_temperature), kind)
+        yes = np.where(there, yes, 0.0)
         return float(-(smoothed * yes + (1.0 - smoothed) * no).sum() / len(scores))
 
     low, high = np.log(TEMPERATURE_RANGE)
@@ -74,7 +76,7 @@ def confidence_and_correct(
     "single": the highest probability. "multi": the least sure of the document's labels, right if all labels
     are.
     """
-    if kind == "single":
+    if kind in ONE_OF:
         return probs.max(1).astype(np.float64), probs.argmax(1) == targets
     sure = np.maximum(probs, 1.0 - probs).min(1)
     return sure.astype(np.float64), ((probs >= 0.5) == (targets > 0.5)).all(1)
@@ -86,7 +88,7 @@ def reliability(probs: NDArray, targets: NDArray, kind: TargetKind = "single", *
     "single" bins the confidence in the predicted class; "multi" bins the probability of every label of every
     document against whether the document has it. The error is None where there are no documents.
     """
-    if kind == "single":
+    if kind in ONE_OF:
         confidence, correct = confidence_and_correct(probs, targets)
     else:
         confidence, correct = probs.ravel().astype(np.float64), np.asarray(targets).ravel() > 0.5
@@ -136,7 +138,7 @@ def _log_likelihoods(scores: NDArray[np.float64], kind: TargetKind) -> tuple[NDA
     """log P(class), and what an absent class contributes: log(1 - P) in a label set, nothing otherwise."""
     if kind == "numeric":
         raise ValueError("Numeric targets have no probabilities to calibrate.")
-    if kind == "single":
+    if kind in ONE_OF:
         shifted = scores - scores.max(1, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(1, keepdims=True)), 0.0
     return -np.logaddexp(0.0, -scores), -np.logaddexp(0.0, scores)

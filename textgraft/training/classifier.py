@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.examples import TargetKind
+from textgraft.data.batch import TokenIds
+from textgraft.data.examples import ONE_OF, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.stream import ExampleStream
-from textgraft.inference import predict_logits
+from textgraft.inference import as_read_by, predict_logits
 from textgraft.model import Model, build, with_dropout
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.loop import Run, Scores, Settings, load_values
@@ -27,7 +28,7 @@ from textgraft.training.session import drive
 class EncodedTexts:
     """Token ids of N texts and, where known, their targets."""
 
-    sequences: Sequence[np.ndarray]
+    sequences: Sequence[TokenIds]
     targets: np.ndarray | None = None
 
     def take(self, indices: Sequence[int]) -> EncodedTexts:
@@ -47,6 +48,7 @@ class Plan:
     class_weights: np.ndarray | None
     pad_id: int
     words: bool = True
+    both_orders: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ def new_classifier(plan: Plan, seed: int) -> Model:
     }
     if not plan.words:
         description["head"]["words_dim"] = 0
+    if plan.labels.kind == "choice":
+        description["head"] = {k: v for k, v in description["head"].items() if k not in ("outputs", "kind")}
+        description["head"]["name"] = "choice"
+    elif plan.both_orders:
+        description["head"]["both_orders"] = True
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build(with_dropout(description, plan.stage.dropout))
@@ -109,7 +116,9 @@ def train_classifier(
     model = new_classifier(plan, seed)
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
-    stream = ExampleStream(train.sequences, targets, pad_id=plan.pad_id, rows=plan.stage.rows, seed=seed)
+    stream = ExampleStream(
+        as_read_by(model, train.sequences), targets, pad_id=plan.pad_id, rows=plan.stage.rows, seed=seed
+    )
     phases = plan.stage.plan(len(model.layer_groups()), stream.length(0))
     settings = replace(plan.settings.of(plan.stage), seed=seed)
     run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
@@ -191,7 +200,7 @@ def outputs_from_logits(logits: np.ndarray, kind: TargetKind, temperature: float
 
 def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
     x, y = torch.from_numpy(logits), torch.from_numpy(targets)
-    if kind == "single":
+    if kind in ONE_OF:
         return float(torch.nn.functional.cross_entropy(x, y))
     if kind == "multi":
         return float(torch.nn.functional.binary_cross_entropy_with_logits(x, y))

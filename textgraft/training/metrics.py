@@ -9,12 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textgraft.data.examples import TargetKind
+from textgraft.data.examples import ONE_OF, TargetKind
 
 Scores = dict[str, float | None]
 """Metric name -> value; None where it cannot be computed from these documents (never a made-up number)."""
 
-HEADLINE: dict[TargetKind, str] = {"single": "accuracy", "multi": "subset_accuracy", "numeric": "mae"}
+HEADLINE: dict[TargetKind, str] = {
+    "single": "accuracy",
+    "multi": "subset_accuracy",
+    "numeric": "mae",
+    "choice": "accuracy",
+}
 """The metric that is a mean over documents, and so has a bootstrap interval and a paired test."""
 
 
@@ -57,9 +62,12 @@ class ClassScores:
 def evaluate(kind: TargetKind, targets: NDArray, outputs: NDArray) -> Scores:
     """All scores for targets of `kind`.
 
-    `outputs` are probabilities (N, C) for "single" (targets (N,) class numbers) and "multi" (targets (N, C)
-    of 0/1), predicted values (N,) for "numeric".
+    `outputs` are probabilities (N, C) for "single" and "choice" (targets (N,) class numbers) and for "multi" (targets
+    (N, C) of 0/1), predicted values (N,) for "numeric".
     """
+    if kind == "choice":  # the second option of one question and that of another are no class
+        scores = single_label_scores(targets, outputs)
+        return {name: scores[name] for name in ("accuracy", "log_loss")}
     if kind == "single":
         return single_label_scores(targets, outputs)
     return multi_label_scores(targets, outputs) if kind == "multi" else numeric_scores(targets, outputs)
@@ -67,7 +75,7 @@ def evaluate(kind: TargetKind, targets: NDArray, outputs: NDArray) -> Scores:
 
 def document_scores(kind: TargetKind, targets: NDArray, outputs: NDArray, *, threshold: float = 0.5) -> NDArray:
     """The headline metric of each document (N,): 1.0 where it is right, or the absolute error if numeric."""
-    if kind == "single":
+    if kind in ONE_OF:
         return (outputs.argmax(1) == targets).astype(np.float64)
     if kind == "multi":
         return ((outputs >= threshold) == (targets > 0.5)).all(1).astype(np.float64)

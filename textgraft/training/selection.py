@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.examples import TargetKind
+from textgraft.data.examples import ONE_OF, TargetKind
 
 STEPS = 20
 NOTHING = 1e-12
@@ -22,7 +22,7 @@ def mean_loss(kind: TargetKind, targets: NDArray, outputs: NDArray) -> float:
     """
     if kind == "numeric":
         return float(np.mean((np.asarray(outputs, dtype=np.float64) - targets) ** 2))
-    if kind == "single":
+    if kind in ONE_OF:
         likelihood = outputs[np.arange(len(targets)), targets]
     else:
         likelihood = np.where(np.asarray(targets) > 0.5, outputs, 1.0 - np.asarray(outputs, dtype=np.float64))
