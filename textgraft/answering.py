@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from textgraft import artifact
-from textgraft.artifact import Artifact
+from textgraft.artifact import Artifact, to_json
 from textgraft.data.batch import budget_batches
 from textgraft.data.progress import Meter
 from textgraft.data.squad import Question, Squad, one_question
@@ -166,8 +167,8 @@ def answer_all(
 class Reader:
     """A model fine-tuned to answer questions, as a folder holds it.
 
-    `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. Raises UserError for a model that
-    was not made by `qa finetune`.
+    `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
+    (hf:…) never gives the empty answer unless there is a `threshold`. Raises UserError for a model of another task.
     """
 
     def __init__(
@@ -185,11 +186,15 @@ class Reader:
         if self.artifact.model.describe()["head"]["name"] != "span":
             remedy = "Make one with textgraft qa finetune."
             raise UserError("this model does not answer questions.", where=where, remedy=remedy)
-        self.windows = WindowSettings(**self.artifact.run["windows"])
+        run, most = self.artifact.run, self.artifact.model.encoder.max_length
+        windows = WindowSettings(**run.get("windows", {}))  # other programs' readers say nothing of theirs
+        self.windows = replace(windows, max_tokens=min(windows.max_tokens, most or windows.max_tokens))
         given = {"threshold": threshold, "n_best": n_best, "max_answer_tokens": max_answer_tokens}
         self.search = SearchSettings(
-            **(self.artifact.run["search"] | {name: value for name, value in given.items() if value is not None})
+            **(run.get("search", {}) | {name: value for name, value in given.items() if value is not None})
         )
+        if threshold is not None and "search" not in run:
+            self.search = replace(self.search, may_be_none=True)
         self.precision, self.show = precision, show
 
     def answer(self, squad: Squad) -> list[Reply]:
@@ -209,6 +214,14 @@ class Reader:
 def predictions(replies: Iterable[Reply]) -> dict[str, str]:
     """{id: answer}, what the official scripts read."""
     return {reply.id: reply.text for reply in replies}
+
+
+def as_file(value: Mapping[str, Any]) -> bytes:
+    """JSON as it is read best; half a surrogate pair, which JSON may carry and UTF-8 may not, is escaped."""
+    try:
+        return to_json(value)
+    except UnicodeEncodeError:
+        return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
 def scores(squad: Squad, given: Mapping[str, str]) -> AnswerScores:

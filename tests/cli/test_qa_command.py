@@ -59,6 +59,8 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert done.code == 0, done
     shown = done.json()
     assert (shown["labels"], shown["test_n"], shown["examined"]) == (10, 5, "test")
+    asked = [q["id"] for a in json.loads((made / "test.json").read_text())["data"] for q in a["paragraphs"][0]["qas"]]
+    assert json.loads((tmp_path / "out" / "predictions.json").read_text()).keys() < set(asked)
     assert set(shown["methods"]) == {"reader", "sentence"}
     assert done.err == ""
 
@@ -113,6 +115,26 @@ def test_answer_a_file_or_a_question(made: Made, tmp_path: Path, run: Program) -
     assert best["text"] == shown["answers"]["how many stone?"] == text.read_text()[best["start"] : best["end"]]
 
 
+def test_half_a_surrogate_pair_and_nothing_at_all(made: Made, tmp_path: Path, run: Program) -> None:
+    data = json.loads((made / "test.json").read_text())
+    first, second = (article["paragraphs"][0] for article in data["data"][:2])
+    first |= {"context": "\ud800" * 9, "qas": [{"id": "a", "question": "\udfff?", "answers": []}]}
+    second |= {"context": "", "qas": [{"id": "b", "question": ""}]}
+    (tmp_path / "odd.json").write_text(json.dumps({"data": data["data"][:2]}))
+    out = tmp_path / "answers.json"
+    done = run(
+        "qa", "answer", made / "reader", tmp_path / "odd.json", "--out", out, "--n-best", tmp_path / "n.json", "-q"
+    )
+    assert done.code == 0, done
+    answers = json.loads(out.read_text())
+    assert answers.keys() == {"a", "b"}
+    assert set(answers["a"]) <= {"\ud800"}
+    assert answers["b"] == ""
+    shown = run("qa", "answer", made / "reader", tmp_path / "odd.json", "--quiet")
+    assert shown.code == 0
+    assert shown.out.startswith("a\t")
+
+
 def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     new = ["--out", tmp_path / "out", "--quiet"]
     damaged = json.loads((made / "test.json").read_text())
@@ -121,7 +143,7 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     moved = run("qa", "finetune", tmp_path / "moved.json", *new)
     moved.mistake("moved.json article 2 '2-1', paragraph 1, question 1 '2-1', answer 1", "where there is '", "--drop-")
     run("qa", "finetune", made / "nothing.json", *new).mistake("nothing.json", "no such file")
-    run("qa", "finetune", made / "train.json", "--questions", "5", *new).mistake("--questions", "--test")
+    run("qa", "finetune", made / "train.json", "--held-out", "1.5", *new).mistake("a share of 1.5 cannot be held out")
     run("qa", "finetune", made / "train.json", *new, "--model", "hf:" + str(tmp_path)).mistake("neither a folder")
     run("qa", "evaluate", made / "bert", made / "test.json").mistake("does not answer questions", "qa finetune")
     run("qa", "evaluate", made / "reader", made / "test.json", "--out", tmp_path / "a.csv").mistake("a.csv", ".json")

@@ -89,7 +89,7 @@ def test_every_window_leads_back_to_the_characters(
         assert window.ids[begin : begin + len(asked)].tolist() == asked.tolist()
         rest = np.ones(len(window.ids), dtype=bool)
         rest[inside] = rest[begin : begin + len(asked)] = False
-        assert window.ids[rest].tolist() == [made.bos_id, made.eos_id, made.eos_id]
+        assert window.ids[rest].tolist() == [made.bos_id, *made.pair_marks.between, made.eos_id]
         assert rest[[0, window.second - 1, len(window.ids) - 1]].all()
         assert np.flatnonzero(window.answerable).tolist() == [
             window.first + i for i, (a, b) in enumerate(window.spans) if context[a:b].strip()

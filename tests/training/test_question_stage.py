@@ -131,11 +131,14 @@ def test_another_question_is_refused_while_a_run_waits(
         qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=other, show=False)
 
 
-def test_without_a_test_articles_are_held_out(bert: Path, tmp_path: Path) -> None:
-    asked = options(tmp_path, held_out=0.2, baseline=False)
+@pytest.mark.parametrize(("most", "kept"), [({}, (48, 12)), ({"questions": 30, "examined_questions": 5}, (30, 5))])
+def test_without_a_test_articles_are_held_out(
+    bert: Path, tmp_path: Path, most: dict[str, int], kept: tuple[int, int]
+) -> None:
+    asked = options(tmp_path, held_out=0.2, baseline=False, **most)
     done = qa_finetune(TRAIN, tmp_path / "out", model=bert, options=asked, show=False)
     data = done.record["data"]
-    assert (data["train"]["questions"], data["held out"]["questions"]) == (48, 12)
+    assert (data["train"]["questions"], data["held out"]["questions"]) == kept
     assert done.record["examined"] == "held out"
     assert "no baseline was run" in done.record["results"]["verdict"]
     assert {a.title for a in done.examined.articles} <= {a.title for a in TRAIN.articles}
@@ -190,6 +193,8 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
     tight = options(tmp_path, windows=WindowSettings(max_tokens=8))
     with pytest.raises(UserError, match="leave no room"):
         qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=tight, show=False)
+    with pytest.raises(UserError, match="questions is 0"):
+        QAOptions(questions=0)
     (tmp_path / "there").mkdir()
     with pytest.raises(UserError, match="exists already"):
         qa_finetune(TRAIN, tmp_path / "there", model=bert, test=TEST, show=False)

@@ -46,9 +46,7 @@ def finetune(
     questions: Annotated[
         int | None, typer.Option("--questions", min=1, help="Learn from so many; a larger sample holds a smaller one.")
     ] = None,
-    test_questions: Annotated[
-        int | None, typer.Option("--test-questions", min=1, help="Measure on so many of --test's.")
-    ] = None,
+    test_questions: Annotated[int | None, typer.Option("--test-questions", min=1, help="Measure on so many.")] = None,
     recipe: o.Recipe = "default",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Of a window, question included.")] = 384,
     stride: Annotated[
@@ -88,17 +86,13 @@ def finetune(
         search=SearchSettings(max_answer_tokens=max_answer_tokens or 30, threshold=threshold or 0.0),
         empty_windows=empty_windows,
         held_out=held_out,
+        questions=questions,
+        examined_questions=test_questions,
         baseline=baseline,
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )
     paths = {"train": train, "valid": valid, "test": test}
     parts = {name: _read(path, drop_misplaced) for name, path in paths.items() if path is not None}
-    if questions is not None and valid is None and test is None:
-        remedy = "Name a --test file; the rest of the questions is not held out."
-        raise UserError("there is nothing to measure on beside a sample.", where="--questions", remedy=remedy)
-    for name, count in (("train", questions), ("test", test_questions)):
-        if count is not None and name in parts:
-            parts[name] = parts[name].sample(count, seed)
     if valid is None and test is None and not quiet:
         say("textgraft: there is no --test, so some articles are held out to measure on.")
     with resumable(out):
@@ -177,6 +171,7 @@ def answer(
 ) -> None:
     """Answer questions: those of a file, or --question about the text in --context."""
     from textgraft.answering import predictions
+    from textgraft.report.wording import printable
 
     _check_files(out, n_best)
     squad = _asked(file, question, context)
@@ -188,7 +183,7 @@ def answer(
         print_json(answers if file is not None else {**answers, "n_best": {r.id: r.listed() for r in replies}})
     elif out is None:
         for reply in replies:
-            print(f"{reply.id}\t{' '.join(reply.text.split())}")
+            print(printable(f"{reply.id}\t{' '.join(reply.text.split())}"))
     if out is not None and not as_json:
         say(f"Written: {out} ({len(replies):,} answers)")
 
@@ -252,14 +247,13 @@ def _check_files(*paths: Path | None) -> None:
 
 def _write(replies: list[Reply], out: Path | None, n_best: Path | None) -> None:
     """The two files of SQuAD's programs, where they are asked for."""
-    from textgraft.answering import predictions
-    from textgraft.artifact import to_json
+    from textgraft.answering import as_file, predictions
     from textgraft.files import write_atomically
 
     if out is not None:
-        write_atomically(out, to_json(predictions(replies)))
+        write_atomically(out, as_file(predictions(replies)))
     if n_best is not None:
-        write_atomically(n_best, to_json({reply.id: reply.listed() for reply in replies}))
+        write_atomically(n_best, as_file({reply.id: reply.listed() for reply in replies}))
 
 
 def _tell(found: Mapping[str, Any], as_json: bool) -> None:

@@ -153,14 +153,15 @@ def encode_questions(
     """The windows of all questions, given with their contexts, in order; targets are those of the first answers.
 
     An encoder of pieces reads [CLS] question [SEP] context [SEP]; with other vocabularies the token that begins a text
-    stands for [CLS] and the one that ends it for [SEP]. Reading from the right, the context is the first text.
+    stands for [CLS], what parts a pair for the first [SEP], and the token that ends a text for the second. Reading from
+    the right, the context is the first text.
     Raises UserError where a question leaves no room for its context.
     """
     text = lru_cache(maxsize=8)(lambda context: tokenize(tokenizer, context))  # a context's questions come together
     windows: list[Window] = []
     for number, (context, question) in enumerate(asked):
         words = tokenize(tokenizer, question.text).ids[: settings.max_question]
-        room = settings.max_tokens - len(words) - 3
+        room = settings.max_tokens - len(words) - 2 - len(tokenizer.pair_marks.between)
         if room < 1:
             message = f"{settings.max_tokens} tokens leave no room beside a question of {len(words)}."
             raise UserError(
@@ -187,18 +188,18 @@ def _windows(
     pieces = stretches(len(read.ids), layout.room, layout.stride)
     nowhere = (NO_ANSWER, NO_ANSWER)
     owner = most_context(pieces, len(read.ids))
-    bos, eos = [layout.tokenizer.bos_id], [layout.tokenizer.eos_id]
+    bos, between, eos = [layout.tokenizer.bos_id], layout.tokenizer.pair_marks.between, [layout.tokenizer.eos_id]
     for index, (start, end) in enumerate(pieces):
         part = read.ids[start:end]
         texts = (part, words) if layout.direction == "right" else (words, part)
-        second = len(texts[0]) + 2
+        second = 1 + len(texts[0]) + len(between)
         first = 1 if layout.direction == "right" else second
         target = nowhere
         if span is not None and start <= span[0] and span[1] < end:
             target = (span[0] - start + first, span[1] - start + first)
         yield Window(
             question=number,
-            ids=np.concatenate([bos, texts[0], eos, texts[1], eos]).astype(np.int32),
+            ids=np.concatenate([bos, texts[0], between, texts[1], eos]).astype(np.int32),
             second=second,
             first=first,
             start=start,

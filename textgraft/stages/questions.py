@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from textgraft import artifact
-from textgraft.answering import Reply, SearchSettings, answer_all, predictions, scores
-from textgraft.artifact import Artifact, to_json
+from textgraft.answering import Reply, SearchSettings, answer_all, as_file, predictions, scores
+from textgraft.artifact import Artifact
 from textgraft.data.squad import Squad, split_articles, without_answers
 from textgraft.data.windows import WindowSettings, WindowStream, encode_questions
 from textgraft.errors import UserError
@@ -35,7 +35,8 @@ class QAOptions:
 
     `recipe` "default" is the one that suits the encoder. Windows that do not hold the answer teach that it is not
     there, unless `empty_windows` is False. With neither a validation nor a test file, the share `held_out` of the
-    articles is measured on. `search` says how answers are looked for.
+    articles is measured on. `questions` and `examined_questions`, if given, are how many of what there is to learn from
+    and to measure on are taken (Squad.sample). `search` says how answers are looked for.
     """
 
     recipe: str = "default"
@@ -43,8 +44,15 @@ class QAOptions:
     search: SearchSettings = field(default_factory=SearchSettings)
     empty_windows: bool = True
     held_out: float = 0.1
+    questions: int | None = None
+    examined_questions: int | None = None
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        for name in ("questions", "examined_questions"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,8 @@ def qa_finetune(
     with Meter() as meter:
         drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=show)
     reader = Artifact(run.model.cpu().eval(), source.tokenizer)
-    name, examined = next((n, parts[n]) for n in ("test", "held out", "valid") if n in parts)
+    name = _examined(parts)
+    examined = parts[name]
     precision = options.settings.precision
     replies = answer_all(reader, list(examined.asked()), options.windows, options.search, precision, show=show)
     found = {READER: scores(examined, predictions(replies))}
@@ -117,8 +126,8 @@ def qa_finetune(
     record["results"] = results(found, costs, questions=len(train))
     reader.run = record
     documents = {
-        "predictions.json": to_json(predictions(replies)),
-        "nbest.json": to_json({reply.id: reply.listed() for reply in replies}),
+        "predictions.json": as_file(predictions(replies)),
+        "nbest.json": as_file({reply.id: reply.listed() for reply in replies}),
     }
     put_in_place(reader, out, overwrite=overwrite, documents=documents)
     return QAResult(out, record, examined, replies, found)
@@ -131,11 +140,17 @@ def chosen_parts(
 
     Raises UserError for questions without answers, and where there is nothing to measure on.
     """
+    seed = options.settings.seed
     if valid is None and test is None:
-        train, held = split_articles(train, options.held_out, options.settings.seed)
+        train, held = split_articles(train, options.held_out, seed)
         parts = {"held out": held}
     else:
         parts = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+    if options.questions is not None:
+        train = train.sample(options.questions, seed)
+    if options.examined_questions is not None:
+        examined = _examined(parts)
+        parts[examined] = parts[examined].sample(options.examined_questions, seed)
     for part in (train, *parts.values()):
         lacking = without_answers([question for _, question in part.asked()])
         if lacking:
@@ -143,6 +158,11 @@ def chosen_parts(
             remedy = "Add answers, or mark them is_impossible."
             raise UserError(message, where=part.source, remedy=remedy)
     return train, parts
+
+
+def _examined(parts: Mapping[str, Squad]) -> str:
+    """Which of the parts is measured on: what nothing is chosen by, if there is such a one."""
+    return next(name for name in ("test", "held out", "valid") if name in parts)
 
 
 def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
