@@ -12,7 +12,10 @@ import pytest
 from made_up_questions import write_encoder, write_questions, write_recipe
 from programs import Program, Result, environment, interrupt, snapshot, spawn
 
+from textgraft import artifact
 from textgraft.cli.questions import VERBS
+from textgraft.foreign import huggingface
+from textgraft.text.wordpiece import WordPieceTokenizer
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
@@ -115,6 +118,15 @@ def test_answer_a_file_or_a_question(made: Made, tmp_path: Path, run: Program) -
     assert best["text"] == shown["answers"]["how many stone?"] == text.read_text()[best["start"] : best["end"]]
 
 
+def test_readers_of_the_transformers_library_answer(made: Made, tmp_path: Path, run: Program) -> None:
+    reader = artifact.load(made / "reader")
+    assert isinstance(reader.tokenizer, WordPieceTokenizer)
+    huggingface.save(reader.model, tmp_path / "theirs", others=reader.tokenizer.huggingface_files())
+    shown = run("qa", "evaluate", f"hf:{tmp_path / 'theirs'}", made / "test.json", "--quiet", "--json").json()
+    assert shown["questions"] == 12
+    assert shown["exact_match"]["mean"] > 0.5
+
+
 def test_half_a_surrogate_pair_and_nothing_at_all(made: Made, tmp_path: Path, run: Program) -> None:
     data = json.loads((made / "test.json").read_text())
     first, second = (article["paragraphs"][0] for article in data["data"][:2])
@@ -149,6 +161,7 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     run("qa", "evaluate", made / "reader", made / "test.json", "--out", tmp_path / "a.csv").mistake("a.csv", ".json")
     run("qa", "answer", made / "reader").mistake("name either a file, or --question and --context")
     run("qa", "answer", made / "reader", "--question", "who?").mistake("--context")
+    run("predict", made / "reader", "--text", "x").mistake("it answers questions about texts", "textgraft qa")
     (tmp_path / "list.json").write_text("[1]")
     run("qa", "score", made / "test.json", tmp_path / "list.json").mistake("list.json", "no JSON object")
     (tmp_path / "number.json").write_text('{"x": 3}')

@@ -166,6 +166,13 @@ def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) ->
     assert not torch.equal(made.head.output.weight.detach(), other.head.output.weight.detach())
 
 
+def test_a_reader_learns_on_from_where_it_was(bert: Path, tmp_path: Path) -> None:
+    first = qa_finetune(TRAIN, tmp_path / "first", model=bert, test=TEST, options=options(tmp_path), show=False)
+    before = artifact.load(first.folder).model
+    again = stage.new_reader(before, stage.load_recipe("transformer").finetune, seed=9)
+    assert all(torch.equal(again.values()[name], value) for name, value in before.values().items())
+
+
 def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
     source = artifact.load(bert)
     asked = stage.fitted(QAOptions(), source, TRAIN)

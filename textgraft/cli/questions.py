@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textgraft.answering import Reader, Reply
     from textgraft.data.squad import Squad
 
-Folder = Annotated[Path, typer.Argument(help="The folder of a model made by `textgraft qa finetune`.")]
+Folder = Annotated[str, typer.Argument(help="A model's folder, made by `textgraft qa finetune`, or hf:FOLDER.")]
 Questions = Annotated[Path, typer.Argument(help="Questions with answers, as SQuAD's .json (or .json.gz, .xz, …).")]
 DropMisplaced = Annotated[
     bool, typer.Option("--drop-misplaced", help="Leave out answers that are not where they are said to stand.")
@@ -194,7 +194,7 @@ def _read(path: Path, drop_misplaced: bool) -> Squad:
     return read_squad(path, misplaced="drop" if drop_misplaced else "refuse")
 
 
-def _reader(model: Path, threshold: float | None, longest: int | None, precision: str, *, show: bool) -> Reader:
+def _reader(model: str, threshold: float | None, longest: int | None, precision: str, *, show: bool) -> Reader:
     from textgraft.answering import Reader
 
     return Reader(model, threshold=threshold, max_answer_tokens=longest, precision=precision, show=show)

@@ -15,6 +15,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.squad import Squad, split_articles, without_answers
 from textgraft.data.windows import WindowSettings, WindowStream, encode_questions
 from textgraft.errors import UserError
+from textgraft.heads.span import SpanHead
 from textgraft.linear import sentences
 from textgraft.model import Model, build, with_dropout
 from textgraft.provenance import provenance
@@ -177,7 +178,7 @@ def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
 
 
 def new_reader(source: Model, stage: Stage, seed: int) -> Model:
-    """The pretrained encoder under a fresh head; a pooler, which no position passes through, is left behind."""
+    """The pretrained encoder under a fresh head, or a reader's own; a pooler, which no position needs, stays behind."""
     description = source.describe()
     if "pooler" in description["encoder"]:
         description["encoder"]["pooler"] = False
@@ -189,6 +190,8 @@ def new_reader(source: Model, stage: Stage, seed: int) -> Model:
         model = build(with_dropout(build(description).describe(), stage.dropout))
     values = {name: value for name, value in encoder.state_dict().items() if not name.startswith("pooler.")}
     model.encoder.load_state_dict(values)
+    if isinstance(source.head, SpanHead):
+        model.head.load_state_dict(source.head.state_dict())
     return model
 
 
