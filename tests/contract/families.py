@@ -21,6 +21,7 @@ TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"],
 V = TOKENIZER.vocab_size
 CLASSES = 4
 TOKEN_HEADS = ("language_model", "masked_language_model")
+POSITION_HEADS = (*TOKEN_HEADS, "span")
 LENGTHS = (9, 7, 5, 2)
 
 AWD_LSTM = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 5, "truncate": 4}
@@ -95,6 +96,7 @@ HEADS |= {
     "mlm-tied": {"name": "masked_language_model"},
     "mlm-untied": {"name": "masked_language_model", "tied": False},
     "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
+    "span": {"name": "span"},
 }
 
 
@@ -178,7 +180,14 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         groups=None if each == 1 else torch.arange(len(lengths)) // each,
         segments=second.long(),
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
+        answerable=_answerable(lengths, width),
     )
+
+
+def _answerable(lengths: tuple[int, ...], width: int) -> Tensor:
+    """All but the first and the last position of a text, and arbitrary ones in the padding."""
+    positions, last = torch.arange(width), torch.tensor(lengths)[:, None] - 1
+    return ((positions > 0) & (positions < last)) | ((positions > last) & (positions % 2 == 0))
 
 
 def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -> Tensor:
@@ -186,6 +195,8 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
     if is_of_tokens(model):
         return next_tokens
     rows = len(next_tokens)
+    if model.describe()["head"]["name"] == "span":  # of texts of nine, seven, five and two, or of twelve, tokens
+        return torch.tensor([[2, 4], [5, 5], [-1, -1], [-1, -1]])[:rows]
     match getattr(model.head.config, "kind", "choice"):
         case "choice":
             return torch.from_numpy(generator.integers(2, size=rows))
@@ -204,8 +215,13 @@ def rows_of_each(model: Model) -> int:
 
 
 def is_of_tokens(model: Model) -> bool:
-    """Whether the head says something of every position, not of the text."""
+    """Whether the head has a target for every position, not for the text."""
     return model.describe()["head"]["name"] in TOKEN_HEADS
+
+
+def shows_positions(model: Model) -> bool:
+    """Whether the head's scores are of positions."""
+    return model.describe()["head"]["name"] in POSITION_HEADS
 
 
 def embedded(model: Model, batch: Batch) -> Tensor:
@@ -245,6 +261,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
     part = asked[:, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else asked
     assert batch.segments is not None
     assert batch.pair_targets is not None
+    assert batch.answerable is not None
     return Batch(
         ids=batch.ids[rows, :width],
         mask=batch.mask[rows, :width],
@@ -252,6 +269,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         segments=batch.segments[rows, :width],
         groups=None if batch.groups is None else batch.groups[rows] - batch.groups[rows][0],
         pair_targets=batch.pair_targets[rows],
+        answerable=batch.answerable[rows, :width],
     )
 
 

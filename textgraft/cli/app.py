@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import catalogue, compare, convert, data, fetch, generate, inspect, rates, train, use
+from textgraft.cli import catalogue, compare, convert, data, fetch, generate, inspect, questions, rates, train, use
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
@@ -55,6 +55,7 @@ def _build() -> typer.Typer:
     app.callback()(_root)
     for name, function, example in COMMANDS:
         app.command(name, epilog=f"Example: {example}")(function)
+    app.add_typer(questions.group(), name="qa")
     app.add_typer(inspect.group(), name="inspect")
     return app
 
