@@ -103,7 +103,7 @@ class Prompted:
 
 @dataclass(frozen=True)
 class Calibration:
-    """q = W p + b, W diagonal, normalised to sum to 1 (Zhao et al. 2021, equation 1, has a softmax in that place).
+    """q = W p + b, W diagonal, normalised to sum to 1 (Zhao et al. 2021 have a softmax in that place).
 
     A softmax of probabilities would leave the choice as it is and flatten them to nearly nothing.
     """
