@@ -79,7 +79,7 @@ def main() -> None:
         texts, pool = (Examples([t for t, _ in part], [n for _, n in part], "single") for part in parts)
         for way, options in WAYS.items():
             examples = pool if options.get("shots") else None
-            found = prompt(model, texts, template, PromptOptions(**options), examples=examples).evaluate()
+            found = prompt(model, texts, template, options=PromptOptions(**options), examples=examples).evaluate()
             results[f"{template}, {way}"] = found
             print(f"{template}, {way}: {verdict(found)}", flush=True)
     words = last_words(model, passages(given.data))

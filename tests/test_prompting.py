@@ -93,11 +93,11 @@ def anything_fits(prompt: Prompt) -> bool:
 
 def test_instruction_examples_and_text_in_their_order() -> None:
     template = Template("mine", "", "{text}: {label}", instruction="Judge.", separator=" ## ")
-    prompt = build(template, "new", ["a: b", "c: d"], [" b", " d"], anything_fits)
+    prompt = build(template, "new", shown=["a: b", "c: d"], options=[" b", " d"], fits=anything_fits)
     assert prompt.text == "Judge. ## a: b ## c: d ## new:"
     assert prompt.shared == "Judge. ## a: b ## c: d ## "
     assert (prompt.shots, prompt.is_cut, prompt.options) == (2, False, (" b", " d"))
-    assert build(template, "new", [], [" b"], anything_fits).text == "Judge. ## new:"
+    assert build(template, "new", shown=[], options=[" b"], fits=anything_fits).text == "Judge. ## new:"
 
 
 def test_what_is_drawn_is_stratified_and_decided_by_the_seed() -> None:
@@ -131,7 +131,7 @@ def test_whole_examples_go_from_the_left_and_only_then_the_text(most: int) -> No
     shown = demonstrations(MOOD, POOL, [0, 1, 2])
     options = [" good.", " bad."]
     long = "text 1 2 3 4 5 6"
-    prompt = build(MOOD, long, shown, options, room(TOKENIZER, most))
+    prompt = build(MOOD, long, shown=shown, options=options, fits=room(TOKENIZER, most))
 
     def read(shots: int) -> int:
         text = "".join(s + "\n\n" for s in shown[3 - shots :]) + MOOD.question(long)
@@ -153,7 +153,7 @@ def test_whole_examples_go_from_the_left_and_only_then_the_text(most: int) -> No
 
 def test_a_template_without_room_for_a_text() -> None:
     with pytest.raises(UserError, match="no room for the template 'mine', even without a text"):
-        build(MOOD, "text", [], [" good."], room(TOKENIZER, 3))
+        build(MOOD, "text", shown=[], options=[" good."], fits=room(TOKENIZER, 3))
 
 
 def test_the_longest_option_counts() -> None:

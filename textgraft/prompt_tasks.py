@@ -130,8 +130,8 @@ def prompt(
     model: str | Path | Artifact,
     data: Any,
     template: str | Template,
-    options: PromptOptions | None = None,
     *,
+    options: PromptOptions | None = None,
     examples: Any = None,
     device: str = "cpu",
     **columns: Any,
@@ -156,10 +156,10 @@ def prompt(
     prompts = []
     for text in texts.texts:
         own = [chosen.answer(option) for option in text.options] if isinstance(text, Choice) else continuations
-        prompts.append(build(chosen, text, shown, own, fits))
+        prompts.append(build(chosen, text, shown=shown, options=own, fits=fits))
     _warn(prompts, len(shown))
     groups = [[len(chosen.words(label)) for label in labels] or [1] * len(p.options) for p in prompts]
-    found = _probabilities(artifact, chosen, texts.texts, prompts, groups, options)
+    found = _probabilities(artifact, chosen, texts=texts.texts, prompts=prompts, groups=groups, options=options)
     answers = []
     for text, values in zip(texts.texts, found, strict=True):
         names = labels or [str(number + 1) for number in range(len(values))]
@@ -173,8 +173,8 @@ def complete(
     model: str | Path | Artifact,
     data: Any,
     template: str | Template,
-    options: PromptOptions | None = None,
     *,
+    options: PromptOptions | None = None,
     examples: Any = None,
     generation: GenerateOptions | None = None,
     device: str = "cpu",
@@ -197,7 +197,7 @@ def complete(
     texts, _, shown = _shown(chosen, data, examples, options, columns)
     most = _limit(artifact, options.max_tokens)
     fits = room(artifact.tokenizer, None if most is None else most - generation.max_tokens)
-    prompts = [build(chosen, text, shown, [""], fits) for text in texts.texts]
+    prompts = [build(chosen, text, shown=shown, options=[""], fits=fits) for text in texts.texts]
     _warn(prompts, len(shown))
     written = generate(artifact, [p.text for p in prompts], generation, device=device)
     return [replace(row, text=row.text.strip()) for row in written]
@@ -269,6 +269,7 @@ def _warn(prompts: Sequence[Prompt], shots: int) -> None:
 def _probabilities(
     artifact: Artifact,
     template: Template,
+    *,
     texts: Sequence[str],
     prompts: Sequence[Prompt],
     groups: Sequence[Sequence[int]],
@@ -279,7 +280,9 @@ def _probabilities(
     if options.calibrate:
         for row, text in zip(asked, texts, strict=True):
             row += [replace(row[0], own=template.question(_without_content(text, said))) for said in CONTENT_FREE]
-    scored = scores(artifact, [p for row in asked for p in row], template.answer_context, options)
+    scored = scores(
+        artifact, [p for row in asked for p in row], options=options, answer_context=template.answer_context
+    )
     results, first = [], 0
     for row, sizes in zip(asked, groups, strict=True):
         table = np.stack([_softmax(_by_label(s, sizes)) for s in scored[first : first + len(row)]])
@@ -296,7 +299,11 @@ def _without_content(text: str, said: str) -> str:
 
 
 def scores(
-    artifact: Artifact, prompts: Sequence[Prompt], answer_context: str = "Answer:", options: PromptOptions | None = None
+    artifact: Artifact,
+    prompts: Sequence[Prompt],
+    *,
+    options: PromptOptions | None = None,
+    answer_context: str = "Answer:",
 ) -> list[np.ndarray]:
     """For each prompt the score of each of its options, by `options.scoring`."""
     options = options or PromptOptions()

@@ -173,7 +173,7 @@ def demonstrations(template: Template, examples: Examples, chosen: Sequence[int]
 
 
 def build(
-    template: Template, text: str, shown: Sequence[str], options: Sequence[str], fits: Callable[[Prompt], bool]
+    template: Template, text: str, *, shown: Sequence[str], options: Sequence[str], fits: Callable[[Prompt], bool]
 ) -> Prompt:
     """The prompt with as many of the last examples `shown` as fit; without any, as much of the text as does.
 

@@ -64,8 +64,8 @@ def cloze(
     model: str | Path | Artifact,
     passages: Sequence[str],
     candidates: Sequence[Sequence[str]],
-    options: PromptOptions | None = None,
     *,
+    options: PromptOptions | None = None,
     blank: str = "XXXXX",
     device: str = "cpu",
 ) -> list[int]:

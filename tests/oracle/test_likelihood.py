@@ -151,7 +151,7 @@ def test_scorings_by_hand() -> None:
 def test_each_option_is_scored_by_its_own_likelihood(scoring: str) -> None:
     made = model("awd_lstm")
     prompts = [Prompt(SHARED, "a :", (" good", " not very bad")), Prompt(SHARED, "b :", (" long", " it", " c d"))]
-    found = scores(made, prompts, "the :", PromptOptions(scoring=scoring, precision="fp32"))
+    found = scores(made, prompts, answer_context="the :", options=PromptOptions(scoring=scoring, precision="fp32"))
     for prompt, values in zip(prompts, found, strict=True):
         for option, value in zip(prompt.options, values, strict=True):
             total, tokens, _ = one_by_one(made, prompt.text, option)

@@ -16,6 +16,7 @@ from textgraft.errors import UserError
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
     from textgraft.prompt_tasks import Prompted
+    from textgraft.prompting import Template
 
 ASKING = "How the model is asked"
 
@@ -60,8 +61,7 @@ def prompt(
 
     With labels in FILE the accuracy is said, with its interval and beside always giving the most frequent answer.
     """
-    from textgraft.prompt_tasks import PromptOptions, complete
-    from textgraft.prompt_tasks import prompt as ask
+    from textgraft.prompt_tasks import PromptOptions
     from textgraft.prompting import load_template
     from textgraft.stages.preflight import check_writable
 
@@ -75,14 +75,23 @@ def prompt(
     columns = {"text": text, "text2": text2, "label": label, "kind": kind, "encoding": encoding}
     data = o.read_file(file, **columns)
     pool = None if examples is None else o.read_file(examples, **columns)
-    if chosen.writes:
-        written = complete(model, data, chosen, options, examples=pool, device=device)
-        rows = [key | {"text": row.text} for key, row in zip(_keys(data), written, strict=True)]
-        _give(rows, {}, out, as_json)
-        return
-    found = ask(model, data, chosen, options, examples=pool, device=device)
+    _give(
+        *_asked(model, data, template=chosen, options=options, examples=pool, device=device), out=out, as_json=as_json
+    )
+
+
+def _asked(
+    model: str, data: Examples, *, template: Template, **asking: Any
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row for each text, and how good the answers are, where there are labels to tell."""
+    from textgraft.prompt_tasks import complete, prompt
+
+    if template.writes:
+        written = complete(model, data, template, **asking)
+        return [key | {"text": row.text} for key, row in zip(_keys(data), written, strict=True)], {}
+    found = prompt(model, data, template, **asking)
     has_labels = found.texts.labels is not None and any(given != "" for given in found.texts.labels)
-    _give(list(_rows(found)), found.evaluate() if has_labels else {}, out, as_json)
+    return list(_rows(found)), found.evaluate() if has_labels else {}
 
 
 def _keys(texts: Examples) -> Iterator[dict[str, Any]]:
@@ -97,7 +106,7 @@ def _rows(found: Prompted) -> Iterator[dict[str, Any]]:
         yield key | {"label": answer.label, **option, "probabilities": answer.probabilities}
 
 
-def _give(rows: list[dict[str, Any]], evaluation: Mapping[str, Any], out: Path | None, as_json: bool) -> None:
+def _give(rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Path | None, as_json: bool) -> None:
     """Answers to the file or stdout, and how good they are."""
     from textgraft.cli.use import as_csv, as_json_lines, write_lines
 
