@@ -53,7 +53,7 @@ def generate(
     Raises UserError where the model cannot go on from a text or the prompt is longer than it can look at.
     """
     options = options or GenerateOptions()
-    artifact = _left_to_right(model, device)
+    artifact = left_to_right(model, device)
     tokens = special_tokens(artifact.tokenizer)
     results: list[Generated] = []
     for first in range(0, len(prompts), ROWS):
@@ -98,7 +98,7 @@ def stream(
     options = options or GenerateOptions()
     if options.beams > 1:
         raise UserError("beam search has no text before its end.", remedy="Leave out the beams, or do not stream.")
-    artifact = _left_to_right(model, device)
+    artifact = left_to_right(model, device)
     tokenizer, tokens = artifact.tokenizer, special_tokens(artifact.tokenizer)
     prompt_tokens = prompt_ids(tokenizer, prompt)
     ids: list[int] = []
@@ -136,7 +136,7 @@ def score(
     if len(prompts) != len(continuations):
         message = f"{len(prompts)} prompts and {len(continuations)} continuations do not make pairs."
         raise UserError(message, remedy="Give one prompt for each continuation.")
-    artifact = _left_to_right(model, device)
+    artifact = left_to_right(model, device)
     pairs = [_pair(artifact.tokenizer, *pair) for pair in zip(prompts, continuations, strict=True)]
     results = [Scored(0.0, 0) for _ in pairs]
     lengths = [len(ids) for ids, _ in pairs]
@@ -206,7 +206,8 @@ def _without_beginning_of(text: str, stop: Iterable[str]) -> str:
     return text[: len(text) - held]
 
 
-def _left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
+def left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
+    """The model, if it is one that says what comes next. Raises UserError for any other."""
     artifact = model if isinstance(model, Artifact) else load(model)
     if not isinstance(artifact.model.head, LanguageModelHead):
         raise UserError("this model labels texts and writes none.", remedy="Name a language model.")

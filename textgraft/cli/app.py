@@ -11,7 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import catalogue, compare, convert, data, fetch, generate, inspect, questions, rates, train, use
+from textgraft.cli import (
+    catalogue,
+    compare,
+    convert,
+    data,
+    fetch,
+    generate,
+    inspect,
+    prompt,
+    questions,
+    rates,
+    train,
+    use,
+)
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
@@ -30,6 +43,11 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "generate",
         generate.generate,
         "textgraft generate en-ulmfit --prompt 'The film' --temperature 1 --top-p 0.9",
+    ),
+    (
+        "prompt",
+        prompt.prompt,
+        "textgraft prompt en-ulmfit test.csv --template sentiment --shots 4 --examples train.csv --out answers.csv",
     ),
     ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
     ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),

@@ -66,12 +66,12 @@ def predict(
     if as_json and out is None:
         print_json({"predictions": list(rows)})
         return
-    lines = _as_csv(rows) if out is not None and out.suffix == ".csv" else _as_json_lines(rows)
+    lines = as_csv(rows) if out is not None and out.suffix == ".csv" else as_json_lines(rows)
     if out is None:
         for line in lines:
             sys.stdout.write(line)
         return
-    written = _write_lines(out, lines)
+    written = write_lines(out, lines)
     if as_json:
         print_json({"out": out, "texts": written})
     else:
@@ -135,11 +135,11 @@ def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
     return row | ({"probabilities": prediction.probabilities} if probabilities else {})
 
 
-def _as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     return (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     """A header and one line a text; an abstention is an empty cell, several labels are parted by |."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -154,7 +154,7 @@ def _as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
         buffer.truncate()
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> int:
+def write_lines(path: Path, lines: Iterable[str]) -> int:
     """Write a file as the lines come, whole or not at all; returns how many there were."""
     from textgraft.files import writing_atomically
 

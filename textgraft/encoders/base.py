@@ -72,6 +72,10 @@ class Encoder(nn.Module):
         """Read beginnings of texts padded on the left, so that all end in the last column, from where to go on."""
         return self(batch, self.initial_state(len(batch.ids)))
 
+    def remembers(self, tokens: int) -> bool:
+        """Whether a text that goes on from the state after so many tokens is read as if it had never been parted."""
+        return True
+
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head that the family's paper puts on it, where they are not ULMFiT's."""
         return {}

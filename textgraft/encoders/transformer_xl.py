@@ -230,6 +230,10 @@ class TransformerXL(Encoder):
             raise UserError(message, where="eval_memory_length", remedy="Give it a length of 1 or more.")
         return self(batch)
 
+    def remembers(self, tokens: int) -> bool:
+        """A whole text is one window, where everything is seen; its beginning, as long as it fits into the memory."""
+        return tokens <= self.config.remembered(self.training)
+
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         """(B, T) ids -> (B, T, D), and the memory of the last M positions: a state of one size always comes out.
 
