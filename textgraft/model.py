@@ -31,6 +31,7 @@ HEADS = {
         "MaskedLanguageModelHead",
         "MaskedLanguageModelConfig",
     ),
+    "tagging": ("textgraft.heads.tagging", "TaggingHead", "TaggingConfig"),
 }
 
 

@@ -21,6 +21,8 @@ TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"],
 V = TOKENIZER.vocab_size
 CLASSES = 4
 TOKEN_HEADS = ("language_model", "masked_language_model")
+POSITION_HEADS = (*TOKEN_HEADS, "tagging")
+ENTITY_TAGS = ["O", "B-a", "I-a", "B-b", "I-b"]
 LENGTHS = (9, 7, 5, 2)
 
 AWD_LSTM = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 5, "truncate": 4}
@@ -95,6 +97,9 @@ HEADS |= {
     "mlm-tied": {"name": "masked_language_model"},
     "mlm-untied": {"name": "masked_language_model", "tied": False},
     "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
+    "tags": {"name": "tagging", "tags": ["x", "y", "z"]},
+    "tags-last-piece": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "piece": "last"},
+    "tags-crf": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True},
 }
 
 
@@ -138,7 +143,8 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": below["embedding_dim"]}
     has_table = above["name"] in TOKEN_HEADS
-    above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
+    if above["name"] != "tagging":
+        above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
     complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
     torch.manual_seed(seed)
     model = build(with_dropout(complete, dropout))
@@ -178,7 +184,15 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         groups=None if each == 1 else torch.arange(len(lengths)) // each,
         segments=second.long(),
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
+        words=words(lengths),
     )
+
+
+def words(lengths: tuple[int, ...]) -> Tensor:
+    """(B, W) every other position from the last on backwards: a word of one or two pieces each."""
+    rows = [list(range(length - 1, -1, -2))[::-1] for length in lengths]
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows])
 
 
 def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -> Tensor:
@@ -186,6 +200,12 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
     if is_of_tokens(model):
         return next_tokens
     rows = len(next_tokens)
+    if model.describe()["head"]["name"] == "tagging":  # legal ones: what may not be has no gradient
+        drawn = (
+            torch.tensor([0, 1, 2, 2, 0, 1]) if len(model.head.config.tags) > 3 else torch.tensor([1, 0, 2, 2, 1, 0])
+        )
+        places = words(tuple((next_tokens != IGNORE).sum(dim=1).tolist()))
+        return torch.where(places >= 0, drawn[: places.shape[1]], IGNORE)
     match getattr(model.head.config, "kind", "choice"):
         case "choice":
             return torch.from_numpy(generator.integers(2, size=rows))
@@ -204,8 +224,18 @@ def rows_of_each(model: Model) -> int:
 
 
 def is_of_tokens(model: Model) -> bool:
-    """Whether the head says something of every position, not of the text."""
+    """Whether the head has a target for every position, not for the text."""
     return model.describe()["head"]["name"] in TOKEN_HEADS
+
+
+def counts_targets(model: Model) -> bool:
+    """Whether a loss is over targets, of which a text has several, not over texts."""
+    return is_of_tokens(model) or model.describe()["head"]["name"] == "tagging"
+
+
+def shows_positions(model: Model) -> bool:
+    """Whether the head's scores are of positions."""
+    return model.describe()["head"]["name"] in POSITION_HEADS
 
 
 def embedded(model: Model, batch: Batch) -> Tensor:
@@ -245,6 +275,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
     part = asked[:, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else asked
     assert batch.segments is not None
     assert batch.pair_targets is not None
+    assert batch.words is not None
     return Batch(
         ids=batch.ids[rows, :width],
         mask=batch.mask[rows, :width],
@@ -252,6 +283,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         segments=batch.segments[rows, :width],
         groups=None if batch.groups is None else batch.groups[rows] - batch.groups[rows][0],
         pair_targets=batch.pair_targets[rows],
+        words=batch.words[rows, :width],
     )
 
 

@@ -18,11 +18,13 @@ from families import (
     STATEFUL,
     TOKENIZER,
     V,
+    counts_targets,
     drawn_batch,
     embedded,
     gradients,
     is_of_tokens,
     made,
+    shows_positions,
     some_rows,
     tied_head,
     without_truncation,
@@ -57,7 +59,7 @@ def test_batch_equals_one_by_one(encoder: str, head: str) -> None:
     together = model(batch)
     for row, length in enumerate(LENGTHS):
         alone = model(some_rows(batch, slice(row, row + 1)))[0]
-        seen = together[row, :length] if is_of_tokens(model) else together[row]
+        seen = together[row, :length] if shows_positions(model) else together[row]
         torch.testing.assert_close(seen, alone, **CLOSE)
 
 
@@ -88,7 +90,7 @@ def test_losses_of_parts_add_up(encoder: str, head: str) -> None:
     total, count, found = gradients(model, batch)
     parts_total, parts_count, of_parts = gradients(model, some_rows(batch, slice(0, 1)), some_rows(batch, slice(1, 4)))
     assert parts_count == count
-    assert count == (int((batch.targets != IGNORE).sum()) if is_of_tokens(model) else len(LENGTHS))
+    assert count == (int((batch.targets != IGNORE).sum()) if counts_targets(model) else len(LENGTHS))
     if HEADS[head]["name"] == "language_model":
         assert count == int(batch.mask.sum())
     torch.testing.assert_close(parts_total, total, **CLOSE)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from textgraft.data.tags import (
-    OUTSIDE,
     Census,
     Scheme,
     converted,
@@ -378,15 +377,3 @@ def conll_text(sentences: Iterable[Sentence], tags: Iterable[Sequence[str]], col
     """A whole file of `conll_lines`."""
     pairs = zip(sentences, tags, strict=True)
     return "".join(f"{line}\n" for sentence, given in pairs for line in conll_lines(sentence, given, columns))
-
-
-def untagged(words: Sequence[str]) -> Sentence:
-    """Words that nothing is known of."""
-    if not words:
-        raise UserError("there is a sentence without a word.", remedy="Leave it out.")
-    return Sentence.of(words)
-
-
-def outside(length: int) -> list[str]:
-    """The tags of words none of which is in an entity."""
-    return [OUTSIDE] * length

@@ -113,7 +113,9 @@ def is_legal(before: str, tag: str, scheme: Scheme) -> bool:
 
 def illegal(tags: Sequence[str], scheme: Scheme) -> list[int]:
     """Which words have a tag that may not follow the one before; len(tags) where the last may not be the last."""
-    return [i for i, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])) if not is_legal(before, tag, scheme)]
+    return [
+        i for i, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])) if not is_legal(before, tag, scheme)
+    ]
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
