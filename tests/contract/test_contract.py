@@ -22,7 +22,6 @@ from families import (
     drawn_batch,
     embedded,
     gradients,
-    is_of_tokens,
     made,
     shows_positions,
     some_rows,

@@ -253,7 +253,7 @@ def _sentence(rows: Sequence[tuple[int, list[str]]], raw: list[str], columns: Co
 
 
 def _surface(rows: Sequence[list[str]]) -> tuple[str, list[tuple[int, int]]]:
-    """The text of a CoNLL-U sentence and where its words stand; those of a 1-2 that it does not spell have all of it."""
+    """The text of a CoNLL-U sentence and where its words stand; those of a 1-2 that it does not spell have it all."""
     text, spans = "", []
     covered, shared = 0, (0, 0)
     for index, cells in enumerate(rows):

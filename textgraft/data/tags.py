@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 Scheme = Literal["plain", "IOB1", "IOB2", "BIOES"]
+Piece = Literal["first", "last"]
+"""Which of a word's pieces speaks for it."""
 OUTSIDE = "O"
 _BILOU = {"L": "E", "U": "S"}
 _PREFIXES = frozenset("BIESLU")

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from textgraft.data.batch import Batch, iterate, shuffled_batches
+from textgraft.data.tags import Piece
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
-from textgraft.heads.tagging import Piece
 from textgraft.nn.chunked import IGNORE
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.tokenizer import Tokenizer
@@ -160,7 +160,7 @@ def word_batches(
     piece: Piece,
     tags: Sequence[np.ndarray] | None = None,
 ) -> Iterator[Batch]:
-    """The padded batches for lists of indices, with `words` (B, W) and, given each sentence's `tags`, targets (B, W)."""
+    """The padded batches for lists of indices, with `words` (B, W) and, given sentences' `tags`, targets (B, W)."""
     for indices, batch in zip(batches, iterate([w.ids for w in windows], batches, pad_id), strict=True):
         chosen = [windows[i] for i in indices]
         width = max(len(w.spans) for w in chosen)

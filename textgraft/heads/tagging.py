@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.data.batch import Batch
-from textgraft.data.tags import OUTSIDE, Scheme, is_legal
+from textgraft.data.tags import OUTSIDE, Piece, Scheme, is_legal
 from textgraft.encoders.base import Encoded
 from textgraft.errors import UserError
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.crf import Chain, free, log_partition, marginals, path_score, viterbi
-
-Piece = Literal["first", "last"]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ _NEVER = -1e9
 
 @dataclass(frozen=True)
 class Chain:
-    """Scores of C tags: of beginning with each (C,), of going from row to column (C, C), and of ending with each (C,)."""
+    """Scores of C tags: of beginning with each (C,), going from row to column (C, C), and ending with each (C,)."""
 
     start: Tensor
     between: Tensor

@@ -11,6 +11,7 @@ STAGES = {
     "pretrain": "A language model, pretrained on general text. Adapt it to a domain or fine-tune it on labels.",
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
+    "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
 }
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
 BLEND = "Several models fitted to labelled texts, whose answers are averaged with weights."
@@ -20,6 +21,10 @@ LIMITS = {
     "finetune": (
         "It gives one of the answers it was trained on to any text whatever, also to text of another kind, language or "
         "time, where the scores above do not hold. Look at the calibration before acting on a probability."
+    ),
+    "tag": (
+        "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where the "
+        "scores above do not hold. The probabilities are the network's own and not calibrated."
     ),
 }
 
@@ -101,7 +106,8 @@ def _training(run: Mapping[str, Any]) -> list[str]:
 def _results(run: Mapping[str, Any]) -> list[str]:
     lines = _methods_table(run.get("methods") or {})
     if lines and run.get("test_n"):
-        lines.append(f"\nMeasured on {run['test_n']:,} held-out texts; in brackets the 95 % interval.")
+        unit = "sentences" if run.get("stage") == "tag" else "texts"
+        lines.append(f"\nMeasured on {run['test_n']:,} held-out {unit}; in brackets the 95 % interval.")
     metrics = {k: v for k, v in (run.get("metrics") or {}).items() if v is not None}
     if metrics:
         lines += ["", *(f"- {_label(name)}: {_score(value, name)}" for name, value in metrics.items())]
