@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import catalogue, compare, convert, data, generate, inspect, rates, train, use
+from textgraft.cli import catalogue, compare, convert, data, generate, inspect, rates, tagging, train, use
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
@@ -55,6 +55,7 @@ def _build() -> typer.Typer:
     for name, function, example in COMMANDS:
         app.command(name, epilog=f"Example: {example}")(function)
     app.add_typer(inspect.group(), name="inspect")
+    app.add_typer(tagging.group(), name="tag")
     return app
 
 

@@ -23,8 +23,8 @@ LIMITS = {
         "time, where the scores above do not hold. Look at the calibration before acting on a probability."
     ),
     "tag": (
-        "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where the "
-        "scores above do not hold. The probabilities are the network's own and not calibrated."
+        "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where "
+        "the scores above do not hold. The probabilities are the network's own and not calibrated."
     ),
 }
 
