@@ -20,20 +20,23 @@ TITLES = {"captain": "person", "city": "place"}
 TEXT = " ".join([*NOUNS, *VERBS, *TITLES, "the", "."])
 
 
-def sentences(count: int, seed: int, *, names: bool = False) -> Tagged:
-    """`count` sentences with parts of speech; with `names` instead, nouns behind a title are one or two words of an entity."""
+def sentences(count: int, seed: int, *, names: bool = False, clauses: int = 1) -> Tagged:
+    """`count` sentences with parts of speech; with `names` instead, nouns behind a title are an entity's words."""
     generator = np.random.default_rng(seed)
     made = []
     for _ in range(count):
-        title = str(generator.choice([*TITLES, "the"]))
-        nouns = [str(noun) for noun in generator.choice(NOUNS, size=int(generator.integers(1, 3)))]
-        kind = TITLES.get(title)
-        words = [title, *nouns, str(generator.choice(VERBS)), "."]
-        if names:
-            inside = [f"B-{kind}", *[f"I-{kind}"] * (len(nouns) - 1)] if kind else ["O"] * len(nouns)
-            tags = ["O", *inside, "O", "O"]
-        else:
-            tags = ["DET" if kind is None else "NOUN", *["NOUN"] * len(nouns), "VERB", "PUNCT"]
+        words: list[str] = []
+        tags: list[str] = []
+        for _ in range(clauses):
+            title = str(generator.choice([*TITLES, "the"]))
+            nouns = [str(noun) for noun in generator.choice(NOUNS, size=int(generator.integers(1, 3)))]
+            kind = TITLES.get(title)
+            words += [title, *nouns, str(generator.choice(VERBS)), "."]
+            if names:
+                inside = [f"B-{kind}", *[f"I-{kind}"] * (len(nouns) - 1)] if kind else ["O"] * len(nouns)
+                tags += ["O", *inside, "O", "O"]
+            else:
+                tags += ["DET" if kind is None else "NOUN", *["NOUN"] * len(nouns), "VERB", "PUNCT"]
         made.append(Sentence.of(words, tags))
     return Tagged(tuple(made), "IOB2" if names else "plain", f"made up {seed}")
 

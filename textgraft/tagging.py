@@ -16,7 +16,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.batch import budget_batches
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
-from textgraft.data.tags import converted, entities
+from textgraft.data.tags import Scheme, converted, entities
 from textgraft.data.words import Coverage, WordWindow, word_batches, word_windows
 from textgraft.errors import UserError
 from textgraft.heads.tagging import TaggingHead, at_words
@@ -213,7 +213,7 @@ def scores(data: Tagged, replies: Sequence[Reply]) -> TagScores:
         kinds = ("entities", "other tags") if replies[0].has_entities else ("other tags", "entities")
         message = f"this model gives {kinds[0]}, and the file has {kinds[1]}."
         raise UserError(message, where=data.source, remedy="Name the column of such tags.")
-    scheme = "plain" if data.scheme == "plain" else "IOB2"
+    scheme: Scheme = "plain" if data.scheme == "plain" else "IOB2"
     gold = [s.tags if scheme == "plain" else converted(s.tags, scheme) for s in data.sentences]
     return score_tags(gold, [converted(r.tags, scheme) for r in replies], scheme)
 

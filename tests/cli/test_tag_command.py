@@ -99,7 +99,14 @@ def test_predict_a_file_of_columns_or_a_text(made: Made, tmp_path: Path, run: Pr
     texts = tmp_path / "texts.txt"
     texts.write_text("captain river sees.\n\ncity stone lamp likes.\n")
     columns = run("tag", "predict", made / "tagger", texts)
-    assert [line.split("\t")[0] for line in columns.out.splitlines()][:6] == ["captain", "river", "sees", ".", "", "city"]
+    assert [line.split("\t")[0] for line in columns.out.splitlines()][:6] == [
+        "captain",
+        "river",
+        "sees",
+        ".",
+        "",
+        "city",
+    ]
     coloured = run("tag", "predict", made / "tagger", "--text", "captain river sees.")
     assert coloured.out == "captain [river person] sees.\n"
 

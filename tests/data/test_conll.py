@@ -164,13 +164,13 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         ({"tag": "1"}, "words and tags are one column"),
     ):
         with pytest.raises(UserError, match=told):
-            read_conll(path, **options)  # type: ignore[arg-type]
+            read_conll(path, **options)
     with pytest.raises(UserError, match="Did you mean 'upos'"):
         read_conll(write(tmp_path, CONLLU), tag="uposs")
     with pytest.raises(UserError, match="no such file"):
         read_conll(tmp_path / "none.conll")
     with pytest.raises(UserError, match="illegal_tags is 'x'"):
-        read_conll(path, illegal_tags="x")  # type: ignore[arg-type]
+        read_conll(path, illegal_tags="x")
 
 
 def test_illegal_tags_can_begin_entities(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_schemes_are_recognised_and_converted() -> None:
         assert detect([tags]) == scheme
         assert entities(tags) == [Entity("x", 0, 1), Entity("y", 3, 3), Entity("y", 4, 4)]
         for other, expected in same.items():
-            assert converted(tags, other) == expected  # type: ignore[arg-type]
+            assert converted(tags, other) == expected
     bilou = Tagged((Sentence.of("abcde", ["B-x", "L-x", "O", "U-y", "U-y"]),))
     assert list(checked(bilou).sentences[0].tags) == iob2
     assert detect([["NN", "B", "O"]]) == "plain"
@@ -209,10 +209,10 @@ def test_entities_survive_every_scheme(drawn: list[tuple[int, int, str]], scheme
     for gap, length, kind in drawn:
         found.append(Entity(kind, at + gap, at + gap + length - 1))
         at += gap + length
-    tags = tags_of(found, at + 1, scheme)  # type: ignore[arg-type]
+    tags = tags_of(found, at + 1, scheme)
     assert entities(tags) == found
-    assert strict_entities(tags, scheme) == found  # type: ignore[arg-type]
-    assert illegal(tags, scheme) == []  # type: ignore[arg-type]
+    assert strict_entities(tags, scheme) == found
+    assert illegal(tags, scheme) == []
 
 
 def test_legal_is_what_entities_can_be_written_as() -> None:
@@ -220,8 +220,8 @@ def test_legal_is_what_entities_can_be_written_as() -> None:
     for scheme, places in (("IOB1", "BI"), ("IOB2", "BI"), ("BIOES", "BIES")):
         names = ["O", *(f"{p}-{t}" for p in places for t in "xy")]
         for tags in itertools.product(names, repeat=3):
-            comes_back = tags_of(entities(tags), 3, scheme) == list(tags)  # type: ignore[arg-type]
-            assert comes_back == (illegal(tags, scheme) == []), (scheme, tags)  # type: ignore[arg-type]
+            comes_back = tags_of(entities(tags), 3, scheme) == list(tags)
+            assert comes_back == (illegal(tags, scheme) == []), (scheme, tags)
 
 
 def test_samples_are_nested_and_splits_keep_twins_together() -> None:

@@ -38,7 +38,7 @@ def drawn(seed: int, tags: list[str], scheme: str) -> tuple[torch.Tensor, torch.
     parts = (
         torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((count,), (count,) * 2, (count,))
     )
-    return logits, mask, lengths, Chain(*parts).forbidding(allowed_moves(tags, scheme))  # type: ignore[arg-type]
+    return logits, mask, lengths, Chain(*parts).forbidding(allowed_moves(tags, scheme))
 
 
 @pytest.mark.parametrize(("tags", "scheme"), [(TAGS, "IOB2"), (TAGS, "IOB1"), (BIOES, "BIOES"), (TAGS, "plain")])
@@ -69,14 +69,14 @@ def test_a_chain_is_the_sum_and_the_best_of_all_paths(tags: list[str], scheme: s
 def test_decoded_tags_are_legal(seed: int, kind: tuple[list[str], str], crf: bool) -> None:
     tags, scheme = kind
     torch.manual_seed(seed)
-    head = TaggingHead(TaggingConfig(3, tags, scheme, crf=crf)).eval()  # type: ignore[arg-type]
+    head = TaggingHead(TaggingConfig(3, tags, scheme, crf=crf)).eval()
     if crf:
         torch.nn.init.normal_(head.transitions, std=3)
     lengths = torch.tensor([6, 2, 1])
     mask = torch.arange(6) < lengths[:, None]
     found, sure = head.decode(torch.randn(3, 6, len(tags)) * 4, mask)
     for row, length in enumerate(lengths.tolist()):
-        assert illegal([tags[i] for i in found[row, :length]], scheme) == []  # type: ignore[arg-type]
+        assert illegal([tags[i] for i in found[row, :length]], scheme) == []
     assert bool((sure[mask] > 0).all() and (sure[mask] <= 1 + 1e-9).all())
     assert not sure[~mask].any()
 

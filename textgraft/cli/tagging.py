@@ -84,8 +84,7 @@ def finetune(
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )
     paths = {"train": train, "valid": valid, "test": test}
-    reading = {"word": word_column, "tag": tag_column, "repair": repair_tags}
-    parts = {name: _read(path, **reading) for name, path in paths.items() if path is not None}
+    parts = {n: _read(path, word_column, tag_column, repair_tags) for n, path in paths.items() if path is not None}
     if sentences is not None and valid is None and test is None:
         remedy = "Name a --test file; the rest of the sentences is not held out."
         raise UserError("there is nothing to measure on beside a sample.", where="--sentences", remedy=remedy)
@@ -196,7 +195,7 @@ def _chosen_format(name: str | None, file: Path | None, out: Path | None) -> str
         raise UserError(f"there is no format '{name}'.", where="--format", remedy=f"Known: {', '.join(FORMATS)}.")
     if out is not None:
         if name == "colour":
-            raise UserError("a file has no colours.", where="--format", remedy="Leave out --out, or take conll or json.")
+            raise UserError("a file has no colours.", where="--format", remedy="Leave out --out, or take conll.")
         return name or ("json" if out.suffix in (".json", ".jsonl") else "conll")
     return name or ("conll" if file is not None else "colour")
 
@@ -210,7 +209,7 @@ def _asked(
     from textgraft.tagging import from_text
 
     if (file is None) == (not texts):
-        raise UserError("name either a file or --text.", remedy="For example: textgraft tag predict MODEL --text 'A b.'")
+        raise UserError("name either a file or --text.", remedy="For example: textgraft tag predict MODEL --text Yes.")
     if file is not None and format_of(file) != ".txt":
         columns = sniff_columns(file, word=word, tag=tag)
         return columns, (s for s in stream_sentences(file, columns) if s.words)

@@ -52,9 +52,8 @@ class TagOptions:
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
-            raise UserError(
-                f"entities cannot be learned as '{self.scheme}'.", remedy=did_you_mean(self.scheme, SCHEMES)
-            )
+            remedy = did_you_mean(self.scheme, SCHEMES)
+            raise UserError(f"entities cannot be learned as '{self.scheme}'.", remedy=remedy)
         if self.piece not in ("first", "last", None):
             raise UserError(f"there is no piece '{self.piece}'.", remedy=did_you_mean(self.piece, ("first", "last")))
         if self.max_tokens < 4:
@@ -213,7 +212,7 @@ def _validator(valid: Tagged, source: Artifact, options: TagOptions) -> Callable
 
 def predictions(examined: Tagged, replies: list[Reply]) -> str:
     """Word, gold tag and predicted tag a line, as conlleval reads them; entities as IOB2, spaces in words as _."""
-    scheme = "plain" if examined.scheme == "plain" else "IOB2"
+    scheme: Scheme = "plain" if examined.scheme == "plain" else "IOB2"
     given = Tagged(tuple(r.sentence for r in replies), scheme)
     guessed = replace(given, sentences=tuple(replace(r.sentence, tags=r.tags) for r in replies)).in_scheme(scheme)
     pairs = zip(examined.sentences, guessed.sentences, strict=True)
