@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -158,7 +160,7 @@ def test_plain_text_is_split(text: str, expected: list[str]) -> None:
 def test_all_but_spaces_is_in_one_word(text: str) -> None:
     spans = split_words(text)
     assert all(a < b for a, b in spans)
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:]))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
     covered = {i for a, b in spans for i in range(a, b)}
     assert all(i in covered for i, character in enumerate(text) if not character.isspace())
     assert not any(text[a].isspace() or text[b - 1].isspace() for a, b in spans)
