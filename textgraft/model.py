@@ -32,6 +32,7 @@ HEADS = {
         "MaskedLanguageModelHead",
         "MaskedLanguageModelConfig",
     ),
+    "tagging": ("textgraft.heads.tagging", "TaggingHead", "TaggingConfig"),
 }
 
 

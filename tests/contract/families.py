@@ -21,7 +21,8 @@ TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"],
 V = TOKENIZER.vocab_size
 CLASSES = 4
 TOKEN_HEADS = ("language_model", "masked_language_model")
-POSITION_HEADS = (*TOKEN_HEADS, "span")
+POSITION_HEADS = (*TOKEN_HEADS, "span", "tagging")
+ENTITY_TAGS = ["O", "B-a", "I-a", "B-b", "I-b"]
 LENGTHS = (9, 7, 5, 2)
 
 AWD_LSTM = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 5, "truncate": 4}
@@ -97,6 +98,9 @@ HEADS |= {
     "mlm-untied": {"name": "masked_language_model", "tied": False},
     "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
     "span": {"name": "span"},
+    "tags": {"name": "tagging", "tags": ["x", "y", "z"]},
+    "tags-last-piece": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "piece": "last"},
+    "tags-crf": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True},
 }
 
 
@@ -140,7 +144,8 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": below["embedding_dim"]}
     has_table = above["name"] in TOKEN_HEADS
-    above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
+    if above["name"] != "tagging":
+        above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
     complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
     torch.manual_seed(seed)
     model = build(with_dropout(complete, dropout))
@@ -181,6 +186,7 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         segments=second.long(),
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
         answerable=_answerable(lengths, width),
+        words=words(lengths),
     )
 
 
@@ -190,6 +196,13 @@ def _answerable(lengths: tuple[int, ...], width: int) -> Tensor:
     return ((positions > 0) & (positions < last)) | ((positions > last) & (positions % 2 == 0))
 
 
+def words(lengths: tuple[int, ...]) -> Tensor:
+    """(B, W) every other position from the last on backwards: a word of one or two pieces each."""
+    rows = [list(range(length - 1, -1, -2))[::-1] for length in lengths]
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows])
+
+
 def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -> Tensor:
     """What the model's head wants for B texts."""
     if is_of_tokens(model):
@@ -197,6 +210,12 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
     rows = len(next_tokens)
     if model.describe()["head"]["name"] == "span":  # of texts of nine, seven, five and two, or of twelve, tokens
         return torch.tensor([[2, 4], [5, 5], [-1, -1], [-1, -1]])[:rows]
+    if model.describe()["head"]["name"] == "tagging":  # legal ones: what may not be has no gradient
+        drawn = (
+            torch.tensor([0, 1, 2, 2, 0, 1]) if len(model.head.config.tags) > 3 else torch.tensor([1, 0, 2, 2, 1, 0])
+        )
+        places = words(tuple((next_tokens != IGNORE).sum(dim=1).tolist()))
+        return torch.where(places >= 0, drawn[: places.shape[1]], IGNORE)
     match getattr(model.head.config, "kind", "choice"):
         case "choice":
             return torch.from_numpy(generator.integers(2, size=rows))
@@ -217,6 +236,11 @@ def rows_of_each(model: Model) -> int:
 def is_of_tokens(model: Model) -> bool:
     """Whether the head has a target for every position, not for the text."""
     return model.describe()["head"]["name"] in TOKEN_HEADS
+
+
+def counts_targets(model: Model) -> bool:
+    """Whether a loss is over targets, of which a text has several, not over texts."""
+    return is_of_tokens(model) or model.describe()["head"]["name"] == "tagging"
 
 
 def shows_positions(model: Model) -> bool:
@@ -262,6 +286,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
     assert batch.segments is not None
     assert batch.pair_targets is not None
     assert batch.answerable is not None
+    assert batch.words is not None
     return Batch(
         ids=batch.ids[rows, :width],
         mask=batch.mask[rows, :width],
@@ -270,6 +295,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         groups=None if batch.groups is None else batch.groups[rows] - batch.groups[rows][0],
         pair_targets=batch.pair_targets[rows],
         answerable=batch.answerable[rows, :width],
+        words=batch.words[rows, :width],
     )
 
 

@@ -18,10 +18,10 @@ from families import (
     STATEFUL,
     TOKENIZER,
     V,
+    counts_targets,
     drawn_batch,
     embedded,
     gradients,
-    is_of_tokens,
     made,
     shows_positions,
     some_rows,
@@ -89,7 +89,7 @@ def test_losses_of_parts_add_up(encoder: str, head: str) -> None:
     total, count, found = gradients(model, batch)
     parts_total, parts_count, of_parts = gradients(model, some_rows(batch, slice(0, 1)), some_rows(batch, slice(1, 4)))
     assert parts_count == count
-    assert count == (int((batch.targets != IGNORE).sum()) if is_of_tokens(model) else len(LENGTHS))
+    assert count == (int((batch.targets != IGNORE).sum()) if counts_targets(model) else len(LENGTHS))
     if HEADS[head]["name"] == "language_model":
         assert count == int(batch.mask.sum())
     torch.testing.assert_close(parts_total, total, **CLOSE)

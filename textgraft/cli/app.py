@@ -22,6 +22,7 @@ from textgraft.cli import (
     prompt,
     questions,
     rates,
+    tagging,
     train,
     use,
 )
@@ -75,6 +76,7 @@ def _build() -> typer.Typer:
         app.command(name, epilog=f"Example: {example}")(function)
     app.add_typer(questions.group(), name="qa")
     app.add_typer(inspect.group(), name="inspect")
+    app.add_typer(tagging.group(), name="tag")
     return app
 
 

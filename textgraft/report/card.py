@@ -12,6 +12,7 @@ STAGES = {
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
     "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
+    "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
 }
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
 BLEND = "Several models fitted to labelled texts, whose answers are averaged with weights."
@@ -25,6 +26,10 @@ LIMITS = {
     "qa": (
         "It answers with words of the text that it is given, true or not; for texts and questions of another kind or "
         "language the scores above do not hold. The probabilities compare one question's answers and no more."
+    ),
+    "tag": (
+        "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where "
+        "the scores above do not hold. The probabilities are the network's own and not calibrated."
     ),
 }
 
@@ -106,7 +111,7 @@ def _training(run: Mapping[str, Any]) -> list[str]:
 def _results(run: Mapping[str, Any]) -> list[str]:
     lines = _methods_table(run.get("methods") or {})
     if lines and run.get("test_n"):
-        unit = "questions" if run.get("stage") == "qa" else "texts"
+        unit = {"qa": "questions", "tag": "sentences"}.get(str(run.get("stage")), "texts")
         lines.append(f"\nMeasured on {run['test_n']:,} held-out {unit}; in brackets the 95 % interval.")
     metrics = {k: v for k, v in (run.get("metrics") or {}).items() if v is not None}
     if metrics:

@@ -1,0 +1,210 @@
+"""Sentences of words as windows of tokens in which every word knows its positions, for every tokenizer.
+
+Each word is encoded alone, as if a space stood before it, so that its pieces do not depend on how a file or a program
+spaces words. A sentence that is longer than a window is read in several that overlap by about half; each word is
+tagged in the one that shows most of what is around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from textgraft.data.batch import Batch, iterate, shuffled_batches
+from textgraft.data.tags import Piece
+from textgraft.encoders.base import Direction
+from textgraft.errors import UserError
+from textgraft.nn.chunked import IGNORE
+from textgraft.text.byte_level import BytePairTokenizer
+from textgraft.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class WordPieces:
+    """A sentence's N words as P tokens without marks: word i is tokens bounds[i] to bounds[i + 1] (N + 1)."""
+
+    ids: np.ndarray
+    bounds: np.ndarray
+
+
+@dataclass(frozen=True)
+class WordWindow:
+    """T tokens, marks among them, that hold words of a sentence, and are to tell the tags of n of them.
+
+    These are the words from `start` on; word `start + i` has the positions spans[i] (n of [first, last + 1)).
+    """
+
+    sentence: int
+    ids: np.ndarray
+    start: int
+    spans: np.ndarray
+
+    def positions(self, piece: Piece) -> np.ndarray:
+        """(n,) where the piece that speaks for each word stands."""
+        return self.spans[:, 0] if piece == "first" else self.spans[:, 1] - 1
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What did not fit: sentences that took several windows, words that were cut to fit one, and pieces lost so.
+
+    `unknown` words are those that the tokenizer has no piece for (a space, a control character), read as unknown.
+    """
+
+    sentences: int = 0
+    words: int = 0
+    windowed: int = 0
+    cut_words: int = 0
+    lost_pieces: int = 0
+    unknown: int = 0
+
+    def __add__(self, other: Coverage) -> Coverage:
+        return Coverage(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    def told(self) -> str:
+        """A sentence on what was cut; empty if nothing was."""
+        if not self.cut_words:
+            return ""
+        words = f"{self.cut_words:,} of {self.words:,} words"
+        return f"{words} were longer than a window and cut; {self.lost_pieces:,} of their pieces were not read."
+
+
+def chosen_piece(direction: Direction) -> Piece:
+    """The piece at which an encoder has read the whole word; of one that looks both ways the first, as published."""
+    return "last" if direction == "left" else "first"
+
+
+def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
+    """The pieces of each sentence's words, one at least for each: a word that has none reads as unknown."""
+    distinct = list(dict.fromkeys(word for words in sentences for word in words))
+    spaced = [f" {word}" for word in distinct] if isinstance(tokenizer, BytePairTokenizer) else distinct
+    unknown = np.array([tokenizer.unk_id], dtype=np.int32)
+    known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, tokenizer.bodies(spaced), strict=True)}
+    found = []
+    for words in sentences:
+        if not words:
+            raise UserError("there is a sentence without a word.", remedy="Leave it out.")
+        pieces = [known[word] for word in words]
+        bounds = np.cumsum([0, *map(len, pieces)])
+        found.append(WordPieces(np.concatenate(pieces).astype(np.int32), bounds))
+    return found
+
+
+def word_windows(
+    tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], max_tokens: int, *, direction: Direction = "both"
+) -> tuple[list[WordWindow], Coverage]:
+    """The windows of all sentences, in order, and what they could not hold; each word is in the spans of one of them.
+
+    Around the words stand the marks that the tokenizer puts around a text. Raises UserError where `max_tokens` leaves
+    no room for a piece, and for a sentence without words.
+    """
+    marks = tokenizer.pair_marks
+    room = max_tokens - len(marks.before) - len(marks.after)
+    if room < 1:
+        raise UserError(f"{max_tokens} tokens leave no room for a word.", remedy="Raise max_tokens.")
+    windows: list[WordWindow] = []
+    coverage = Coverage()
+    for number, pieces in enumerate(encode_words(tokenizer, sentences)):
+        sizes = np.diff(pieces.bounds)
+        stretches = _stretches(pieces.bounds, room)
+        owner = _owners(stretches, pieces.bounds, direction)
+        for index, (first, last) in enumerate(stretches):
+            owned = np.flatnonzero(owner == index)
+            if not len(owned):
+                continue
+            begin, end = pieces.bounds[first], min(pieces.bounds[last], pieces.bounds[first] + room)
+            ids = np.concatenate([marks.before, pieces.ids[begin:end], marks.after]).astype(np.int32)
+            places = np.stack([pieces.bounds[owned], np.minimum(pieces.bounds[owned + 1], end)], axis=1)
+            windows.append(WordWindow(number, ids, int(owned[0]), places - begin + len(marks.before)))
+        too_long = sizes[sizes > room]
+        unknown = int(((sizes == 1) & (pieces.ids[pieces.bounds[:-1]] == tokenizer.unk_id)).sum())
+        lost = int((too_long - room).sum())
+        coverage += Coverage(1, len(sizes), int(len(stretches) > 1), len(too_long), lost, unknown)
+    return windows, coverage
+
+
+def _stretches(bounds: np.ndarray, room: int) -> list[tuple[int, int]]:
+    """The words [first, last + 1) of each window over a sentence: as many as fit, and one at least."""
+    count, first, found = len(bounds) - 1, 0, []
+    while True:
+        last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + room, side="right")) - 1)
+        found.append((first, last))
+        if last >= count:
+            return found
+        half = (bounds[first] + bounds[last]) / 2
+        first = max(first + 1, int(np.searchsorted(bounds[: last + 1], half)))
+
+
+def _owners(stretches: Sequence[tuple[int, int]], bounds: np.ndarray, direction: Direction) -> np.ndarray:
+    """(N,) the window of each word that shows most of what the encoder looks at; the first of equals.
+
+    Looking both ways that is the smaller of the pieces before and after it, as in `run_squad.py` of the BERT authors.
+    """
+    scores = np.full((len(stretches), len(bounds) - 1), -1)
+    for row, (first, last) in zip(scores, stretches, strict=True):
+        before, after = bounds[first:last] - bounds[first], bounds[last] - bounds[first + 1 : last + 1]
+        row[first:last] = {"left": before, "right": after, "both": np.minimum(before, after)}[direction]
+    owners: np.ndarray = scores.argmax(axis=0)
+    return owners
+
+
+def word_batches(
+    windows: Sequence[WordWindow],
+    batches: Sequence[Sequence[int]],
+    pad_id: int,
+    *,
+    piece: Piece,
+    tags: Sequence[np.ndarray] | None = None,
+) -> Iterator[Batch]:
+    """The padded batches for lists of indices, with `words` (B, W) and, given sentences' `tags`, targets (B, W)."""
+    for indices, batch in zip(batches, iterate([w.ids for w in windows], batches, pad_id), strict=True):
+        chosen = [windows[i] for i in indices]
+        width = max(len(w.spans) for w in chosen)
+        words = torch.full((len(chosen), width), -1, dtype=torch.int64)
+        targets = torch.full((len(chosen), width), IGNORE, dtype=torch.int64)
+        for row, window in enumerate(chosen):
+            count = len(window.spans)
+            words[row, :count] = torch.from_numpy(window.positions(piece).astype(np.int64))
+            if tags is not None:
+                own = tags[window.sentence][window.start : window.start + count]
+                targets[row, :count] = torch.from_numpy(own.astype(np.int64))
+        yield replace(batch, words=words, targets=None if tags is None else targets)
+
+
+class WordStream:
+    """Windows with tags in random batches, those of like length together: what a training loop reads (data.stream)."""
+
+    stateful = False
+
+    def __init__(
+        self,
+        windows: Sequence[WordWindow],
+        tags: Sequence[np.ndarray],
+        *,
+        pad_id: int,
+        piece: Piece,
+        rows: int = 16,
+        seed: int = 0,
+    ) -> None:
+        self.windows, self.tags, self.pad_id, self.piece = windows, tags, pad_id, piece
+        self.rows, self.seed = rows, seed
+        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+
+    def _draw_plan(self, epoch: int) -> list[list[int]]:
+        lengths = [len(w.ids) for w in self.windows]
+        generator = np.random.default_rng([self.seed, epoch, 5])
+        return shuffled_batches(lengths, rows=self.rows, generator=generator, tokens=24_000)
+
+    def length(self, epoch: int) -> int:
+        return len(self._plan(epoch))
+
+    def rate_scale(self, batch: Batch) -> float:
+        return 1.0
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        plan = self._plan(epoch)[start:]
+        return word_batches(self.windows, plan, self.pad_id, piece=self.piece, tags=self.tags)

@@ -1,0 +1,294 @@
+"""A tagger from sentences with tags: fine-tune a pretrained encoder to tag words, and say how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from textgraft import artifact
+from textgraft.artifact import Artifact
+from textgraft.data.conll import Tagged, conll_text, split_sentences
+from textgraft.data.tags import Piece, Scheme
+from textgraft.data.words import Coverage, WordStream, chosen_piece, word_windows
+from textgraft.errors import UserError, did_you_mean
+from textgraft.linear import frequent_tags
+from textgraft.model import Model, build, with_dropout
+from textgraft.provenance import provenance
+from textgraft.report import wording
+from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
+from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Scores as Validated
+from textgraft.training.meter import Meter
+from textgraft.training.phases import Stage, load_recipe, suited
+from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.tag_metrics import TagScores, paired_ratio_test, score_tags
+
+TAGGER = "tagger"
+SCHEMES: tuple[Scheme, ...] = ("IOB2", "BIOES")
+
+
+@dataclass(frozen=True)
+class TagOptions:
+    """Everything about the fine-tuning but the data; each has a default that works.
+
+    `recipe` "default" is the one that suits the encoder. Entities are learned as `scheme`. `piece` is which of a word's
+    pieces speaks for it (None: what suits the encoder, words.chosen_piece). With neither a validation nor a test file,
+    the share `held_out` of the sentences is measured on.
+    """
+
+    recipe: str = "default"
+    max_tokens: int = MAX_TOKENS
+    scheme: Scheme = "IOB2"
+    crf: bool = False
+    piece: Piece | None = None
+    held_out: float = 0.1
+    baseline: bool = True
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            remedy = did_you_mean(self.scheme, SCHEMES)
+            raise UserError(f"entities cannot be learned as '{self.scheme}'.", remedy=remedy)
+        if self.piece not in ("first", "last", None):
+            raise UserError(f"there is no piece '{self.piece}'.", remedy=did_you_mean(self.piece, ("first", "last")))
+        if self.max_tokens < 4:
+            raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 4 or more.")
+
+
+@dataclass(frozen=True)
+class TagResult:
+    """A finished tagger: its folder, its replies to the examined sentences, their scores beside the baseline's."""
+
+    folder: Path
+    record: dict[str, Any]
+    examined: Tagged
+    replies: list[Reply]
+    scores: Mapping[str, TagScores]
+
+    def table(self) -> str:
+        """Every method with its scores and cost, and the verdict, as plain text."""
+        results = self.record["results"]
+        metrics = ("accuracy",) if self.examined.scheme == "plain" else ("f1", "precision", "recall")
+        rows = [["method", *(f"{wording.metric_name(m)} [95 % interval]" for m in metrics), "minutes"]]
+        for name, found in results["methods"].items():
+            cells = (_interval(found, metric) for metric in metrics)
+            rows.append([name, *cells, f"{found['minutes']:.1f}"])
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, "", results["verdict"]])
+
+
+def tag_finetune(
+    train: Tagged,
+    out: Path | str,
+    *,
+    model: str | Path = "en-ulmfit",
+    valid: Tagged | None = None,
+    test: Tagged | None = None,
+    options: TagOptions | None = None,
+    overwrite: bool = False,
+    show: bool = True,
+) -> TagResult:
+    """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
+
+    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `artifact.load` takes. `valid` is
+    tagged after every epoch, and the weights with the best F1 of entities, or accuracy, are kept. Scores come from
+    `test`, else from `valid`, else from sentences held out of `train`. The folder also holds predictions.conll of the
+    examined sentences: word, tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
+
+    Raises UserError if `out` exists, for data of several kinds of tags, and for an encoder that cannot hold a window.
+    """
+    out, options = Path(out), options or TagOptions()
+    refuse_existing(out, overwrite)
+    source = artifact.load(model)
+    train, parts = chosen_parts(train, valid, test, options)
+    options = fitted(options, source)
+    stage = load_recipe(options.recipe).finetune
+    folder = work_folder(out, _asked(train, parts, source, stage, options))
+    run, coverage = _run(source, stage, train, parts, options)
+    with Meter() as meter:
+        drive(run, folder / "tagger.checkpoint.safetensors", title="tag", show=show)
+    tagger = Artifact(run.model.cpu().eval(), source.tokenizer)
+    name, examined = next((n, parts[n]) for n in ("test", "held out", "valid") if n in parts)
+    sentences = examined.sentences
+    replies, seen = tag_all(tagger, sentences, options.max_tokens, options.settings.precision, show=show)
+    found = {TAGGER: scores(examined, replies)}
+    costs = {TAGGER: {"minutes": round(run.progress.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}}
+    if options.baseline:
+        with Meter() as meter:
+            words, tags = [s.words for s in train.sentences], [s.tags for s in train.sentences]
+            guessed = frequent_tags.frequent_tags(words, tags, [s.words for s in sentences], train.scheme)
+        found[frequent_tags.NAME] = score_tags([s.tags for s in sentences], guessed, train.scheme)
+        costs[frequent_tags.NAME] = {"minutes": round(meter.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}
+    record = _record(out, source, train, parts, replace(options, settings=options.settings.of(stage)))
+    record |= {"examined": name, "history": run.progress.history, "seconds": run.progress.seconds}
+    record |= {"coverage": {"train": asdict(coverage), name: asdict(seen)}}
+    record["results"] = results(found, costs, words=train.words)
+    tagger.run = record
+    documents = {"predictions.conll": predictions(examined, replies).encode("utf-8", "replace")}
+    put_in_place(tagger, out, overwrite=overwrite, documents=documents)
+    return TagResult(out, record, examined, replies, found)
+
+
+def chosen_parts(
+    train: Tagged, valid: Tagged | None, test: Tagged | None, options: TagOptions
+) -> tuple[Tagged, dict[str, Tagged]]:
+    """What is learned from, and what is looked at meanwhile or afterwards, by name.
+
+    Raises UserError where one part has entities and another one other tags.
+    """
+    if valid is None and test is None:
+        train, held = split_sentences(train, options.held_out, options.settings.seed)
+        parts = {"held out": held}
+    else:
+        parts = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+    for part in parts.values():
+        if (part.scheme == "plain") != (train.scheme == "plain"):
+            message = f"these tags are {part.scheme}, and those to learn from {train.scheme}."
+            raise UserError(message, where=part.source, remedy="Name the same kind of column in both.")
+        if part.scheme != "plain":
+            score_tags([s.tags for s in part.sentences], [s.tags for s in part.sentences], part.scheme)
+    return train, parts
+
+
+def fitted(options: TagOptions, source: Artifact) -> TagOptions:
+    """The options with what follows from the model."""
+    encoder = source.model.encoder
+    most = min(options.max_tokens, encoder.max_length or options.max_tokens)
+    piece = options.piece or chosen_piece(encoder.direction)
+    return replace(options, recipe=suited(options.recipe, encoder), max_tokens=most, piece=piece)
+
+
+def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) -> Model:
+    """The pretrained encoder under a fresh head; a pooler, which no position passes through, is left behind."""
+    description = source.describe()
+    if "pooler" in description["encoder"]:
+        description["encoder"]["pooler"] = False
+    learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
+    head = {"name": "tagging", "input_dim": source.encoder.output_dim, "tags": learned.tags, "scheme": learned.scheme}
+    description["head"] = {**head, "piece": options.piece or "first", "crf": options.crf}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.settings.seed)
+        # Built once more, so that defaults that the description does not name are multiplied too.
+        model = build(with_dropout(build(description).describe(), stage.dropout))
+    values = {name: value for name, value in source.encoder.state_dict().items() if not name.startswith("pooler.")}
+    model.encoder.load_state_dict(values)
+    return model
+
+
+def _run(
+    source: Artifact, stage: Stage, train: Tagged, parts: Mapping[str, Tagged], options: TagOptions
+) -> tuple[Run, Coverage]:
+    """The training, ready to be driven, and what of the sentences does not fit into windows."""
+    settings, tokenizer = options.settings, source.tokenizer
+    model = new_tagger(source.model, stage, train, options)
+    learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
+    words = [s.words for s in learned.sentences]
+    windows, coverage = word_windows(tokenizer, words, options.max_tokens, direction=source.model.encoder.direction)
+    number = {tag: i for i, tag in enumerate(learned.tags)}
+    tags = [np.array([number[tag] for tag in s.tags], dtype=np.int64) for s in learned.sentences]
+    piece = options.piece or "first"
+    stream = WordStream(windows, tags, pad_id=tokenizer.pad_id, piece=piece, rows=stage.rows, seed=settings.seed)
+    phases = stage.plan(len(model.layer_groups()), stream.length(0))
+    validate = _validator(parts["valid"], source, options) if "valid" in parts else None
+    return Run(model, phases, stream, settings.of(stage), validate), coverage
+
+
+def _validator(valid: Tagged, source: Artifact, options: TagOptions) -> Callable[[Model], Validated]:
+    def validate(model: Model) -> Validated:
+        tagger = Artifact(model, source.tokenizer)
+        replies, _ = tag_all(tagger, valid.sentences, options.max_tokens, options.settings.precision)
+        found = scores(valid, replies)
+        value = found.headline.value or 0.0
+        return {"loss": 1 - value, "score": value, found.metric: value}
+
+    return validate
+
+
+def predictions(examined: Tagged, replies: list[Reply]) -> str:
+    """Word, gold tag and predicted tag a line, as conlleval reads them; entities as IOB2, spaces in words as _."""
+    scheme: Scheme = "plain" if examined.scheme == "plain" else "IOB2"
+    given = Tagged(tuple(r.sentence for r in replies), scheme)
+    guessed = replace(given, sentences=tuple(replace(r.sentence, tags=r.tags) for r in replies)).in_scheme(scheme)
+    pairs = zip(examined.sentences, guessed.sentences, strict=True)
+    both = [[f"{a} {b}" for a, b in zip(true.tags, own.tags, strict=True)] for true, own in pairs]
+    plain = [replace(s, words=tuple("_".join(w.split()) or "_" for w in s.words), raw=()) for s in examined.sentences]
+    return conll_text(plain, both).replace("\t", " ")
+
+
+def _asked(
+    train: Tagged, parts: Mapping[str, Tagged], source: Artifact, stage: Stage, options: TagOptions
+) -> dict[str, Any]:
+    """What the result depends on: another of any of these is another run."""
+    return {
+        "stage": "tag",
+        "data": {name: _described(part) for name, part in {"train": train, **parts}.items()},
+        "model": weights_hash(source.model),
+        "tokenizer": source.tokenizer.fingerprint,
+        "recipe": repr(stage),
+        "options": repr(options),
+    }
+
+
+def _described(part: Tagged) -> dict[str, Any]:
+    numbers = {"sentences": len(part), "words": part.words}
+    return {"source": Path(part.source).name, **numbers, "scheme": part.scheme, "sha256": part.content_hash()}
+
+
+def _record(
+    out: Path, source: Artifact, train: Tagged, parts: Mapping[str, Tagged], options: TagOptions
+) -> dict[str, Any]:
+    """run.json but for what came of it."""
+    data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
+    read = {s.words for s in train.sentences}
+    shared = {name: sum(s.words in read for s in part.sentences) for name, part in parts.items()}
+    about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
+    run = provenance(stage="tag", name=out.name, base=source.run, **about)
+    unseen = {name: sorted(set(part.tags) - set(train.tags)) for name, part in parts.items()}
+    return run | {
+        "max_tokens": options.max_tokens,
+        "scheme": "plain" if train.scheme == "plain" else options.scheme,
+        "crf": options.crf,
+        "piece": options.piece,
+        "sentences_in_training_too": shared,
+        "tags_not_in_training": {name: tags for name, tags in unseen.items() if tags},
+    }
+
+
+def results(found: Mapping[str, TagScores], costs: Mapping[str, Mapping[str, float]], *, words: int) -> dict[str, Any]:
+    """The shape that every results.json keeps: methods, each with its scores and what it cost; the tagger first."""
+    methods: dict[str, Any] = {}
+    for name, scored in found.items():
+        summary = {k: v for k, v in scored.summary().items() if v is not None}
+        kept = {k: v for k, v in summary.items() if k not in ("sentences", "words", "types")}
+        methods[name] = kept | dict(costs.get(name, {}))
+    own = found[TAGGER]
+    about = {"labels": words, "test_n": len(own.words), "seeds": 1, "metric": own.metric, "types": own.of_types()}
+    return {**about, "verdict": _verdict(found, methods), "methods": methods}
+
+
+def _verdict(found: Mapping[str, TagScores], methods: Mapping[str, Any]) -> str:
+    """How good it is, and whether better than the baseline by more than chance explains."""
+    own = found[TAGGER]
+    metric, name = own.metric, wording.metric_name(own.metric)
+    shown = f"{name[0].upper()}{name[1:]} {_interval(methods[TAGGER], metric)}"
+    text = f"{shown} on {len(own.words):,} sentences of {int(own.words.sum()):,} words"
+    if frequent_tags.NAME not in found:
+        return f"{text}; no baseline was run."
+    base = found[frequent_tags.NAME]
+    test = paired_ratio_test(own.headline, base.headline)
+    gap = f"{wording.difference(abs(test.difference), metric)} {'better' if test.difference > 0 else 'worse'} than"
+    compared = gap if test.difference else "No different from"
+    certain = "more than chance explains" if test.p < 0.05 else "no more than chance could give"
+    shown = wording.score(base.headline.value, metric)
+    return f"{text}. {compared} each word's most frequent tag ({shown}): {certain} ({wording.p_value(test.p)})."
+
+
+def _interval(method: Mapping[str, Any], metric: str) -> str:
+    value = method.get(metric)
+    return wording.NOT_KNOWN if value is None else wording.interval(value["mean"], value["low"], value["high"], metric)
