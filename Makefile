@@ -20,7 +20,7 @@ demo: $(STAMP)
 	$(BIN)/python demo/run.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest
