@@ -38,8 +38,8 @@ FILES = ("model.safetensors", "tokenizer.json", "run.json")
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
 
-
-FOREIGN = "hf:"
+FOREIGN, TENSORFLOW = "hf:", "tf:"
+"""How the names of other programs' models begin: the transformers library's, and TensorFlow checkpoints."""
 
 
 class Predictor(Protocol):
@@ -172,7 +172,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
     try:
         for name, data in files.items():
             write_atomically(beside / name, data)
-        _put_in_place(beside, folder)
+        put_in_place(beside, folder)
     except UserError as error:
         raise UserError(error.message, where=str(folder), remedy=error.remedy) from error
     except OSError as error:
@@ -182,7 +182,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def _put_in_place(beside: Path, folder: Path) -> None:
+def put_in_place(beside: Path, folder: Path) -> None:
     """Rename `beside` to `folder`, which is set aside first if it is there, and put back if that fails."""
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
@@ -218,7 +218,7 @@ def find(name: str | Path) -> Path:
 
 def is_foreign(name: str | Path) -> bool:
     """Whether a model's name says that another program made it (foreign.hub)."""
-    return str(name).startswith(FOREIGN)
+    return str(name).startswith((FOREIGN, TENSORFLOW))
 
 
 def names() -> list[str]:
@@ -234,9 +234,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         config = dict(json.loads(path.read_text(encoding="utf-8")))
-        version = config["format"]
+        theirs = "format" not in config and "model_type" in config
+        version = FORMAT if theirs else config["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=RESTORE) from error
+    if theirs:
+        message = "this is a model of the transformers library."
+        raise UserError(message, where=str(folder), remedy=f"Name it {FOREIGN}{folder}.")
     if version != FORMAT:
         remedy = "Install a newer textgraft." if isinstance(version, int) and version > FORMAT else RESTORE
         raise UserError(
@@ -274,8 +278,9 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 def load(name: str | Path) -> Artifact:
     """The artifact at a path, or one that ships by its name; weights in float32, the model in eval mode.
 
-    `hf:FOLDER` and `hf:NAME` are models of the transformers library (foreign.hub). Raises UserError for a missing,
-    truncated, altered or future file, and lists weights that do not fit.
+    `hf:FOLDER` and `hf:NAME` are models of the transformers library, `tf:FOLDER` is a TensorFlow checkpoint of BERT or
+    GPT-2 (foreign.hub). Raises UserError for a missing, truncated, altered or future file, and lists weights that do
+    not fit.
     """
     if is_foreign(name):
         from textgraft.foreign import hub  # which imports this module

@@ -49,10 +49,10 @@ class Classifier:
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
         for member in self.members:
             if member.labels is None:
-                raise UserError(
-                    "this model has no labels: it is a language model.",
-                    remedy="Fine-tune it first (textgraft finetune).",
-                )
+                what, remedy = "it is a language model", "Fine-tune it first (textgraft finetune)."
+                if member.run.get("stage") == "qa":
+                    what, remedy = "it answers questions about texts", "Use it with textgraft qa."
+                raise UserError(f"this model has no labels: {what}.", remedy=remedy)
             if member.labels != self.members[0].labels:
                 raise UserError("the members of an ensemble know different labels.")
 

@@ -25,6 +25,7 @@ HEADS = {
     "choice": ("textgraft.heads.choice", "ChoiceHead", "ChoiceConfig"),
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
     "features": ("textgraft.heads.features", "FeaturesHead", "FeaturesConfig"),
+    "span": ("textgraft.heads.span", "SpanHead", "SpanConfig"),
     "language_model": ("textgraft.heads.language_model", "LanguageModelHead", "LanguageModelConfig"),
     "masked_language_model": (
         "textgraft.heads.masked_language_model",

@@ -21,7 +21,7 @@ TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"],
 V = TOKENIZER.vocab_size
 CLASSES = 4
 TOKEN_HEADS = ("language_model", "masked_language_model")
-POSITION_HEADS = (*TOKEN_HEADS, "tagging")
+POSITION_HEADS = (*TOKEN_HEADS, "span", "tagging")
 ENTITY_TAGS = ["O", "B-a", "I-a", "B-b", "I-b"]
 LENGTHS = (9, 7, 5, 2)
 
@@ -97,6 +97,7 @@ HEADS |= {
     "mlm-tied": {"name": "masked_language_model"},
     "mlm-untied": {"name": "masked_language_model", "tied": False},
     "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
+    "span": {"name": "span"},
     "tags": {"name": "tagging", "tags": ["x", "y", "z"]},
     "tags-last-piece": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "piece": "last"},
     "tags-crf": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True},
@@ -185,6 +186,7 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         segments=second.long(),
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
         words=words(lengths),
+        answerable=_answerable(lengths, width),
     )
 
 
@@ -195,11 +197,19 @@ def words(lengths: tuple[int, ...]) -> Tensor:
     return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows])
 
 
+def _answerable(lengths: tuple[int, ...], width: int) -> Tensor:
+    """All but the first and the last position of a text, and arbitrary ones in the padding."""
+    positions, last = torch.arange(width), torch.tensor(lengths)[:, None] - 1
+    return ((positions > 0) & (positions < last)) | ((positions > last) & (positions % 2 == 0))
+
+
 def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -> Tensor:
     """What the model's head wants for B texts."""
     if is_of_tokens(model):
         return next_tokens
     rows = len(next_tokens)
+    if model.describe()["head"]["name"] == "span":  # of texts of nine, seven, five and two, or of twelve, tokens
+        return torch.tensor([[2, 4], [5, 5], [-1, -1], [-1, -1]])[:rows]
     if model.describe()["head"]["name"] == "tagging":  # legal ones: what may not be has no gradient
         drawn = (
             torch.tensor([0, 1, 2, 2, 0, 1]) if len(model.head.config.tags) > 3 else torch.tensor([1, 0, 2, 2, 1, 0])
@@ -275,6 +285,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
     part = asked[:, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else asked
     assert batch.segments is not None
     assert batch.pair_targets is not None
+    assert batch.answerable is not None
     assert batch.words is not None
     return Batch(
         ids=batch.ids[rows, :width],
@@ -283,6 +294,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         segments=batch.segments[rows, :width],
         groups=None if batch.groups is None else batch.groups[rows] - batch.groups[rows][0],
         pair_targets=batch.pair_targets[rows],
+        answerable=batch.answerable[rows, :width],
         words=batch.words[rows, :width],
     )
 

@@ -173,6 +173,12 @@ def test_encodings_are_sniffed_and_can_be_named(tmp_path: Path, encoding: str, t
     assert set(read(path, encoding=encoding).texts) == {text}
 
 
+def test_a_quoted_header_says_that_quotes_are_quotes(tmp_path: Path) -> None:
+    """Without the quotes this file too has two fields on every line."""
+    path = write(tmp_path / "a.csv", '"text"\t"label"\n"one"\t"0\n\t"\n')
+    assert read(path, kind="single").texts == ["one"]
+
+
 def test_a_guessed_encoding_is_announced(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"a\.txt is not UTF-8 and was read as cp1252"):
         assert read(write(tmp_path / "a.txt", "café", "latin-1")).texts == ["café"]

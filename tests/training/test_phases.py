@@ -48,14 +48,14 @@ def test_every_recipe_steps_and_each_epoch_trains_exactly_the_groups_it_says(nam
     groups, steps_per_epoch = layer_groups(), 3
     table = schedule_table(stage, NAMES, steps_per_epoch)
     epoch = 0
-    for phase in stage.plan(len(groups)):
+    for phase in stage.plan(len(groups), steps_per_epoch):
         trained = {group.name for group in set_trainable(groups, phase)}
         optimizer = build_optimizer(groups, phase)
         total = phase.steps(steps_per_epoch)
         for first in range(0, total, steps_per_epoch):
             epoch += 1
             before = [[p.detach().clone() for p in group.parameters] for group in groups]
-            for step in range(first, first + steps_per_epoch):
+            for step in range(first, min(first + steps_per_epoch, total)):
                 set_rates(optimizer, phase, step, total)
                 optimizer.zero_grad()
                 torch.stack([(p**2).sum() for group in groups for p in group.parameters]).sum().backward()

@@ -11,7 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from textgraft import __version__
-from textgraft.cli import catalogue, compare, convert, data, generate, inspect, rates, tagging, train, use
+from textgraft.cli import (
+    catalogue,
+    compare,
+    convert,
+    data,
+    fetch,
+    generate,
+    inspect,
+    questions,
+    rates,
+    tagging,
+    train,
+    use,
+)
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
 
@@ -33,6 +46,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ),
     ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
     ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
+    ("fetch", fetch.fetch, "textgraft fetch distilbert/distilbert-base-cased --out distilbert-folder"),
     ("convert", convert.convert, "textgraft convert hf:distilbert-folder --out distilbert"),
     ("lr-find", rates.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
     ("schedule", rates.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
@@ -54,6 +68,7 @@ def _build() -> typer.Typer:
     app.callback()(_root)
     for name, function, example in COMMANDS:
         app.command(name, epilog=f"Example: {example}")(function)
+    app.add_typer(questions.group(), name="qa")
     app.add_typer(inspect.group(), name="inspect")
     app.add_typer(tagging.group(), name="tag")
     return app

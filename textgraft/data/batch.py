@@ -60,7 +60,8 @@ class Batch:
     With `groups` several rows make one example, of which there are E <= B; `targets` and `rows` are then of these.
 
     `targets` is whatever the head wants: (B, T) next-token ids for a language model, (B,) class numbers, (B, C)
-    floats for multi-label, (B,) floats for a numeric target, (B, W) tags of words.
+    floats for multi-label, (B,) floats for a numeric target, (B, 2) positions of an answer's first and last token,
+    (B, W) tags of words.
     """
 
     ids: Tensor  # (B, T) int64
@@ -70,6 +71,7 @@ class Batch:
     segments: Tensor | None = None  # (B, T) int64, the first text of a pair or the second, for encoders that ask
     groups: Tensor | None = None  # (B,) int64, ascending from 0: which example each row is of; None: each its own
     pair_targets: Tensor | None = None  # (B,) int64, 0 where the second text of a pair follows the first, 1 where not
+    answerable: Tensor | None = None  # (B, T) bool, True = an answer to a question may begin or end here
     words: Tensor | None = None  # (B, W) int64, the position that speaks for each word, -1 where there are no more
 
     def to(self, device: torch.device) -> Batch:

@@ -65,36 +65,38 @@ def read(
     cells = Cells(name, unit, [number for number, _ in found])
     columns = list(dict.fromkeys(column for _, row in found for column in row))
     id_column = find_column(columns, id, ID_NAMES, "the id", name)
-    in_memory = isinstance(found[0][1].get("text"), Choice)
-    texts: list[str]
+    table = [row for _, row in found]
+    in_memory = isinstance(table[0].get("text"), Choice)
     if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))):
-        table = [row for _, row in found]
         texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=label)
         kind = "choice"
     else:
         label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
-        others = (label_column, id_column)
-        pair = find_pair_columns(columns, text, text2, others, name)
-        text_columns = pair or (find_text_column(columns, text, others, name),)
-        values = [[row.get(column) for _, row in found] for column in text_columns]
+        texts, chosen = _texts(columns, table, cells, (text, text2), (label_column, id_column))
         labels = None
-        if label_column is not None and label_column not in text_columns:
-            answers = [row.get(label_column) for _, row in found]
+        if label_column is not None and label_column not in chosen:
+            answers = [row.get(label_column) for row in table]
             kind = "choice" if in_memory else kind or guess_kind(answers, label_separator)
             labels = cells.labels(answers, kind, label_separator)
             if labels is None and label is not None:
                 remedy = "Is it the right column?"
                 raise UserError(f"the label column '{label_column}' is empty.", where=name, remedy=remedy)
-        texts = cells.pairs(*values) if pair else cells.texts(*values)
-    return Examples(
-        texts=texts,
-        labels=labels,
-        kind=kind if labels is not None else None,
-        ids=None if id_column is None else cells.texts([row.get(id_column) for _, row in found]),
-        lines=cells.lines,
-        source=name,
-        unit=unit,
-    )
+    ids = None if id_column is None else cells.texts([row.get(id_column) for row in table])
+    return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
+
+
+def _texts(
+    columns: Sequence[str],
+    table: Sequence[dict[str, Any]],
+    cells: Cells,
+    named: tuple[str | None, str | None],
+    others: Sequence[str | None],
+) -> tuple[list[str], Sequence[str]]:
+    """The texts, or pairs, of a table, and the columns that they stand in."""
+    pair = find_pair_columns(columns, *named, others, cells.source)
+    chosen = pair or (find_text_column(columns, named[0], others, cells.source),)
+    values = [[row.get(column) for row in table] for column in chosen]
+    return cells.pairs(*values) if pair else cells.texts(*values), chosen
 
 
 def read_texts(

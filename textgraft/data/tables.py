@@ -101,9 +101,13 @@ def _sniff_delimiter(path: Path, encoding: str) -> str:
 def _quotes_are_csv(path: Path, encoding: str) -> bool:
     """Whether a tab-separated file means its double quotes as CSV does.
 
-    Spreadsheets and pandas quote there, most published TSVs do not. Quotes count as such unless that reading
-    fails, changes width or swallows line ends while the reading without quotes comes out even.
+    Spreadsheets and pandas quote there, most published TSVs do not. Quotes count as such where every name in the header
+    is quoted; else unless that reading fails, changes width or swallows line ends while the reading without quotes
+    comes out even.
     """
+    names = next(lines(path, encoding=encoding), "").rstrip("\r\n").split("\t")
+    if all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
+        return True
 
     def even(quoting: int) -> bool:
         source = lines(path, encoding=encoding)

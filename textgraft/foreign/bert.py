@@ -1,8 +1,9 @@
 """BERT and DistilBERT of the `transformers` library to ours and back, weight by weight.
 
-Its names are those of `BertModel`, `BertForPreTraining`, `BertForMaskedLM`, `BertForSequenceClassification` and their
-DistilBERT counterparts. What lies there decides: a masked language model is one that has the weights of its head. The
-library keeps queries, keys and values apart, ours keeps them in one matrix, in that order.
+Its names are those of `BertModel`, `BertForPreTraining`, `BertForMaskedLM`, `BertForSequenceClassification`,
+`BertForQuestionAnswering` and their DistilBERT counterparts. What lies there decides: a masked language model is one
+that has the weights of its head. The library keeps queries, keys and values apart, ours keeps them in one matrix, in
+that order.
 """
 
 from __future__ import annotations
@@ -21,14 +22,26 @@ from textgraft.heads.base import Head
 from textgraft.heads.classification import POOLED, ClassificationConfig, ClassificationHead
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
+from textgraft.heads.span import SpanConfig, SpanHead
 from textgraft.model import Model, build_unfilled
 
 Names = dict[str, tuple[str, ...]]
 """Our parameter: the weights of the library that, one below the other, are its rows."""
 
 ARCHITECTURES = {
-    "bert": {"BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForSequenceClassification"},
-    "distilbert": {"DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"},
+    "bert": {
+        "BertModel",
+        "BertForPreTraining",
+        "BertForMaskedLM",
+        "BertForSequenceClassification",
+        "BertForQuestionAnswering",
+    },
+    "distilbert": {
+        "DistilBertModel",
+        "DistilBertForMaskedLM",
+        "DistilBertForSequenceClassification",
+        "DistilBertForQuestionAnswering",
+    },
 }
 HARMLESS = {"embeddings.position_ids", "embeddings.token_type_ids"}
 """Counters 0, 1, 2, ... and zeros, which older versions saved among the weights."""
@@ -55,6 +68,8 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
     description = {"encoder": {"name": "bert", **asdict(encoder)}, "head": {"name": head_name, **asdict(head)}}
     model = build_unfilled(description)
     names = _names(model, kind)
+    if head_name == "span":
+        given.pop("qa_outputs.bias", None)  # moves all positions alike, and so cancels in the softmax over them
     _take_copies(given, kind, tied=getattr(head, "tied", False))
     expected = {name for theirs in names.values() for name in theirs}
     wrong = [f"missing: {name}" for name in expected - given.keys()]
@@ -99,6 +114,8 @@ def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
         for name, part in zip(theirs, parameters[ours].detach().chunk(len(theirs)), strict=True):
             of_encoder = ours.startswith("encoder.")
             weights[prefix + name if of_encoder else name] = part.clone()
+    if isinstance(head, SpanHead):
+        weights["qa_outputs.bias"] = torch.zeros(2)
     return config, weights
 
 
@@ -162,8 +179,10 @@ def _encoder_config(config: Mapping[str, Any], kind: str, given: Mapping[str, Te
 
 def _head_config(
     config: Mapping[str, Any], kind: str, encoder: BERTConfig, given: Mapping[str, Tensor]
-) -> tuple[str, FeaturesConfig | MaskedLanguageModelConfig | ClassificationConfig]:
+) -> tuple[str, FeaturesConfig | MaskedLanguageModelConfig | ClassificationConfig | SpanConfig]:
     width = encoder.embedding_dim
+    if "qa_outputs.weight" in given:
+        return "span", SpanConfig(width, input_dropout=config.get("qa_dropout", 0.0) if kind == "distilbert" else 0.0)
     if "vocab_projector.bias" in given or any(name.startswith("cls.predictions.") for name in given):
         tied = bool(config.get("tie_word_embeddings", True))
         pairs = "cls.seq_relationship.weight" in given
@@ -239,6 +258,8 @@ def _layer_names(index: int, kind: str) -> Names:
 
 
 def _head_names(head: Head, kind: str) -> dict[str, str]:
+    if isinstance(head, SpanHead):
+        return {"output": "qa_outputs"}
     if isinstance(head, ClassificationHead):
         if kind == "distilbert":
             return {"layers.1": "pre_classifier", "layers.4": "classifier"}
@@ -291,6 +312,9 @@ def _head_fields(head: Head, kind: str, encoder: BERTConfig) -> dict[str, Any]:
     library = "Bert" if kind == "bert" else "DistilBert"
     if isinstance(head, FeaturesHead):
         return {"architectures": [f"{library}Model"]}
+    if isinstance(head, SpanHead):
+        dropout: dict[str, Any] = {"qa_dropout": head.config.input_dropout} if kind == "distilbert" else {}
+        return {"architectures": [f"{library}ForQuestionAnswering"], **dropout}
     if isinstance(head, MaskedLanguageModelHead) and head.config.layer_norm_eps == encoder.layer_norm_eps:
         task = "PreTraining" if head.config.next_sentence else "MaskedLM"
         return {"architectures": [f"{library}For{task}"], "tie_word_embeddings": head.config.tied}

@@ -20,9 +20,9 @@ def convert(
 ) -> Path:
     """Write `model` as a folder in another format and return it.
 
-    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER` or `hf:NAME` (hub.py).
-    "textgraft" is an artifact, its weights float16 with `half`; "huggingface" a folder that the transformers library
-    opens, tokenizer and all. Raises UserError for what the other format has no place for, and if `out` exists.
+    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME` or `tf:FOLDER`
+    (hub.py). "textgraft" is an artifact, its weights float16 with `half`; "huggingface" a folder that the transformers
+    library opens, tokenizer and all. Raises UserError for what the other format has no place for, and if `out` exists.
     """
     if to not in get_args(Format):
         raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))

@@ -1,19 +1,20 @@
-"""Other programs' models by name: `hf:FOLDER`, or `hf:NAME` for what lies in the hub's cache on this machine.
+"""Other programs' models by name: `hf:FOLDER`, `hf:NAME` for what lies in the hub's cache on this machine, `tf:FOLDER`.
 
 Nothing is ever fetched here: `textgraft fetch` does that, when it is told to.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from textgraft.artifact import FOREIGN, Artifact
+from textgraft.artifact import FOREIGN, TENSORFLOW, Artifact
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
-from textgraft.foreign import huggingface
+from textgraft.foreign import huggingface, tensorflow
 from textgraft.model import Model
 from textgraft.text.byte_level import read_gpt, read_gpt2
 from textgraft.text.tokenizer import Tokenizer
@@ -21,14 +22,21 @@ from textgraft.text.wordpiece import WordPieceTokenizer
 
 
 def load(name: str) -> Artifact:
-    """The model and tokenizer that `hf:…` names, as an artifact: a language model, an encoder alone, or a classifier.
+    """The model and tokenizer that `hf:…` or `tf:…` names: a language model, an encoder alone, or a classifier.
 
-    Raises UserError where there is no such folder, and as foreign.huggingface does.
+    Raises UserError where there is no such folder, and as foreign.huggingface and foreign.tensorflow do.
     """
-    folder = find(name)
-    config = huggingface.read_config(folder)
-    model = huggingface.load(folder)
-    tokenizer = TOKENIZERS[str(config["model_type"])](folder)
+    record: dict[str, Any] = {}
+    config: Mapping[str, Any]
+    if name.startswith(TENSORFLOW):
+        folder = tensorflow.find(name).parent
+        config, model, tokenizer = tensorflow.load(name)
+    else:
+        folder = find(name)
+        config = huggingface.read_config(folder)
+        model = huggingface.load(folder)
+        tokenizer = TOKENIZERS[str(config["model_type"])](folder)
+        record = _fetched(folder)
     known, wanted = tokenizer.vocab_size, model.encoder.config.vocab_size
     if known > wanted:
         message = f"the tokenizer has {known:,} tokens and the model's table {wanted:,}."
@@ -36,15 +44,22 @@ def load(name: str) -> Artifact:
     labels = _labels(model, config)
     run: dict[str, Any] = {
         "stage": "pretrain" if labels is None else "finetune",
-        "name": name.removeprefix(FOREIGN).rstrip("/").rsplit("/", 1)[-1],
+        "name": _last_part(name, folder),
         "description": f"{config.get('model_type')} from {name}",
         "parameters": sum(p.numel() for p in model.parameters()),
         "base": None,
     }
+    run |= record
     if labels is not None:
         run |= {"kind": labels.kind, "classes": list(labels.names), "temperature": 1.0}
         run["max_tokens"] = model.encoder.max_length or 512
     return Artifact(model, tokenizer, labels, run)
+
+
+def _last_part(name: str, folder: Path) -> str:
+    if name.startswith(TENSORFLOW):
+        return folder.resolve().name
+    return name.removeprefix(FOREIGN).rstrip("/").rsplit("/", 1)[-1]
 
 
 def find(name: str) -> Path:
@@ -65,6 +80,18 @@ def find(name: str) -> Path:
         where=name,
         remedy=f"Where there is a network, `textgraft fetch {given} --out FOLDER` gets it; then name hf:FOLDER.",
     )
+
+
+def _fetched(folder: Path) -> dict[str, Any]:
+    """What `textgraft fetch` wrote beside the model of where it is from; nothing where another program got it."""
+    try:
+        record = json.loads((folder / "run.json").read_bytes())
+        if record["stage"] != "fetch":
+            return {}
+        origin = {"fetched from": f"{record['endpoint']}/{record['name']}", "commit": record["commit"]}
+        return {"data": origin} | {key: record[key] for key in ("name", "licence", "language")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _cache() -> Path:

@@ -11,6 +11,7 @@ STAGES = {
     "pretrain": "A language model, pretrained on general text. Adapt it to a domain or fine-tune it on labels.",
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
+    "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
     "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
 }
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
@@ -21,6 +22,10 @@ LIMITS = {
     "finetune": (
         "It gives one of the answers it was trained on to any text whatever, also to text of another kind, language or "
         "time, where the scores above do not hold. Look at the calibration before acting on a probability."
+    ),
+    "qa": (
+        "It answers with words of the text that it is given, true or not; for texts and questions of another kind or "
+        "language the scores above do not hold. The probabilities compare one question's answers and no more."
     ),
     "tag": (
         "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where "
@@ -106,7 +111,7 @@ def _training(run: Mapping[str, Any]) -> list[str]:
 def _results(run: Mapping[str, Any]) -> list[str]:
     lines = _methods_table(run.get("methods") or {})
     if lines and run.get("test_n"):
-        unit = "sentences" if run.get("stage") == "tag" else "texts"
+        unit = {"qa": "questions", "tag": "sentences"}.get(str(run.get("stage")), "texts")
         lines.append(f"\nMeasured on {run['test_n']:,} held-out {unit}; in brackets the 95 % interval.")
     metrics = {k: v for k, v in (run.get("metrics") or {}).items() if v is not None}
     if metrics:

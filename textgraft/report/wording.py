@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-SHARES = ("accuracy", "f1", "precision", "recall")
+SHARES = ("accuracy", "f1", "precision", "recall", "exact_match")
 NOT_KNOWN = "–"
 # Neither a page nor a plot nor a reader can do anything with these, and NUL is forbidden in HTML.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")

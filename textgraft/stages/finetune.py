@@ -148,9 +148,8 @@ def finetune(
         folder=out,
         comparison=comparison,
         record=_record(out, sources["forward"], data, used, examined, comparison, cut)
-        | {"recipe": recipe}
-        | _told(choice, members)
-        | {"reads": reads(train.texts)},
+        | {"recipe": recipe, "reads": reads(train.texts)}
+        | _told(choice, members),
         examined=parts[examined] if examined != "folds" else train.take(ground.known.tolist()),
         members=members,
         stage=stage,

@@ -41,10 +41,17 @@ def settled(tokens: Sequence[str], kind: Kind) -> int:
     at = len(tokens) - 1
     while at > 0 and not (kind == "word" or tokens[at] in CONTROL or tokens[at].startswith("▁")):
         at -= 1
-    number = at - 1
-    while number >= 0 and (tokens[number] == "▁" or tokens[number].removeprefix("▁").isdigit()):
-        number -= 1
-    return max(0, number if number >= 0 and tokens[number] in ("xxrep", "xxwrep") else at)
+    while at > 0:
+        number = at - 1
+        while number >= 0 and (tokens[number] == "▁" or tokens[number].removeprefix("▁").isdigit()):
+            number -= 1
+        if tokens[at - 1] in CONTROL:
+            at -= 1  # it says something of what follows, and that is still to come
+        elif number >= 0 and tokens[number] in ("xxrep", "xxwrep"):
+            at = number
+        else:
+            break
+    return max(0, at)
 
 
 def _repeats(match: re.Match[str]) -> int:

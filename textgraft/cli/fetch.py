@@ -1,0 +1,41 @@
+"""textgraft fetch: a model of a Hugging Face hub as a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(help="The model's name on the hub, such as distilbert/distilbert-base-cased.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    revision: Annotated[str, typer.Option("--revision", help="A branch, a tag or a commit.")] = "main",
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", help="Another hub's address, such as a mirror's; else HF_ENDPOINT."),
+    ] = None,
+    overwrite: o.Overwrite = False,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Download a BERT, DistilBERT, GPT or GPT-2 from a Hugging Face hub, each file verified; hf:OUT then names it.
+
+    Stopped or killed, the same command goes on from what has come. Set HF_TOKEN for models that need permission.
+    """
+    from textgraft.foreign.fetch import RECORD, fetch
+
+    written = fetch(name, out, revision=revision, endpoint=endpoint, overwrite=overwrite, show=not quiet)
+    record = json.loads((written / RECORD).read_bytes())
+    if as_json:
+        print_json({"out": written, **record})
+    else:
+        size = sum(file["bytes"] for file in record["files"].values())
+        licence = record["licence"] or "none stated"
+        print(f"Written: {written} ({size / 1e6:,.1f} MB, commit {record['commit'][:12]}, licence: {licence})")
+        print(f"Use it as hf:{written}")

@@ -1,0 +1,294 @@
+"""A reader from questions with answers: fine-tune a pretrained encoder to point at them, and say how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from textgraft import artifact
+from textgraft.answering import Reply, SearchSettings, answer_all, as_file, predictions, scores
+from textgraft.artifact import Artifact
+from textgraft.data.squad import Squad, split_articles, without_answers
+from textgraft.data.windows import WindowSettings, WindowStream, encode_questions
+from textgraft.errors import UserError
+from textgraft.heads.span import SpanHead
+from textgraft.linear import sentences
+from textgraft.model import Model, build, with_dropout
+from textgraft.provenance import provenance
+from textgraft.report import wording
+from textgraft.training.answer_metrics import AnswerScores
+from textgraft.training.loop import Run, Scores, Settings
+from textgraft.training.meter import Meter
+from textgraft.training.metrics import paired_test
+from textgraft.training.phases import Stage, load_recipe, suited
+from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
+
+READER = "reader"
+
+
+@dataclass(frozen=True)
+class QAOptions:
+    """Everything about the fine-tuning but the data; each has a default that works.
+
+    `recipe` "default" is the one that suits the encoder. Windows that do not hold the answer teach that it is not
+    there, unless `empty_windows` is False. With neither a validation nor a test file, the share `held_out` of the
+    articles is measured on. `questions` and `examined_questions`, if given, are how many of what there is to learn from
+    and to measure on are taken (Squad.sample). `search` says how answers are looked for.
+    """
+
+    recipe: str = "default"
+    windows: WindowSettings = field(default_factory=WindowSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
+    empty_windows: bool = True
+    held_out: float = 0.1
+    questions: int | None = None
+    examined_questions: int | None = None
+    baseline: bool = True
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        for name in ("questions", "examined_questions"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+
+@dataclass(frozen=True)
+class QAResult:
+    """A finished reader: its folder, its replies to the examined questions, their scores beside the baseline's."""
+
+    folder: Path
+    record: dict[str, Any]
+    examined: Squad
+    replies: list[Reply]
+    scores: Mapping[str, AnswerScores]
+
+    def table(self) -> str:
+        """Every method with exact match, F1 and cost, and the verdict, as plain text."""
+        results = self.record["results"]
+        head = ["method", "exact match [95 % interval]", "F1 [95 % interval]", "minutes"]
+        rows = [head]
+        for name, found in results["methods"].items():
+            cells = (_interval(found, metric) for metric in ("exact_match", "f1"))
+            rows.append([name, *cells, f"{found['minutes']:.1f}"])
+        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, "", results["verdict"]])
+
+
+def qa_finetune(
+    train: Squad,
+    out: Path | str,
+    *,
+    model: str | Path = "en-ulmfit",
+    valid: Squad | None = None,
+    test: Squad | None = None,
+    options: QAOptions | None = None,
+    overwrite: bool = False,
+    show: bool = True,
+) -> QAResult:
+    """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
+
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `artifact.load` takes.
+    `valid` is answered after every epoch, and the weights with the best F1 are kept. Scores come from `test`, else from
+    `valid`, else from articles held out of `train`. The folder also holds predictions.json ({id: answer}) and
+    nbest.json of the examined questions. Killed, the same call goes on from there.
+
+    Raises UserError if `out` exists, for questions without answers, and for an encoder that cannot hold a window.
+    """
+    out, options = Path(out), options or QAOptions()
+    refuse_existing(out, overwrite)
+    source = artifact.load(model)
+    train, parts = chosen_parts(train, valid, test, options)
+    options = fitted(options, source, train)
+    stage = load_recipe(options.recipe).finetune
+    folder = work_folder(out, _asked(train, parts, source, stage, options))
+    run = _run(source, stage, train, parts, options)
+    with Meter() as meter:
+        drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=show)
+    reader = Artifact(run.model.cpu().eval(), source.tokenizer)
+    name = _examined(parts)
+    examined = parts[name]
+    precision = options.settings.precision
+    replies = answer_all(reader, list(examined.asked()), options.windows, options.search, precision, show=show)
+    found = {READER: scores(examined, predictions(replies))}
+    costs = {READER: {"minutes": round(run.progress.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}}
+    if options.baseline:
+        with Meter() as meter:
+            contexts = [context for context, _ in train.asked()]
+            nearest = sentences.nearest_sentences(list(examined.asked()), train=contexts)
+        found[sentences.NAME] = scores(examined, nearest)
+        costs[sentences.NAME] = {"minutes": round(meter.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}
+    record = _record(out, source, train, parts, replace(options, settings=options.settings.of(stage)))
+    record |= {"examined": name, "history": run.progress.history, "seconds": run.progress.seconds}
+    record["results"] = results(found, costs, questions=len(train))
+    reader.run = record
+    documents = {
+        "predictions.json": as_file(predictions(replies)),
+        "nbest.json": as_file({reply.id: reply.listed() for reply in replies}),
+    }
+    put_in_place(reader, out, overwrite=overwrite, documents=documents)
+    return QAResult(out, record, examined, replies, found)
+
+
+def chosen_parts(
+    train: Squad, valid: Squad | None, test: Squad | None, options: QAOptions
+) -> tuple[Squad, dict[str, Squad]]:
+    """What is learned from, and what is looked at meanwhile or afterwards, by name.
+
+    Raises UserError for questions without answers, and where there is nothing to measure on.
+    """
+    seed = options.settings.seed
+    if valid is None and test is None:
+        train, held = split_articles(train, options.held_out, seed)
+        parts = {"held out": held}
+    else:
+        parts = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+    if options.questions is not None:
+        train = train.sample(options.questions, seed)
+    if options.examined_questions is not None:
+        examined = _examined(parts)
+        parts[examined] = parts[examined].sample(options.examined_questions, seed)
+    for part in (train, *parts.values()):
+        lacking = without_answers([question for _, question in part.asked()])
+        if lacking:
+            message = f"{len(lacking)} of {len(part)} questions have no answer, '{lacking[0]}' the first."
+            remedy = "Add answers, or mark them is_impossible."
+            raise UserError(message, where=part.source, remedy=remedy)
+    return train, parts
+
+
+def _examined(parts: Mapping[str, Squad]) -> str:
+    """Which of the parts is measured on: what nothing is chosen by, if there is such a one."""
+    return next(name for name in ("test", "held out", "valid") if name in parts)
+
+
+def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
+    """The options with what follows from the model and the data."""
+    most = source.model.encoder.max_length
+    recipe = suited(options.recipe, source.model.encoder)
+    windows = options.windows
+    if most is not None:
+        windows = replace(windows, max_tokens=min(most, windows.max_tokens))
+    search = replace(options.search, may_be_none=train.has_impossible)
+    return replace(options, recipe=recipe, windows=windows, search=search)
+
+
+def new_reader(source: Model, stage: Stage, seed: int) -> Model:
+    """The pretrained encoder under a fresh head, or a reader's own; a pooler, which no position needs, stays behind."""
+    description = source.describe()
+    if "pooler" in description["encoder"]:
+        description["encoder"]["pooler"] = False
+    encoder = source.encoder
+    description["head"] = {"name": "span", "input_dim": encoder.output_dim, "direction": encoder.direction}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        # Built once more, so that defaults that the description does not name are multiplied too.
+        model = build(with_dropout(build(description).describe(), stage.dropout))
+    values = {name: value for name, value in encoder.state_dict().items() if not name.startswith("pooler.")}
+    model.encoder.load_state_dict(values)
+    if isinstance(source.head, SpanHead):
+        model.head.load_state_dict(source.head.state_dict())
+    return model
+
+
+def _run(source: Artifact, stage: Stage, train: Squad, parts: Mapping[str, Squad], options: QAOptions) -> Run:
+    """The training, ready to be driven."""
+    settings, tokenizer = options.settings, source.tokenizer
+    direction = source.model.encoder.direction
+    windows = encode_questions(train.asked(), tokenizer, options.windows, direction=direction)
+    learned = [w for w in windows if w.has_answer or options.empty_windows]
+    if not any(w.has_answer for w in windows):
+        remedy = "Raise max_tokens: answers must fit into a window."
+        raise UserError("no window holds an answer.", where=train.source, remedy=remedy)
+    stream = WindowStream(learned, pad_id=tokenizer.pad_id, rows=stage.rows, seed=settings.seed)
+    model = new_reader(source.model, stage, settings.seed)
+    phases = stage.plan(len(model.layer_groups()), stream.length(0))
+    validate = _validator(parts["valid"], source, options) if "valid" in parts else None
+    return Run(model, phases, stream, settings.of(stage), validate)
+
+
+def _validator(valid: Squad, source: Artifact, options: QAOptions) -> Callable[[Model], Scores]:
+    asked = list(valid.asked())
+
+    def validate(model: Model) -> Scores:
+        reader = Artifact(model, source.tokenizer)
+        replies = answer_all(reader, asked, options.windows, options.search, options.settings.precision)
+        found = scores(valid, predictions(replies))
+        # Answers' F1 decides: it is what is asked for, and the loss keeps rising once a model is too sure of itself.
+        result = {"exact_match": float(found.exact_match.mean()), "f1": float(found.f1.mean())}
+        return {"loss": 1 - result["f1"], "score": result["f1"]} | result
+
+    return validate
+
+
+def _asked(
+    train: Squad, parts: Mapping[str, Squad], source: Artifact, stage: Stage, options: QAOptions
+) -> dict[str, Any]:
+    """What the result depends on: another of any of these is another run."""
+    return {
+        "stage": "qa",
+        "data": {name: _described(part) for name, part in {"train": train, **parts}.items()},
+        "model": weights_hash(source.model),
+        "tokenizer": source.tokenizer.fingerprint,
+        "recipe": repr(stage),
+        "options": repr(options),
+    }
+
+
+def _described(part: Squad) -> dict[str, Any]:
+    articles = len(part.articles)
+    source = Path(part.source).name
+    return {"source": source, "articles": articles, "questions": len(part), "sha256": part.content_hash()}
+
+
+def _record(
+    out: Path, source: Artifact, train: Squad, parts: Mapping[str, Squad], options: QAOptions
+) -> dict[str, Any]:
+    """run.json but for what came of it."""
+    data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
+    read = {context for context, _ in train.asked()}
+    shared = {name: len(read & {context for context, _ in part.asked()}) for name, part in parts.items()}
+    about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
+    run = provenance(stage="qa", name=out.name, base=source.run, **about)
+    return run | {
+        "windows": asdict(options.windows),
+        "max_tokens": options.windows.max_tokens,
+        "search": asdict(options.search),
+        "empty_windows": options.empty_windows,
+        "contexts_in_training_too": shared,
+    }
+
+
+def results(found: Mapping[str, AnswerScores], costs: Mapping[str, Mapping[str, float]], *, questions: int) -> Any:
+    """The shape that every results.json keeps: methods, each with its scores and what it cost; the reader first."""
+    methods: dict[str, Any] = {}
+    for name, scored in found.items():
+        summary = scored.summary()
+        kept = {k: v for k, v in summary.items() if k not in ("questions", "unanswered")}
+        methods[name] = kept | dict(costs.get(name, {}))
+    about = {"labels": questions, "test_n": len(found[READER].ids), "seeds": 1, "metric": "f1"}
+    return {**about, "verdict": _verdict(found, methods), "methods": methods}
+
+
+def _verdict(found: Mapping[str, AnswerScores], methods: Mapping[str, Any]) -> str:
+    """How good it is, and whether better than the baseline by more than chance explains."""
+    own = methods[READER]
+    f1, exact = _interval(own, "f1"), _interval(own, "exact_match")
+    text = f"F1 {f1} and exact match {exact} on {len(found[READER].ids):,} questions"
+    if sentences.NAME not in found:
+        return f"{text}; no baseline was run."
+    test = paired_test(found[READER].f1, found[sentences.NAME].f1)
+    gap = f"{wording.difference(abs(test.difference), 'f1')} {'better' if test.difference > 0 else 'worse'} than"
+    compared = gap if test.difference else "No different from"
+    certain = "more than chance explains" if test.p < 0.05 else "no more than chance could give"
+    base = wording.score(methods[sentences.NAME]["f1"]["mean"], "f1")
+    return f"{text}. {compared} the nearest sentence (F1 {base}): {certain} ({wording.p_value(test.p)})."
+
+
+def _interval(method: Mapping[str, Any], metric: str) -> str:
+    value = method[metric]
+    return wording.interval(value["mean"], value["low"], value["high"], metric)
