@@ -43,22 +43,22 @@ def write_questions(path: Path, count: int, seed: int, *, impossible: bool = Fal
     return path
 
 
-def encoder(family: str) -> Artifact:
+def encoder(family: str, text: str = TEXT) -> Artifact:
     """A tiny encoder of a family, untrained: "bert" (with a pooler), "gpt", "xl", "lstm" or "backward"."""
     common = {"embedding_dim": 16, "num_layers": 1}
     transformer = {**common, "num_heads": 2, "max_length": 40}
     made: Tokenizer
     if family == "bert":
-        made = wordpiece.train([TEXT] * 3, vocab_size=160)
+        made = wordpiece.train([text] * 3, vocab_size=160)
         encoder = {"name": "bert", **transformer, "feed_forward_dim": 32, "pooler": True}
     elif family == "gpt":
-        made = Tokenizer.train([TEXT] * 3, model="byte_level", vocab_size=400)
+        made = Tokenizer.train([text] * 3, model="byte_level", vocab_size=400)
         encoder = {"name": "gpt", **transformer}
     elif family == "xl":
-        made = Tokenizer.train([TEXT] * 3, vocab_size=160)
+        made = Tokenizer.train([text] * 3, vocab_size=160)
         encoder = {"name": "transformer_xl", **common, "num_heads": 2, "hidden_dim": 32, "memory_length": 8}
     else:
-        made = Tokenizer.train([TEXT] * 3, kind="word")
+        made = Tokenizer.train([text] * 3, kind="word")
         encoder = {"name": "awd_lstm", **common, "hidden_dim": 24}
         encoder |= {"direction": "right" if family == "backward" else "left"}
     encoder["vocab_size"] = made.vocab_size
@@ -67,8 +67,8 @@ def encoder(family: str) -> Artifact:
     return Artifact(model, made, run={"name": family, "stage": "pretrain", "licence": "Apache-2.0"})
 
 
-def write_encoder(folder: Path, family: str) -> Path:
-    return artifact.save(encoder(family), folder / family)
+def write_encoder(folder: Path, family: str, text: str = TEXT) -> Path:
+    return artifact.save(encoder(family, text), folder / family)
 
 
 RECIPE = """

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import made_up_questions
 import numpy as np
-import torch
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
 from textgraft.data.conll import Sentence, Tagged, conll_text
-from textgraft.model import build
-from textgraft.text import wordpiece
-from textgraft.text.tokenizer import Tokenizer
 
 NOUNS = ["river", "stone", "lamp", "garden", "window", "bread", "silver", "music"]
 VERBS = ["sees", "takes", "likes", "finds"]
@@ -47,55 +42,6 @@ def write_sentences(path: Path, count: int, seed: int, *, names: bool = False) -
     return path
 
 
-def tokenizer(family: str) -> Tokenizer:
-    if family == "bert":
-        return wordpiece.train([TEXT] * 3, vocab_size=60)
-    if family == "gpt":
-        return Tokenizer.train([TEXT] * 3, model="byte_level", vocab_size=300)
-    return Tokenizer.train([TEXT] * 3, vocab_size=80) if family == "xl" else Tokenizer.train([TEXT] * 3, kind="word")
-
-
-def encoder(family: str) -> Artifact:
-    """A tiny encoder of a family, untrained: "bert" (with a pooler), "gpt", "xl", "lstm" or "backward"."""
-    common = {"embedding_dim": 16, "num_layers": 1}
-    transformer = {**common, "num_heads": 2, "max_length": 48}
-    made = tokenizer(family)
-    if family == "bert":
-        encoder = {"name": "bert", **transformer, "feed_forward_dim": 32, "pooler": True}
-    elif family == "gpt":
-        encoder = {"name": "gpt", **transformer}
-    elif family == "xl":
-        encoder = {"name": "transformer_xl", **common, "num_heads": 2, "hidden_dim": 32, "memory_length": 8}
-    else:
-        encoder = {"name": "awd_lstm", **common, "hidden_dim": 24}
-        encoder |= {"direction": "right" if family == "backward" else "left"}
-    encoder["vocab_size"] = made.vocab_size
-    torch.manual_seed(0)
-    model = build({"encoder": encoder, "head": {"name": "features", "input_dim": 16}}).eval()
-    return Artifact(model, made, run={"name": family, "stage": "pretrain", "licence": "Apache-2.0"})
-
-
 def write_encoder(folder: Path, family: str) -> Path:
-    return artifact.save(encoder(family), folder / family)
-
-
-RECIPE = """
-name = "quick"
-description = "For tests"
-source = "none"
-
-[finetune]
-rows = 8
-dropout = 0.0
-
-[[finetune.phases]]
-name = "all"
-epochs = {epochs}
-lr = 0.02
-"""
-
-
-def write_recipe(folder: Path, epochs: int) -> Path:
-    path = folder / f"quick-{epochs}.toml"
-    path.write_text(RECIPE.format(epochs=epochs))
-    return path
+    """A tiny untrained encoder that knows these words (made_up_questions.encoder)."""
+    return made_up_questions.write_encoder(folder, family, TEXT)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from made_up_tags import write_encoder, write_recipe, write_sentences
+from made_up_questions import write_recipe
+from made_up_tags import write_encoder, write_sentences
 from programs import Program, Result, environment, interrupt, snapshot, spawn
 
 from textgraft.cli.tagging import VERBS
@@ -136,6 +137,7 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     run("tag", "predict", made / "tagger", "--text", "a", "--out", tmp_path / "a.conll", "--format", "colour").mistake(
         "a file has no colours"
     )
+    run("tag", "predict", made / "tagger", "--text", "a", "--out", tmp_path / "a.json").mistake("Name a .jsonl file")
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.conll"]
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from made_up_tags import sentences, write_encoder, write_recipe
+from made_up_questions import write_recipe
+from made_up_tags import sentences, write_encoder
 
 from textgraft import artifact
 from textgraft.data.batch import Batch

@@ -143,7 +143,7 @@ def predict(
     ] = None,
     text: Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A file to write; .jsonl and .json for offsets, else CoNLL.")
+        Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL.")
     ] = None,
     format: Annotated[
         str | None, typer.Option("--format", help="conll, json (a line a sentence) or colour; else as fits.")
@@ -196,7 +196,9 @@ def _chosen_format(name: str | None, file: Path | None, out: Path | None) -> str
     if out is not None:
         if name == "colour":
             raise UserError("a file has no colours.", where="--format", remedy="Leave out --out, or take conll.")
-        return name or ("json" if out.suffix in (".json", ".jsonl") else "conll")
+        if out.suffix == ".json":
+            raise UserError("a sentence a line is no JSON file.", where=str(out), remedy="Name a .jsonl file.")
+        return name or ("json" if out.suffix == ".jsonl" else "conll")
     return name or ("conll" if file is not None else "colour")
 
 
