@@ -35,6 +35,14 @@ class Prediction:
     option: str | None = None
 
 
+A_LANGUAGE_MODEL = "it is a language model", "Fine-tune it first (textgraft finetune)."
+OTHER_USES = {
+    "qa": ("it answers questions about texts", "Use it with textgraft qa."),
+    "tag": ("it tags words", "Use it with textgraft tag."),
+}
+"""What models without labels of texts are, and what to do with them, by the stage that made them."""
+
+
 class Classifier:
     """One classifier, or several whose probabilities are averaged (a forward and a backward one, say).
 
@@ -49,9 +57,7 @@ class Classifier:
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
         for member in self.members:
             if member.labels is None:
-                what, remedy = "it is a language model", "Fine-tune it first (textgraft finetune)."
-                if member.run.get("stage") == "qa":
-                    what, remedy = "it answers questions about texts", "Use it with textgraft qa."
+                what, remedy = OTHER_USES.get(str(member.run.get("stage")), A_LANGUAGE_MODEL)
                 raise UserError(f"this model has no labels: {what}.", remedy=remedy)
             if member.labels != self.members[0].labels:
                 raise UserError("the members of an ensemble know different labels.")

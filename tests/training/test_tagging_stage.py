@@ -13,7 +13,7 @@ import torch
 from made_up_questions import write_recipe
 from made_up_tags import sentences, write_encoder
 
-from textgraft import artifact
+from textgraft import artifact, classifier
 from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged, read_conll
 from textgraft.data.words import WordStream
@@ -58,6 +58,8 @@ def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_pat
     reply = tagger.tag_texts(["captain  river lamp sees.", " "])[0]
     assert [(m.type, m.text, m.start, m.end) for m in reply.mentions] == [("person", "river lamp", 9, 19)]
     assert 0 < reply.mentions[0].probability <= 1
+    with pytest.raises(UserError, match=r"it tags words\."):
+        classifier.load(done.folder)
 
 
 @pytest.mark.parametrize(("family", "crf"), [("gpt", False), ("xl", True), ("lstm", False), ("backward", True)])
