@@ -10,6 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_problems, print_table, say
+from textgraft.cli.groups import group_of
 from textgraft.errors import UserError
 
 
@@ -93,20 +94,7 @@ INSPECTIONS: tuple[tuple[str, Callable[..., Any], str], ...] = (
 
 def group() -> typer.Typer:
     """`textgraft inspect` with its verbs."""
-    inspections = typer.Typer(
-        help="Look into what transfer does: experiments on your own task.",
-        epilog=f"Example: {INSPECTIONS[0][2]}",
-    )
-    # With a callback, because a lone verb would otherwise swallow its own name.
-    inspections.callback(invoke_without_command=True)(_root)
-    for name, function, example in INSPECTIONS:
-        inspections.command(name, epilog=f"Example: {example}")(function)
-    return inspections
-
-
-def _root(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+    return group_of(INSPECTIONS, "Look into what transfer does: experiments on your own task.")
 
 
 def parse_layers(value: str | None) -> tuple[int, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
+from textgraft.cli.groups import Verb, group_of
 from textgraft.errors import UserError
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def _tell(found: Mapping[str, Any], as_json: bool) -> None:
         print(f"{found['unanswered']:,} questions have no prediction and count as wrong.")
 
 
-VERBS: tuple[tuple[str, Callable[..., Any], str], ...] = (
+VERBS: tuple[Verb, ...] = (
     (
         "finetune",
         finetune,
@@ -288,16 +289,4 @@ VERBS: tuple[tuple[str, Callable[..., Any], str], ...] = (
 
 def group() -> typer.Typer:
     """`textgraft qa` with its verbs."""
-    verbs = typer.Typer(
-        help="Questions about a text, answered with a stretch of it: SQuAD's task and files.",
-        epilog=f"Example: {VERBS[0][2]}",
-    )
-    verbs.callback(invoke_without_command=True)(_root)
-    for name, function, example in VERBS:
-        verbs.command(name, epilog=f"Example: {example}")(function)
-    return verbs
-
-
-def _root(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+    return group_of(VERBS, "Questions about a text, answered with a stretch of it: SQuAD's task and files.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
+from textgraft.cli.groups import Verb, group_of
 from textgraft.errors import UserError
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def _tell_cut(coverages: Iterable[Mapping[str, int]]) -> None:
             say(f"textgraft: warning: {told} Raise --max-tokens when you fine-tune.")
 
 
-VERBS: tuple[tuple[str, Callable[..., Any], str], ...] = (
+VERBS: tuple[Verb, ...] = (
     ("finetune", finetune, "textgraft tag finetune train.conll --test test.conll --model hf:bert-base --out tagger"),
     ("evaluate", evaluate, "textgraft tag evaluate tagger test.conll --json"),
     ("predict", predict, "textgraft tag predict tagger --text 'Ada met Charles in London.'"),
@@ -299,16 +300,4 @@ VERBS: tuple[tuple[str, Callable[..., Any], str], ...] = (
 
 def group() -> typer.Typer:
     """`textgraft tag` with its verbs."""
-    verbs = typer.Typer(
-        help="Words with tags: parts of speech, or names and other entities, from CoNLL's files.",
-        epilog=f"Example: {VERBS[0][2]}",
-    )
-    verbs.callback(invoke_without_command=True)(_root)
-    for name, function, example in VERBS:
-        verbs.command(name, epilog=f"Example: {example}")(function)
-    return verbs
-
-
-def _root(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+    return group_of(VERBS, "Words with tags: parts of speech, or names and other entities, from CoNLL's files.")
