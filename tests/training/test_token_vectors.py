@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def test_pretraining_trains_vectors_once_however_often_it_is_stopped(
         raise Stopped("stopped.")
 
     monkeypatch.setattr(token_vectors, "train_token_vectors", training)
+    monkeypatch.setattr("textgraft.stages.pretrain.gensim_word2vec", lambda: None)
     whole = run("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textgraft.stages.pretrain.drive", stopped)  # after the vectors, before the first checkpoint
@@ -85,6 +87,16 @@ def test_pretraining_trains_vectors_once_however_often_it_is_stopped(
             run("again")
     assert run("again") == whole
     assert trained == [(16, 1000, 0)] * 2
+
+
+def test_without_gensim_nothing_is_begun(tiny_recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(tiny_recipe.read_text().replace("validate_every", "token_vectors = 1000\nvalidate_every"))
+    (tmp_path / "pool.txt").write_text("A film.\n")
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    with pytest.raises(UserError, match="needs gensim"):
+        pretrain([tmp_path / "pool.txt"], tmp_path / "out", recipe=str(recipe), show=False)
+    assert [path.name for path in (tmp_path / "out.run").iterdir()] == ["plan.json"]
 
 
 def test_cached_vectors_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

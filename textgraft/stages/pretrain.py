@@ -24,12 +24,13 @@ from textgraft.training.loop import Run, Settings
 from textgraft.training.objectives import objective
 from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.token_vectors import cached_token_vectors, only_table, start_from_vectors
+from textgraft.training.token_vectors import cached_token_vectors, gensim_word2vec, only_table, start_from_vectors
 
 HELD_OUT_EVERY = 200
 HELD_OUT_TEXTS = 300
 VALIDATION_TOKENS = 100_000
 """How many of the held-out tokens a look during training reads; the end reads all of them."""
+VECTORS = "vectors.f32"
 COUNTED_AT_ONCE = 1 << 22
 TOKENIZER_SETTINGS = (
     *("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced", "segmenter"),
@@ -75,7 +76,9 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
             raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
     try:
         with torch.device("meta"):  # takes neither time nor memory
-            new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
+            model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
+            if recipe.token_vectors:
+                only_table(model)
     except UserError as error:
         raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
     except (TypeError, ValueError, KeyError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
@@ -119,11 +122,13 @@ def pretrain(
         "tokens": tokens,
     } | ({"start_from_counts": True} if plan.start_from_counts else {})
     folder = work_folder(out, asked)
+    if plan.token_vectors and not (folder / VECTORS).exists():
+        gensim_word2vec()
     tok = _tokenizer(plan, sources, tokenizer, folder)
     model = new_language_model(plan, tok.vocab_size, settings.seed)
     train, held = _corpora(sources, valid, tok, folder, show)
     if not (folder / "checkpoint.safetensors").exists():
-        start_model(model, train, recipe=plan, path=folder / "vectors.f32", seed=settings.seed)
+        start_model(model, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
     learns = objective(model, plan.name)
     stream = learns.stream(model, train, tok, plan.stage, settings.seed)
     phases = plan.stage.plan(len(model.layer_groups()))
@@ -171,7 +176,6 @@ def start_model(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: P
     """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
     size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
     if recipe.token_vectors:
-        only_table(model)  # finds out before the vectors are trained
         vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
         start_from_vectors(model, vectors)
     if recipe.start_from_counts:

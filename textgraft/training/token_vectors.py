@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,13 +22,8 @@ from textgraft.model import Model
 SENTENCE = 1000  # tokens; gensim cuts longer ones
 
 
-def train_token_vectors(corpus: Corpus, dim: int, vocab_size: int, *, tokens: int, seed: int = 0) -> np.ndarray:
-    """(V, D) float32 skip-gram vectors of the corpus's token ids; a row of zeros for a token seen under five times.
-
-    Mikolov et al. 2013 through gensim: window 5, five negative samples, sub-sampling at 1e-4, one epoch over `tokens`
-    tokens taken in stretches from all over the corpus. One worker, so that the seed decides the result. Raises
-    UserError where gensim is not installed.
-    """
+def gensim_word2vec() -> Any:
+    """Gensim's Word2Vec. Raises UserError where gensim is not installed: to be asked before any long work."""
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
@@ -35,8 +31,19 @@ def train_token_vectors(corpus: Corpus, dim: int, vocab_size: int, *, tokens: in
             "starting from word vectors needs gensim.",
             remedy="Install it (pip install 'textgraft[vectors]') or set token_vectors = 0 in the recipe.",
         ) from error
+    return Word2Vec
+
+
+def train_token_vectors(corpus: Corpus, dim: int, vocab_size: int, *, tokens: int, seed: int = 0) -> np.ndarray:
+    """(V, D) float32 skip-gram vectors of the corpus's token ids; a row of zeros for a token seen under five times.
+
+    Mikolov et al. 2013 through gensim: window 5, five negative samples, sub-sampling at 1e-4, one epoch over `tokens`
+    tokens taken in stretches from all over the corpus. One worker, so that the seed decides the result. Raises
+    UserError where gensim is not installed.
+    """
+    word2vec = gensim_word2vec()
     sentences = _Sentences(corpus, tokens)
-    model = Word2Vec(
+    model = word2vec(
         sentences, vector_size=dim, window=5, min_count=5, sg=1, negative=5, sample=1e-4, workers=1, epochs=1, seed=seed
     )
     vectors = np.zeros((vocab_size, dim), dtype=np.float32)
