@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from textgraft.errors import UserError
 from textgraft.linear import fasttext
 from textgraft.methods import METHODS, Answers, MethodOptions
 from textgraft.stages import compare as stage
+from textgraft.stages.adapt import adapt
 
 UNEVEN = ["a"] * 60 + ["b"] * 30 + ["c"] * 9 + ["d"]
 
@@ -70,6 +72,22 @@ def settled(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: settled(v) for k, v in value.items() if k not in ("minutes", "peak_mb", "name")}
     return [settled(v) for v in value] if isinstance(value, list) else value
+
+
+def test_two_language_models_in_one_table(tmp_path: Path, quick: MethodOptions, tiny_lm: Path) -> None:
+    other = tmp_path / "deep" / "another model"
+    adapt(reviews(100, 5)[0], other, model=tiny_lm, show=False)
+    names = ["ulmfit", f"ulmfit@{other}", f"no-adapt@{other}"]
+    asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(100, 3)[0], "labels": [6], "seeds": 1}
+    results = textgraft.compare(examples(), tmp_path / "out", **asked, methods=names, options=quick)
+    (budget,) = results["budgets"]
+    assert list(budget["methods"]) == names
+    alone = textgraft.compare(
+        examples(), tmp_path / "alone", **asked, methods=["no-adapt"], options=replace(quick, model=other)
+    )
+    scores = [budget["methods"][name]["log_loss"] for name in names]
+    assert settled(scores[2]) == settled(alone["budgets"][0]["methods"]["no-adapt"]["log_loss"])
+    assert settled(scores[0]) != settled(scores[1])
 
 
 def results_at(out: Path) -> Any:
@@ -208,6 +226,9 @@ def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
         ({"methods": ["linear", "fastext"]}, ["unknown method 'fastext'", "Did you mean 'fasttext'?"]),
         ({"methods": ["lsa"]}, ["'lsa' learns from unlabelled texts, and there are none"]),
         ({"methods": ["ulmfit"], "unlabelled": ["one"]}, ["'ulmfit' learns", "there are 1", "20 or more"]),
+        ({"methods": ["linear@en-ulmfit"]}, ["method 'linear' has no language model", "Call it 'linear'"]),
+        ({"methods": ["ulmfit@"]}, ["there is no language model", "ulmfit@th-ulmfit"]),
+        ({"methods": ["scratch@nowhere"]}, ["nowhere"]),
         ({"methods": []}, ["no method is named"]),
         ({"labels": [41]}, ["41 labels are asked for, and there are 40 to train on.", "'all'"]),
         ({"labels": [33], "test": None}, ["there are 32 to train on when 8 are held out to measure on"]),

@@ -53,6 +53,7 @@ def compare(
     """How good is each method with how many labels, on your data? Learning curves, tests, and a report.
 
     Methods: linear, lsa, vectors, self-trained, fasttext, scratch, frozen, no-adapt, ulmfit, default.
+    METHOD@MODEL takes another language model than --model, as in ulmfit@th-ulmfit.
     """
     from textgraft.cli.train import resumable
     from textgraft.data.check import check

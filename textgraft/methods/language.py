@@ -135,7 +135,7 @@ class Ulmfit(NoAdapt):
         options = self.options
         adapted = adapt(
             pool,
-            folder / "adapted",
+            folder / f"adapted-{options.language_model[0][:12]}",  # methods with the same model share it
             model=options.model,
             recipe=options.recipe,
             settings=replace(options.settings, minutes=options.adapt_minutes),

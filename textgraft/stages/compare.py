@@ -21,7 +21,7 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.files import write_atomically
 from textgraft.learning_curve import budget_results, efficiency_verdicts, label_efficiency
-from textgraft.methods import METHODS, POOL_AT_LEAST, Answers, Method, MethodOptions
+from textgraft.methods import METHODS, POOL_AT_LEAST, Answers, Method, MethodOptions, method_class, new_method
 from textgraft.provenance import provenance
 from textgraft.report import wording
 from textgraft.stages.results_folder import finished, refuse_existing, write_results
@@ -76,7 +76,8 @@ def compare(
 ) -> dict[str, Any]:
     """How good each method is with how many labels; writes `out`/results.json and report.html, returns the results.
 
-    `methods` are names of textgraft.methods.METHODS (None: all that the texts allow), `labels` numbers of labels or
+    `methods` are names of textgraft.methods.METHODS (None: all that the texts allow), or METHOD@MODEL with a language
+    model of its own instead of `options.model`; `labels` numbers of labels or
     "all" (None: BUDGETS below what there is, and all). For each of `seeds` seeds, from `options.seed` upwards, one
     stratified order of the training texts is drawn, whose beginnings every method is trained on. All are measured on
     `test`; without one, on a stratified fifth of `train` that is split off first. Methods that read unlabelled text
@@ -91,7 +92,7 @@ def compare(
     refuse_existing(out)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
-    made = {name: METHODS[name](options) for name in names}
+    made = {name: new_method(name, options) for name in names}
     asked = _asked(question, made, options)
     folder = work_folder(out, asked)
     if out.exists():
@@ -118,12 +119,11 @@ def chosen_methods(names: Sequence[str] | None, *, kind: TargetKind, pool: int) 
             raise UserError(f"there is no method to compare for labels of kind '{kind}'.", remedy="Use finetune.")
         return [name for name in able if pool >= POOL_AT_LEAST or not METHODS[name].needs_pool]
     for name in names:
-        if name not in METHODS:
-            raise UserError(f"unknown method '{name}'.", remedy=did_you_mean(name, METHODS))
-        if kind not in METHODS[name].kinds:
-            can = " or ".join(METHODS[name].kinds)
+        method = method_class(name)
+        if kind not in method.kinds:
+            can = " or ".join(method.kinds)
             raise UserError(f"method '{name}' is for {can} labels, and these are {kind}.", remedy="Leave it out.")
-        if METHODS[name].needs_pool and pool < POOL_AT_LEAST:
+        if method.needs_pool and pool < POOL_AT_LEAST:
             raise UserError(
                 f"method '{name}' learns from unlabelled texts, and there are {pool or 'none'}.",
                 remedy=f"Give {POOL_AT_LEAST} or more with --unlabelled, or leave the method out.",
@@ -216,7 +216,7 @@ def _run_method(method: Method, question: Question, folder: Path, *, show: bool)
     """Fill in the cells of one method that are not there yet, fewest labels first."""
     wanted = [(count, seed) for count in question.budgets for seed in question.orders]
     if not all(_cell_path(folder, method.name, *which).exists() for which in wanted):
-        prepared = folder / "prepared" / f"{method.name}.json"
+        prepared = _prepared_path(folder, method.name)
         with Meter() as meter:
             seconds = method.prepare(question.pool, prepared.parent)
         if not prepared.exists():  # a second time it only takes up what the first has left
@@ -229,7 +229,16 @@ def _run_method(method: Method, question: Question, folder: Path, *, show: bool)
 
 
 def _cell_path(folder: Path, method: str, count: int, seed: int) -> Path:
-    return folder / "cells" / f"{method}-{count}-{seed}.safetensors"
+    return folder / "cells" / f"{_file_name(method)}-{count}-{seed}.safetensors"
+
+
+def _prepared_path(folder: Path, method: str) -> Path:
+    return folder / "prepared" / f"{_file_name(method)}.json"
+
+
+def _file_name(method: str) -> str:
+    """The method's name without the slashes and colons that a model's may have."""
+    return method if "@" not in method else f"{method.partition('@')[0]}-{content_hash([method])[:12]}"
 
 
 def _cell(method: Method, question: Question, folder: Path, count: int, seed: int) -> Cell:
@@ -267,7 +276,7 @@ def _read_cell(path: Path) -> Cell:
 
 
 def _outcome(method: str, folder: Path, cells: Sequence[Cell]) -> Outcome:
-    prepared = json.loads((folder / "prepared" / f"{method}.json").read_text(encoding="utf-8"))
+    prepared = json.loads(_prepared_path(folder, method).read_text(encoding="utf-8"))
     outputs = np.stack([cell.outputs for cell in cells])
     return Outcome(
         name=method,
@@ -275,7 +284,7 @@ def _outcome(method: str, folder: Path, cells: Sequence[Cell]) -> Outcome:
         raw=outputs,
         minutes=(prepared["seconds"] + float(np.mean([cell.seconds for cell in cells]))) / 60,
         peak_mb=max(prepared["peak_mb"], *(cell.peak_mb for cell in cells)),
-        about=cells[0].about or METHODS[method].about,
+        about=cells[0].about or method_class(method).about,
     )
 
 
@@ -332,7 +341,7 @@ def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options:
     pool = Examples(question.pool, source="the unlabelled texts") if question.pool else None
     return {
         "held_out": question.held_out,
-        "methods": {name: METHODS[name].about for name in asked["methods"]},
+        "methods": {name: method_class(name).about for name in asked["methods"]},
         "run": {k: v for k, v in facts.items() if v is not None},
         "problems": to_json(check(question.train, test=question.test, unlabelled=pool)),
         "asked": content_hash(asked.items()),
