@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from textgraft.foreign import huggingface
 from textgraft.model import build
 from textgraft.stages.finetune import FinetuneOptions
 from textgraft.text.wordpiece import WordPieceTokenizer, train
+from textgraft.training.loop import Settings
+from textgraft.training.phases import find_recipe
 
 transformers = pytest.importorskip("transformers")
 
@@ -149,15 +152,68 @@ def test_names_that_mean_nothing_here(tmp_path: Path, monkeypatch: pytest.Monkey
     assert artifact.load("hf:somebody/small-bert").run["name"] == "small-bert"
 
 
-def test_a_model_that_is_no_language_model_is_not_adapted(bert: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("modes", "pooling"),
+    [
+        (["mean_tokens"], "mean"),
+        (["cls_token"], "first"),
+        (["mean_tokens", "max_tokens"], "pooled"),
+        (["weightedmean_tokens"], "pooled"),
+        (None, "pooled"),
+    ],
+)
+def test_a_classifier_pools_as_the_sentence_vectors_were_made(
+    modes: list[str] | None, pooling: str, bert: Path, tmp_path: Path
+) -> None:
+    transformers.BertModel.from_pretrained(bert).save_pretrained(tmp_path / "bare")
+    if modes is not None:
+        said = {f"pooling_mode_{mode}": mode in modes for mode in ("cls_token", "mean_tokens", "max_tokens", *modes)}
+        (tmp_path / "bare" / "1_Pooling").mkdir()
+        (tmp_path / "bare" / "1_Pooling" / "config.json").write_text(
+            json.dumps(said | {"word_embedding_dimension": 16})
+        )
+    assert huggingface.load(tmp_path / "bare").encoder.classifier()["pooling"] == pooling
+
+
+def test_a_bare_encoder_learns_to_tell_masked_tokens(bert: Path, tmp_path: Path) -> None:
     bare = transformers.BertModel.from_pretrained(bert)
     bare.save_pretrained(tmp_path / "bare")
     tokenizer = WordPieceTokenizer.from_huggingface(bert)
     for name, data in tokenizer.huggingface_files().items():
         (tmp_path / "bare" / name).write_bytes(data)
-    with pytest.raises(UserError, match="an encoder without a language-model head"):
-        textgraft.adapt(reviews(60, 3)[0], tmp_path / "adapted", model=f"hf:{tmp_path / 'bare'}", show=False)
+    source = f"hf:{tmp_path / 'bare'}"
+    settings = Settings(precision="fp32")
+    recipe = tmp_path / "quick.toml"
+    text = (
+        find_recipe("transformer")
+        .read_text()
+        .replace("lr = 0.0001", "lr = 0.01")
+        .replace("epochs = 1\n", "epochs = 8\n")
+    )
+    recipe.write_text(text.replace("rows = 16\nbptt = 128", "rows = 4\nbptt = 24"))
+    pool = reviews(120, 3)[0]
+    twice = [
+        textgraft.adapt(pool, tmp_path / out, model=source, recipe=str(recipe), settings=settings, show=False)
+        for out in ("one", "two")
+    ]
+    adapted = artifact.load(twice[0])
+    assert adapted.model.describe()["head"]["name"] == "masked_language_model"
+    before, after = (adapted.run["held_out"][when]["loss"] for when in ("before", "after"))
+    assert before == pytest.approx(math.log(tokenizer.vocab_size), rel=0.2)  # the head is fresh
+    assert after < 0.8 * before
+    again = artifact.load(twice[1]).model.values()
+    assert all(torch.equal(value, again[name]) for name, value in adapted.model.values().items())
+    moved = adapted.model.encoder.layers[0].feed_forward.weight - bare.encoder.layer[0].intermediate.dense.weight
+    assert moved.abs().max() > 0
     config = json.loads((tmp_path / "bare" / "config.json").read_text())
     (tmp_path / "bare" / "config.json").write_text(json.dumps(config | {"model_type": "roberta"}))
     with pytest.raises(UserError, match="model_type 'roberta' is not known"):
         huggingface.load(tmp_path / "bare")
+
+
+def test_a_classifier_is_not_adapted(bert: Path, tmp_path: Path) -> None:
+    transformers.BertForSequenceClassification.from_pretrained(bert).save_pretrained(tmp_path / "c")
+    for name, data in WordPieceTokenizer.from_huggingface(bert).huggingface_files().items():
+        (tmp_path / "c" / name).write_bytes(data)
+    with pytest.raises(UserError, match="has been fine-tuned for a task"):
+        textgraft.adapt(reviews(60, 3)[0], tmp_path / "adapted", model=f"hf:{tmp_path / 'c'}", show=False)

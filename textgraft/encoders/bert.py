@@ -26,7 +26,8 @@ class BERTConfig:
     """The shape of a BERT and its dropouts; the defaults are BERT-base.
 
     `embedding_dim` is the width of every layer. `num_segments` 0 leaves the segment table out, `pooler` False the
-    dense layer over the first position. `hidden_dropout` follows the embeddings and each sublayer.
+    dense layer over the first position. `hidden_dropout` follows the embeddings and each sublayer. `pooling` names the
+    way (nn.pooling) from positions to a whole text that the weights were trained with; None: as BERT's were.
     """
 
     vocab_size: int
@@ -40,6 +41,7 @@ class BERTConfig:
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     layer_norm_eps: float = 1e-12
+    pooling: str | None = None
 
 
 BERT_SHAPES = {
@@ -133,7 +135,7 @@ class BERT(Encoder):
 
     def classifier(self) -> dict[str, Any]:
         """One linear layer on what the pooler says of the text, or on [CLS] itself (Devlin et al. 2019, §4.1)."""
-        pooling = "first" if self.pooler is None else "pooled"
+        pooling = self.config.pooling or ("first" if self.pooler is None else "pooled")
         return {**ONE_LAYER, "pooling": pooling, "input_dropout": self.config.hidden_dropout}
 
     def layer_groups(self) -> list[LayerGroup]:

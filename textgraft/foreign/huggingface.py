@@ -33,6 +33,13 @@ READERS = {
 # name in model.ENCODERS: module
 WRITERS = {"bert": "textgraft.foreign.bert", "gpt": "textgraft.foreign.gpt"}
 
+POOLING_MODES = {
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+}
+"""What the sentence-transformers library calls our poolings."""
+
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Where weights may be, the first that is there being read: files without code before pickles."""
 
@@ -43,7 +50,7 @@ def load(folder: Path | str) -> Model:
     Raises UserError for a model_type that is not known, a missing or damaged file, and weights that do not fit.
     """
     folder = Path(folder)
-    config = read_config(folder)
+    config = read_config(folder) | {"textgraft_pooling": sentence_pooling(folder)}
     kind = str(config.get("model_type"))
     if kind not in READERS:
         where = str(folder / "config.json")
@@ -86,6 +93,21 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise UserError("this is no JSON object.", where=str(path), remedy="Restore the file from where it came.")
     return config
+
+
+def sentence_pooling(folder: Path) -> str | None:
+    """How the sentence-transformers library, where it wrote the folder, makes one vector of a text (nn.pooling).
+
+    None where nothing is said of it, or something that we do not know.
+    """
+    path = folder / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return None
+    said = _json(path)
+    if not isinstance(said, dict):
+        return None
+    modes = sorted(key for key, value in said.items() if key.startswith("pooling_mode") and value is True)
+    return POOLING_MODES.get(modes[0]) if len(modes) == 1 else None
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.model import Model, build_unfilled, with_dropout
+from textgraft.model import Model, build, build_unfilled, with_dropout
 from textgraft.nn.device import resolve_device
 from textgraft.provenance import provenance
 from textgraft.text.byte_level import BytePairTokenizer
@@ -48,16 +49,17 @@ def adapt(
     Howard & Ruder 2018, §3.2: discriminative rates and slanted triangular schedules, as the recipe's `adapt` phases
     say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
     state is kept. `own_vocabulary` trains a new tokenizer on the texts; known tokens keep their vectors, new ones
-    start from the mean. `settings.minutes` cuts training to a time. Killed, the same call goes on where it was;
+    start from the mean. An encoder that was published without its language-model head is given a fresh one that learns
+    along with it. `settings.minutes` cuts training to a time. Killed, the same call goes on where it was;
     with `reuse` it also takes what it finds at `out`, if that came of this very call.
 
     Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
     """
     out = Path(out)
-    settings = settings or Settings()
     if not reuse:
         refuse_existing(out, overwrite)
-    source = load_one(model)
+    settings = settings or Settings()
+    source = with_a_task(load_one(model), settings.seed)
     learns = objective(source.model, str(model))
     recipe = suited(recipe, source.model.encoder)
     stage = load_recipe(recipe).adapt
@@ -161,6 +163,23 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
             settings["model"] = "byte_level"
         Tokenizer.train(texts, **settings).save(path)
     return Tokenizer.load(path)
+
+
+def with_a_task(source: Artifact, seed: int) -> Artifact:
+    """A bare encoder that looks both ways under a fresh head that tells masked tokens; any other model as it is."""
+    description, encoder = source.model.describe(), source.model.encoder
+    if description["head"]["name"] != "features" or encoder.direction != "both":
+        return source
+    description["head"] = {
+        "name": "masked_language_model",
+        "vocab_size": encoder.config.vocab_size,
+        "input_dim": encoder.output_dim,
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build(description)
+    model.encoder.load_state_dict(encoder.state_dict())
+    return replace(source, model=model.eval())
 
 
 def with_dropout_of(stage: Stage, model: Model) -> Model:
