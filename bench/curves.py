@@ -116,10 +116,12 @@ def main() -> None:
     parser.add_argument("--recipe", default="default")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--adapt-minutes", type=float)
+    parser.add_argument("--tested", type=int, help="measure on so many of the test texts, always the same ones")
     parser.add_argument("--out", type=Path, help="default: bench/results/curves/NAME")
     asked = parser.parse_args()
     folder, read = DATA[asked.name]
     train, test, pool = read(asked.data / folder)
+    test = sample(test, asked.tested) if asked.tested else test
     compare(
         examples(train, asked.name),
         asked.out or HERE / "results" / "curves" / asked.name,

@@ -149,3 +149,19 @@ def test_pretraining_at_equal_time(tmp_path: Path) -> None:
         assert row["tokens"] == pytest.approx(row["speed"] * 3, rel=0.5)
     again = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert again.stdout.splitlines()[-2:] == first.stdout.splitlines()[-2:]  # measured once
+
+
+@pytest.mark.slow
+def test_what_a_token_costs(tmp_path: Path) -> None:
+    networks = "bert,gpt alternating"
+    command = [sys.executable, str(BENCH / "cost.py"), "--networks", networks, "--lengths", "8,40", "--rows", "1,2"]
+    done = subprocess.run(
+        [*command, "--steps", "1", "--out", str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    cells = json.loads((tmp_path / "cost.json").read_text("utf-8"))["cells"]
+    assert [(cell["rows"], cell["length"]) for cell in cells] == [(1, 8), (1, 40), (2, 40)] * 2
+    assert all(cell["train_us"] > cell["read_us"] > 0 for cell in cells)
+    assert all(cell["train_mb"] > 30 for cell in cells)  # the gradients of ten million weights
+    assert "| gpt alternating | 2 x 40 |" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cost.json", "cost.svg"]
