@@ -125,7 +125,7 @@ def test_one_layer_has_none_before_it() -> None:
     with pytest.raises(UserError, match="'second-to-last' needs 2 layers above the embeddings") as refused:
         new_readout("second-to-last", (8, 8))
     assert refused.value.remedy == "Possible with this model: first, last, sum, mix."
-    with pytest.raises(UserError, match="unknown readout 'second-last'.*Did you mean 'second-to-last'"):
+    with pytest.raises(UserError, match=r"unknown readout 'second-last'.*Did you mean 'second-to-last'"):
         new_readout("second-last", BERT_BASE)
 
 
