@@ -43,9 +43,9 @@ def write_questions(path: Path, count: int, seed: int, *, impossible: bool = Fal
     return path
 
 
-def encoder(family: str, text: str = TEXT) -> Artifact:
+def encoder(family: str, text: str = TEXT, *, num_layers: int = 1) -> Artifact:
     """A tiny encoder of a family, untrained: "bert" (with a pooler), "gpt", "xl", "lstm" or "backward"."""
-    common = {"embedding_dim": 16, "num_layers": 1}
+    common = {"embedding_dim": 16, "num_layers": num_layers}
     transformer = {**common, "num_heads": 2, "max_length": 40}
     made: Tokenizer
     if family == "bert":
@@ -67,8 +67,8 @@ def encoder(family: str, text: str = TEXT) -> Artifact:
     return Artifact(model, made, run={"name": family, "stage": "pretrain", "licence": "Apache-2.0"})
 
 
-def write_encoder(folder: Path, family: str, text: str = TEXT) -> Path:
-    return artifact.save(encoder(family, text), folder / family)
+def write_encoder(folder: Path, family: str, text: str = TEXT, *, num_layers: int = 1) -> Path:
+    return artifact.save(encoder(family, text, num_layers=num_layers), folder / family)
 
 
 RECIPE = """

@@ -42,6 +42,6 @@ def write_sentences(path: Path, count: int, seed: int, *, names: bool = False) -
     return path
 
 
-def write_encoder(folder: Path, family: str) -> Path:
+def write_encoder(folder: Path, family: str, *, num_layers: int = 1) -> Path:
     """A tiny untrained encoder that knows these words (made_up_questions.encoder)."""
-    return made_up_questions.write_encoder(folder, family, TEXT)
+    return made_up_questions.write_encoder(folder, family, TEXT, num_layers=num_layers)

@@ -256,6 +256,17 @@ def test_in_a_pipeline(options: dict[str, str]) -> None:
     assert embedded.fit(texts, labels).score(texts, labels) >= 0.8
 
 
+def test_embedder_reads_other_layers(options: dict[str, str]) -> None:
+    """The sum of both layers above the embeddings; one that is not possible is refused when fitted."""
+    texts = ["the great", "it was"]
+    two = ("last", "second-to-last", "sum")
+    top, below, both = (TextEmbedder(options["model"], layers=name).fit(texts).transform(texts) for name in two)
+    assert both.shape == (2, 16)
+    np.testing.assert_allclose(both, top + below, rtol=1e-4, atol=1e-6)
+    with pytest.raises(UserError, match="Possible with this model: first, last, second-to-last, sum, mix"):
+        TextEmbedder(options["model"], layers="concat-last-4").fit(texts)
+
+
 def test_embedder_says_what_its_columns_are(options: dict[str, str]) -> None:
     embedder = TextEmbedder(options["model"]).set_output(transform="pandas").fit(["it"])
     frame = embedder.transform(["the great", "it was"])

@@ -28,6 +28,8 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.files import cannot_write, write_atomically
 from textgraft.inference import Truncation, embed_sequences, encode_texts, predict_logits
 from textgraft.model import Model, build_unfilled
+from textgraft.nn.pooling import pooled_dim
+from textgraft.nn.readout import LAST, new_readout
 from textgraft.report.card import model_card
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.calibration import probabilities
@@ -61,7 +63,9 @@ class Predictor(Protocol):
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray: ...
 
-    def embed(self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray: ...
+    def embed(
+        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
+    ) -> np.ndarray: ...
 
     def files(self, *, half: bool = False) -> dict[str, bytes]: ...
 
@@ -91,12 +95,18 @@ class Artifact:
             return logits[:, 0]
         return probabilities(logits, self.labels.kind, self.run.get("temperature") or 1.0)
 
-    def embed(self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
-        """(N, D) vectors of the top layer, pooled; a classifier reads as much of a text as it was trained on."""
+    def embed(
+        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
+    ) -> np.ndarray:
+        """(N, D) vectors of the top layer, or of what `layers` reads (nn.readout), pooled.
+
+        A classifier reads as much of a text as it was trained on.
+        """
         sequences, _ = self.encoded(texts, self.run.get("max_tokens", max_tokens))
         if not sequences:
-            return np.zeros((0, self.model.encoder.output_dim), dtype=np.float32)
-        return embed_sequences(self.model, sequences, self.tokenizer.pad_id, pooling)
+            width = new_readout(layers, self.model.encoder.widths).output_dim
+            return np.zeros((0, pooled_dim(pooling, width)), dtype=np.float32)
+        return embed_sequences(self.model, sequences, self.tokenizer.pad_id, pooling, layers=layers)
 
     def files(self, *, half: bool = False) -> dict[str, bytes]:
         """The files of the artifact's folder by name, config.json and the model card among them."""

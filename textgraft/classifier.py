@@ -15,6 +15,7 @@ from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, as_t
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_ensemble
 from textgraft.errors import UserError
+from textgraft.nn.readout import LAST
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.training.metrics import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
 
@@ -119,9 +120,9 @@ class Classifier:
             else:
                 yield Prediction(given, confidence, dict(zip(labels.names, row, strict=True)))
 
-    def embed(self, texts: Sequence[str], *, pooling: str = "mean") -> np.ndarray:
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean", layers: str = LAST) -> np.ndarray:
         """(N, D) vectors: see textgraft.classifier.embed."""
-        return embed(self.members, texts, pooling=pooling)
+        return embed(self.members, texts, pooling=pooling, layers=layers)
 
     def evaluate(self, examples: Examples) -> dict[str, Any]:
         """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""
@@ -143,14 +144,21 @@ class Classifier:
 
 
 def embed(
-    members: Sequence[Predictor], texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512
+    members: Sequence[Predictor],
+    texts: Sequence[str],
+    *,
+    pooling: str = "mean",
+    max_tokens: int = 512,
+    layers: str = LAST,
 ) -> np.ndarray:
     """(N, D) float32 vectors, members side by side: pooled top layers, or coordinates in a linear classifier's space.
 
-    A member without vectors, one that counts n-grams, is passed over. Raises UserError where no member has any.
+    `layers` names other layers to read than the top one (nn.readout.READOUTS). A member without vectors, one that
+    counts n-grams, is passed over. Raises UserError where no member has any.
     """
     able = [member for member in members if member.has_vectors] or members
-    return np.concatenate([m.embed(texts, pooling=pooling, max_tokens=max_tokens) for m in able], axis=1)
+    vectors = [m.embed(texts, pooling=pooling, max_tokens=max_tokens, layers=layers) for m in able]
+    return np.concatenate(vectors, axis=1)
 
 
 def load(*paths: str | Path, precision: str = "auto") -> Classifier:

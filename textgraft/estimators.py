@@ -27,6 +27,7 @@ from textgraft.data.labels import ClassWeights, Labels
 from textgraft.errors import UserError, did_you_mean
 from textgraft.inference import embed_sequences
 from textgraft.nn.pooling import POOLINGS, pooled_dim
+from textgraft.nn.readout import LAST, new_readout
 from textgraft.provenance import provenance
 from textgraft.stages.adapt import adapt as adapt_language_model
 from textgraft.training.classifier import EncodedTexts, Plan, as_model, train_classifier
@@ -215,8 +216,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Texts to vectors: the pooled top layer of a model that textgraft has saved, fine-tuned or not.
 
-    `pooling` is "mean", "max", "last" or "concat" (all three, Howard & Ruder 2018, §3.3). Nothing is learned from the
-    texts: `fit` loads the model.
+    `pooling` is "mean", "max", "last" or "concat" (all three, Howard & Ruder 2018, §3.3); `layers` says which layers to
+    read instead of the top one (nn.readout.READOUTS). Nothing is learned from the texts: `fit` loads the model.
     """
 
     def __init__(
@@ -224,21 +225,27 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         model: str | Path = "en-ulmfit",
         *,
         pooling: str = "mean",
+        layers: str = LAST,
         max_tokens: int = 512,
         precision: str = "auto",
     ) -> None:
         self.model = model
         self.pooling = pooling
+        self.layers = layers
         self.max_tokens = max_tokens
         self.precision = precision
 
     def fit(self, X: Iterable[str], y: Any = None) -> Self:
-        """Load the model. Raises UserError for an unknown model or pooling and for texts that are no strings."""
+        """Load the model.
+
+        Raises UserError for an unknown model or pooling, layers that it cannot read so, and texts that are no strings.
+        """
         check_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
         self.artifact_ = artifact.load(self.model)
-        self._n_features_out = pooled_dim(self.pooling, self.artifact_.model.encoder.output_dim)
+        read = new_readout(self.layers, self.artifact_.model.encoder.widths)
+        self._n_features_out = pooled_dim(self.pooling, read.output_dim)
         return self
 
     def transform(self, X: Iterable[str]) -> np.ndarray:
@@ -249,7 +256,8 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return np.zeros((0, self._n_features_out), dtype=np.float32)
         tokenizer = self.artifact_.tokenizer
         sequences, _ = self.artifact_.encoded(texts, self.max_tokens)
-        return embed_sequences(self.artifact_.model, sequences, tokenizer.pad_id, self.pooling, self.precision)
+        model, given = self.artifact_.model, (tokenizer.pad_id, self.pooling, self.precision)
+        return embed_sequences(model, sequences, *given, layers=self.layers)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft.data.batch import PairIds, Rows, TokenIds, budget_batches, iterate
+from textgraft.data.batch import Batch, PairIds, Rows, TokenIds, budget_batches, iterate
 from textgraft.data.examples import Choice, Pair, reads
 from textgraft.errors import UserError
 from textgraft.model import Model
 from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.precision import computing_in
+from textgraft.nn.readout import LAST, Readout, new_readout
 from textgraft.text.tokenizer import Tokenizer
 
 TOKENS_PER_BATCH = 16_384
@@ -117,24 +118,54 @@ def predict_logits(model: Model, sequences: Sequence[TokenIds], pad_id: int, pre
 
     Of questions with options (N, most options), -inf where there are fewer.
     """
-    return _over_batches(model, as_read_by(model, sequences), pad_id, precision, pooling=None)
+    return _over_batches(model, as_read_by(model, sequences), pad_id, precision, model)
 
 
 @torch.no_grad()
 def embed_sequences(
-    model: Model, sequences: Sequence[TokenIds], pad_id: int, pooling: str = "mean", precision: str = "auto"
+    model: Model,
+    sequences: Sequence[TokenIds],
+    pad_id: int,
+    pooling: str = "mean",
+    precision: str = "auto",
+    *,
+    layers: str = LAST,
 ) -> np.ndarray:
-    """(N, D) float32 vectors: the encoder's top layer, pooled (nn.pooling.POOLINGS).
+    """(N, D) float32 vectors: the encoder's top layer, or what `layers` reads (nn.readout), pooled (nn.pooling).
 
-    Raises UserError for questions with options, which have a vector for each option.
+    Raises UserError for questions with options, which have a vector for each option, for layers that cannot be read so,
+    and for a mix that the model has not learned.
     """
     if any(isinstance(s, Rows) for s in sequences):
         raise UserError("a question with options is not one text.", remedy="Embed texts or pairs.")
-    return _over_batches(model, sequences, pad_id, precision, pooling=pooling)
+    readout = _readout(model, layers)
+
+    def pooled(batch: Batch) -> Tensor:
+        batch = batch.to(model.device)
+        if readout is None:
+            vectors = model.encoder(batch).top
+        else:
+            vectors = readout(model.encoder(batch, keep="all").layers)
+        return POOLINGS[pooling](vectors, batch.mask, model.encoder.direction)
+
+    return _over_batches(model, sequences, pad_id, precision, pooled)
+
+
+def _readout(model: Model, name: str) -> Readout | None:
+    """What reads the layers, with what the model has learned of it; None for the top layer as it is."""
+    if name == LAST:
+        return None
+    if model.readout is not None and model.head.config.readout == name:
+        return model.readout
+    made = new_readout(name, model.encoder.widths)
+    if list(made.parameters()):
+        remedy = f"Fine-tune it with the readout '{name}', or name another one."
+        raise UserError(f"the readout '{name}' has to be learned, and this model has not.", remedy=remedy)
+    return made
 
 
 def _over_batches(
-    model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str, pooling: str | None
+    model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str, answer: Callable[[Batch], Tensor]
 ) -> np.ndarray:
     was_training = model.training
     model.eval()
@@ -143,12 +174,7 @@ def _over_batches(
     batches = budget_batches([len(s) for s in sequences], tokens=TOKENS_PER_BATCH, rows=512)
     for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
         with computing_in(precision, model.device):
-            if pooling is None:
-                result = model(batch)
-            else:
-                encoded = model.encoder(batch.to(model.device))
-                result = POOLINGS[pooling](encoded.top, encoded.mask, model.encoder.direction)
-            results.append(result.float().cpu())
+            results.append(answer(batch).float().cpu())
         rows += indices
     model.train(was_training)
     width = max(result.shape[1] for result in results)

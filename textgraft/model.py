@@ -13,6 +13,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
+from textgraft.nn.readout import LAST, Readout, new_readout
 
 # name: (module, class, class of its config); imported when first asked for
 ENCODERS = {
@@ -37,11 +38,24 @@ HEADS = {
 
 
 class Model(nn.Module):
-    """What the training loop sees: `loss(batch, state)`, and layer groups from bottom to top."""
+    """What the training loop sees: `loss(batch, state)`, and layer groups from bottom to top.
+
+    Where the head's config names a `readout` (nn.readout) other than the last layer, the head is handed an `Encoded`
+    whose `top` is that, and knows nothing of it; what the readout learns is trained with the head. Raises UserError for
+    a readout that the encoder's layers do not allow, and for one of another width than the head's `input_dim`.
+    """
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
+        self.readout: Readout | None = None
+        name = getattr(head.config, "readout", LAST)
+        if name != LAST:
+            self.readout = new_readout(name, encoder.widths)
+            if self.readout.output_dim != head.config.input_dim:
+                made, wanted = self.readout.output_dim, head.config.input_dim
+                message = f"the head reads vectors of width {wanted}, and the readout '{name}' has {made}."
+                raise UserError(message, where="input_dim", remedy=f"Give the head input_dim {made}.")
 
     def forward(self, batch: Batch) -> Tensor:
         """The head's raw scores."""
@@ -54,7 +68,9 @@ class Model(nn.Module):
         return self.head.loss(self._encoded(batch, state), batch)
 
     def _encoded(self, batch: Batch, state: State | None) -> Encoded:
-        encoded: Encoded = self.encoder(batch, state, keep=self.head.keep)
+        encoded: Encoded = self.encoder(batch, state, keep="all" if self.readout is not None else self.head.keep)
+        if self.readout is not None:
+            encoded = replace(encoded, top=self.readout(encoded.layers))
         return encoded if batch.groups is None else replace(encoded, groups=batch.groups)
 
     @property
@@ -65,9 +81,10 @@ class Model(nn.Module):
     def layer_groups(self) -> list[LayerGroup]:
         """The encoder's groups and, last, the head's; a table that both share (weight tying) trains with the head.
 
-        The groups are disjoint and cover every parameter exactly once.
+        So does what a readout learns. The groups are disjoint and cover every parameter exactly once.
         """
-        of_head = tuple(self.head.parameters())
+        of_readout = () if self.readout is None else self.readout.parameters()
+        of_head = (*of_readout, *self.head.parameters())
         shared = {id(p) for p in of_head}
         below = [
             LayerGroup(g.name, tuple(p for p in g.parameters if id(p) not in shared))

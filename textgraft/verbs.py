@@ -14,6 +14,7 @@ from textgraft.data.readers import read
 from textgraft.ensemble import load_members
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.pooling import POOLINGS
+from textgraft.nn.readout import LAST, check_readout
 
 
 def predict(
@@ -39,13 +40,17 @@ def evaluate(model: str | Path, data: Any, *, precision: str = "auto", **columns
     return loaded.evaluate(read(data, **columns))
 
 
-def embed(model: str | Path, texts: Iterable[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
+def embed(
+    model: str | Path, texts: Iterable[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
+) -> np.ndarray:
     """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
 
+    `layers`, one of nn.readout.READOUTS, reads others; a mix only from a model that has learned it.
     The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space.
     `max_tokens` is for language models; a classifier reads as much as it was trained on. Raises UserError for an
-    unknown pooling, and for a model without vectors.
+    unknown pooling or readout, for layers that the model does not have, and for a model without vectors.
     """
+    check_readout(layers)
     if pooling not in POOLINGS:
         raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
-    return classifier.embed(load_members(model), list(texts), pooling=pooling, max_tokens=max_tokens)
+    return classifier.embed(load_members(model), list(texts), pooling=pooling, max_tokens=max_tokens, layers=layers)

@@ -13,9 +13,9 @@ import torch
 from made_up_reviews import reviews
 from programs import Program, spawn
 
-from textgraft import artifact
+from textgraft import Settings, artifact, lr_find
 from textgraft.artifact import Artifact
-from textgraft.data.examples import Choice, Pair
+from textgraft.data.examples import Choice, Examples, Pair
 from textgraft.model import build
 from textgraft.text.byte_level import train_byte_level
 from textgraft.text.wordpiece import train as train_wordpiece
@@ -201,6 +201,64 @@ def test_compare_takes_pairs_and_refuses_choices(run: Program, desk: Path, tiny_
     assert done.json()["budgets"][-1]["methods"]["linear"]["accuracy"]["mean"] == 1.0
     files = (desk / "train-choice.jsonl", "--kind", "choice", "--out", tmp_path / "no", "--model", tiny_lm)
     run("compare", *files, "--quiet").mistake("there is no method to compare for labels of kind 'choice'", "finetune")
+
+
+def test_a_learning_rate_is_found_on_pairs(run: Program, desk: Path, family: tuple[str, Path]) -> None:
+    """Both texts are read, in the order of the columns named, as `lr_find` reads tuples."""
+    common = ("--model", family[1], "--recipe", desk / "quick.toml", "--steps", "20", "--precision", "fp32", "--json")
+    columns = {"both": (), "swapped": ("--text", "hypothesis", "--text2", "premise"), "one": ("--text", "premise")}
+    losses = {}
+    for name, more in columns.items():
+        done = run("lr-find", desk / "train.jsonl", *common, *more)
+        assert done.code == 0, done.err
+        losses[name] = [step["loss"] for step in done.json()["steps"]]
+    assert losses["both"] != losses["swapped"] != losses["one"] != losses["both"]
+    rows = [json.loads(line) for line in (desk / "train.jsonl").read_text().splitlines()]
+    pairs = Examples([Pair(r["premise"], r["hypothesis"]) for r in rows], [r["label"] for r in rows], "single")
+    settings = Settings(precision="fp32")
+    found = lr_find(pairs, model=family[1], recipe=str(desk / "quick.toml"), steps=20, settings=settings)
+    assert [step.loss for step in found.steps] == losses["both"]
+
+
+def test_a_language_models_rate_is_found_on_pairs_as_adapt_reads_them(tiny_lm: Path) -> None:
+    texts = [side for a, b, _ in statements(200, 5) for side in (a, b)]
+    pairs = [Pair(a, b) for a, b in zip(texts[::2], texts[1::2], strict=True)]
+    single, paired = (lr_find(given, model=tiny_lm, steps=3) for given in (texts, pairs))
+    assert [step.loss for step in single.steps] == [step.loss for step in paired.steps]
+
+
+@pytest.mark.parametrize(("data", "more"), [("", ()), ("-choice", ("--kind", "choice"))], ids=["pairs", "choices"])
+def test_inspect_transfer_on(
+    data: str, more: tuple[str, ...], run: Program, desk: Path, tiny_lm: Path, tmp_path: Path
+) -> None:
+    """Beside what knows only words that both texts have, which here is all there is to know."""
+    files = (desk / f"train{data}.jsonl", "--test", desk / f"test{data}.jsonl", "--max-tokens", "32", *more)
+    out = tmp_path / "out"
+    made = (tiny_lm, "--recipe", desk / "quick.toml", "--layers", "1", "--seeds", "1", "--quiet", "--json")
+    done = run("inspect", "transfer", *files, "--model", *made, "--out", out)
+    assert done.code == 0, done.err
+    assert done.json()["baseline"]["mean"] == 1.0
+    assert (done.json()["metric"], done.json()["test_n"]) == ("accuracy", 16)
+    assert (out / "report.html").exists()
+
+
+def test_inspect_transfer_reads_the_columns_named(run: Program, desk: Path, tiny_lm: Path, tmp_path: Path) -> None:
+    common = ("--model", tiny_lm, "--recipe", desk / "quick.toml", "--layers", "1", "--seeds", "1", "--quiet")
+    files = (desk / "train.jsonl", "--test", desk / "test.jsonl", "--max-tokens", "32", *common, "--json")
+    one = run("inspect", "transfer", *files, "--text", "premise", "--out", tmp_path / "one").json()
+    both = run("inspect", "transfer", *files, "--text", "hypothesis", "--text2", "premise", "--out", tmp_path / "both")
+    assert one["baseline"]["mean"] < 0.9 < both.json()["baseline"]["mean"]
+    wrong = ("--text2", "hypotesis", "--out", tmp_path / "wrong")
+    run("inspect", "transfer", *files, *wrong).mistake("Did you mean 'hypothesis'?")
+
+
+@pytest.mark.parametrize("data", ["", "-near"])
+def test_check_and_embed_take_pairs(data: str, run: Program, desk: Path, tiny_lm: Path, tmp_path: Path) -> None:
+    checked = run("check", desk / f"train{data}.jsonl", "--test", desk / f"test{data}.jsonl", "--json")
+    assert checked.json()["texts"] == 24
+    assert "empty-text" not in {problem["name"] for problem in checked.json()["problems"]}
+    done = run("embed", tiny_lm, desk / f"train{data}.jsonl", "--out", tmp_path / "v.npz", "--json")
+    assert done.json()["texts"] == 24
 
 
 @pytest.fixture(scope="module")

@@ -41,15 +41,16 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "lstm-left-2": {**AWD_LSTM, "cell": "lstm", "direction": "left", "num_layers": 2},
     "lstm-right-3": {**AWD_LSTM, "cell": "lstm", "direction": "right", "num_layers": 3, "input_scale": 2.0},
     "qrnn-left-3": {**AWD_LSTM, "cell": "qrnn", "direction": "left", "num_layers": 3, "input_scale": 2.0},
+    "lstm-left-even": {**AWD_LSTM, "cell": "lstm", "direction": "left", "num_layers": 4, "hidden_dim": 6},
     "qrnn-right-2": {**AWD_LSTM, "cell": "qrnn", "direction": "right", "num_layers": 2},
     "bert": {**BERT, "pooler": False},
     "bert-pooler": {**BERT, "pooler": True},
-    "distilbert": {**BERT, "pooler": False, "num_segments": 0, "num_layers": 3},
+    "distilbert": {**BERT, "pooler": False, "num_segments": 0, "num_layers": 4},
 }
 GPT = {"name": "gpt", "vocab_size": V, "embedding_dim": 6, "num_layers": 2, "num_heads": 2, "max_length": 16}
 ENCODERS |= {
     "gpt-post": {**GPT, "norm": "post"},
-    "gpt-pre": {**GPT, "norm": "pre"},
+    "gpt-pre": {**GPT, "norm": "pre", "num_layers": 4},
     "gpt-banded": {**GPT, "attention": "banded", "window": 5},
     "gpt-alternating": {**GPT, "attention": "alternating", "window": 3},
 }
@@ -102,6 +103,16 @@ HEADS |= {
     "tags-last-piece": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "piece": "last"},
     "tags-crf": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True},
 }
+HEADS |= {
+    "read-first": {"name": "classification", "outputs": CLASSES, "readout": "first"},
+    "read-second-to-last": {"name": "tagging", "tags": ["x", "y", "z"], "readout": "second-to-last"},
+    "read-sum": {"name": "span", "readout": "sum"},
+    "read-sum-last-4": {"name": "choice", "words_dim": 6, "batch_norm": False, "readout": "sum-last-4"},
+    "read-concat-last-4": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "readout": "concat-last-4"},
+    "read-mix": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True, "readout": "mix"},
+    "read-mix-pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean", "readout": "mix"},
+    "read-mix-span": {"name": "span", "readout": "mix"},
+}
 
 
 def direction(encoder: str) -> str:
@@ -114,9 +125,18 @@ def fits(encoder: str, head: str) -> bool:
     """Whether the head can be on the encoder: who has seen the next token does not predict it.
 
     A pooler goes with heads that read it and only with them, since every parameter is to learn something. An adaptive
-    embedding can only be tied to an adaptive output layer.
+    embedding can only be tied to an adaptive output layer. A readout needs its layers, and most that they be of one
+    width.
     """
     below, above = ENCODERS[encoder], HEADS[head]
+    one_width = below.get("hidden_dim", 6) == 6 or below["name"] != "awd_lstm"
+    match above.get("readout", "last"):
+        case "sum-last-4" | "concat-last-4":
+            if below["num_layers"] < 4:
+                return False
+        case "sum" | "mix":
+            if not one_width:
+                return False
     reads_pooled = above.get("pooling") == "pooled" or above.get("next_sentence", False)
     sees_all = direction(encoder) == "both"
     if above.get("pooling") == "first" and direction(encoder) == "left":
@@ -131,6 +151,18 @@ def fits(encoder: str, head: str) -> bool:
             return reads_pooled == below.get("pooler", False)
 
 
+def read_dim(encoder: str, head: str) -> int:
+    """The width of the vectors that the head reads."""
+    below = ENCODERS[encoder]
+    match HEADS[head].get("readout", "last"):
+        case "concat-last-4":
+            return 4 * int(below["embedding_dim"])
+        case "second-to-last" if below["name"] == "awd_lstm":
+            return int(below["hidden_dim"])
+        case _:
+            return int(below["embedding_dim"])
+
+
 def tied_head(encoder: str) -> str:
     """A language-model head that shares the encoder's tables."""
     return "lm-adaptive-tied" if "cutoffs" in ENCODERS[encoder] else "lm-full-tied"
@@ -142,7 +174,7 @@ CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS if fits(encod
 def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Model:
     """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
     below = ENCODERS[encoder]
-    above = {**HEADS[head], "input_dim": below["embedding_dim"]}
+    above = {**HEADS[head], "input_dim": read_dim(encoder, head)}
     has_table = above["name"] in TOKEN_HEADS
     if above["name"] != "tagging":
         above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}

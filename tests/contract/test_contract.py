@@ -32,7 +32,7 @@ from families import (
 from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
-from textgraft.model import build
+from textgraft.model import Model, build
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.precision import computing_in
 
@@ -49,6 +49,19 @@ def windows(batch: Batch, borders: list[int], direction: str) -> list[Batch]:
     assert batch.targets is not None
     parts = [Batch(ids=batch.ids[:, c], mask=batch.mask[:, c], targets=batch.targets[:, c]) for c in cuts]
     return parts[::-1] if direction == "right" else parts
+
+
+def unread(model: Model, batch: Batch) -> set[str]:
+    """The parameters of layers above the one that the head reads, if it reads a single lower one."""
+    index = {"first": 0, "second-to-last": -2}.get(getattr(model.head.config, "readout", "last"))
+    if index is None:
+        return set()
+    named = {f"encoder.{name}": p for name, p in model.encoder.named_parameters()}
+    layer = model.encoder(batch, keep="all").layers[index]
+    found = torch.autograd.grad(layer.sum(), list(named.values()), allow_unused=True)
+    above = {name for name, gradient in zip(named, found, strict=True) if gradient is None}
+    assert above
+    return above
 
 
 @every_model
@@ -107,8 +120,9 @@ def test_every_parameter_is_in_one_layer_group_and_learns(encoder: str, head: st
     assert len({group.name for group in groups}) == len(groups)
     of_encoder = [id(p) for group in model.encoder.layer_groups() for p in group.parameters]
     assert sorted(of_encoder) == sorted(id(p) for p in model.encoder.parameters())
-    _, _, found = gradients(model, drawn_batch(model, (12, 12, 12, 12)))
-    assert found.keys() == dict(model.named_parameters()).keys()
+    batch = drawn_batch(model, (12, 12, 12, 12))
+    _, _, found = gradients(model, batch)
+    assert found.keys() == dict(model.named_parameters()).keys() - unread(model, batch)
     assert all(gradient.abs().sum() > 0 for gradient in found.values())
 
 
@@ -296,6 +310,7 @@ def test_keep_all_shows_every_layer_bottom_to_top(encoder: str) -> None:
     batch = drawn_batch(model)
     shown = model.encoder(batch, keep="all")
     assert len(shown.layers) == len([g for g in model.encoder.layer_groups() if g.name != "pooler"])
+    assert tuple(layer.shape[2] for layer in shown.layers) == model.encoder.widths
     assert torch.equal(shown.layers[-1], shown.top)
     assert torch.equal(shown.top, model.encoder(batch).top)
     assert shown.top.shape == (*batch.ids.shape, model.encoder.output_dim)
@@ -306,9 +321,13 @@ def test_the_matrix_holds_every_family() -> None:
     """A family that is registered but not in the matrix would go untested."""
     from textgraft import model
     from textgraft.nn.pooling import POOLINGS
+    from textgraft.nn.readout import READOUTS
     from textgraft.nn.softmax import OUTPUT_LAYERS
 
     assert {config["name"] for config in ENCODERS.values()} == set(model.ENCODERS)
+    read = {config.get("readout", "last") for config in families.HEADS.values()}
+    assert read == set(READOUTS)
+    assert {config.get("readout", "last") for _, head in CASES for config in [HEADS[head]]} == read
     taught = set(model.HEADS) - {"features"}  # which has no loss
     assert {config["name"] for config in families.HEADS.values()} == taught
     assert {config.get("output_layer") for config in families.HEADS.values()} - {None} == set(OUTPUT_LAYERS)

@@ -360,6 +360,7 @@ def test_saving_the_same_ensemble_again_replaces_it(fitted: dict[str, LinearArti
 
 def test_embedding_is_the_place_in_the_space(fitted: dict[str, LinearArtifact], folder: Path, tmp_path: Path) -> None:
     vectors = textgraft.embed(folder, TEXTS)
+    assert np.array_equal(textgraft.embed(folder, TEXTS, layers="first"), vectors)  # it has no layers
     assert vectors.shape == (len(TEXTS), 12)
     assert vectors.dtype == np.float32
     lsa, linear = fitted["lsa"], fitted["linear"]

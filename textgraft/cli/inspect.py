@@ -38,6 +38,7 @@ def transfer(
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     label: o.LabelColumn = None,
     id: o.IdColumn = None,
     kind: o.Kind = None,
@@ -69,7 +70,7 @@ def transfer(
         words=words,
         settings=Settings(seed=seed, precision=precision, validate_every=measure_every),
     )
-    columns = {"text": text, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     examples = o.read_file(train, **columns)
     tested = o.read_file(test, **columns) if test is not None else None

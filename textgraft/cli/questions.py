@@ -49,6 +49,7 @@ def finetune(
     ] = None,
     test_questions: Annotated[int | None, typer.Option("--test-questions", min=1, help="Measure on so many.")] = None,
     recipe: o.Recipe = "default",
+    readout: o.Readout = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Of a window, question included.")] = 384,
     stride: Annotated[
         int, typer.Option("--stride", min=1, help="How far a window begins behind the one before, in tokens.")
@@ -90,6 +91,7 @@ def finetune(
         questions=questions,
         examined_questions=test_questions,
         baseline=baseline,
+        readout=readout,
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )
     paths = {"train": train, "valid": valid, "test": test}

@@ -29,7 +29,7 @@ def _check_plot(path: Path | None) -> None:
 
 
 def lr_find(
-    train: Annotated[Path, typer.Argument(help="Labelled texts; with --adapt any texts.")],
+    train: Annotated[Path, typer.Argument(help="Labelled texts or pairs; with --adapt any texts.")],
     model: o.Model = "en-ulmfit",
     adapt: Annotated[bool, typer.Option("--adapt", help="Test the language model instead of the classifier.")] = False,
     recipe: o.Recipe = "default",
@@ -43,6 +43,7 @@ def lr_find(
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     label: o.LabelColumn = None,
     kind: o.Kind = None,
     label_separator: o.LabelSeparator = None,
@@ -55,7 +56,7 @@ def lr_find(
     from textgraft.training.loop import Settings
 
     _check_plot(plot)
-    columns = {"text": text, "encoding": encoding, "delimiter": delimiter}
+    columns = {"text": text, "text2": text2, "encoding": encoding, "delimiter": delimiter}
     labels = {"label": label, "kind": kind, "label_separator": label_separator}
     examples = o.read_file(train, **columns, **({} if adapt else labels))
     o.use_threads(threads)

@@ -53,6 +53,7 @@ def finetune(
     scheme: Annotated[str, typer.Option("--scheme", help="How entities are learned: IOB2 or BIOES.")] = "IOB2",
     crf: Annotated[bool, typer.Option("--crf", help="Learn which tag follows which, too.")] = False,
     recipe: o.Recipe = "default",
+    readout: o.Readout = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=4, help="Of a window over a long sentence.")] = 256,
     baseline: Annotated[
         bool, typer.Option("--baseline/--no-baseline", help="Each word's most frequent tag beside it.")
@@ -82,6 +83,7 @@ def finetune(
         crf=crf,
         held_out=held_out,
         baseline=baseline,
+        readout=readout,
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )
     paths = {"train": train, "valid": valid, "test": test}

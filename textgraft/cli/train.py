@@ -183,6 +183,7 @@ def finetune(
     both_orders: Annotated[
         bool, typer.Option("--both-orders", help="Read pairs both ways round and add up: for similarity.")
     ] = False,
+    readout: o.Readout = "last",
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Forget what the model learned: what is pretraining worth?")
     ] = False,
@@ -231,6 +232,7 @@ def finetune(
         from_scratch=from_scratch,
         both_orders=both_orders,
         baselines=baselines,
+        readout=readout,
         settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}

@@ -230,6 +230,7 @@ def embed(
     file: Annotated[Path, typer.Argument(help="Texts; - is stdin, one text a line.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write: `vectors` (N, D), float32.")],
     pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat of the top layer.")] = "mean",
+    layers: Annotated[str, typer.Option("--layers", help=f"Of other layers than the top one: {o.READOUTS}.")] = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
     threads: o.Threads = None,
     text_column: TextsColumn = None,
@@ -237,7 +238,7 @@ def embed(
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Turn texts into vectors: a model's top layer, pooled over each text."""
+    """Turn texts into vectors: a model's top layer, or others, pooled over each text."""
     import numpy as np
 
     from textgraft.files import writing_atomically
@@ -250,7 +251,7 @@ def embed(
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     texts = list(_keyed_texts(file, None, "texts", columns)[1])
     o.use_threads(threads)
-    vectors = embed(str(model), texts, pooling=pooling, max_tokens=max_tokens)
+    vectors = embed(str(model), texts, pooling=pooling, max_tokens=max_tokens, layers=layers)
     with writing_atomically(out) as target:
         np.savez(target, vectors=vectors)
     shape = {"texts": len(vectors), "dimensions": vectors.shape[1]}

@@ -65,15 +65,14 @@ class AWDLSTM(Encoder):
         self.config, self.direction, self.output_dim = config, config.direction, config.embedding_dim
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
         nn.init.normal_(self.embedding.weight, std=1 / (config.input_scale * config.embedding_dim**0.5))
-        widths = [config.embedding_dim, *[config.hidden_dim] * (config.num_layers - 1), config.embedding_dim]
         layers: list[nn.Module]
         if config.cell == "lstm":
-            layers = [LSTMLayer(a, b, weight_dropout=config.weight_dropout) for a, b in pairwise(widths)]
+            layers = [LSTMLayer(a, b, weight_dropout=config.weight_dropout) for a, b in pairwise(self.widths)]
         else:
             # MultiFiT: the first layer looks at two inputs, the others at one.
             layers = [
                 QRNNLayer(a, b, window=2 if i == 0 else 1, weight_dropout=config.weight_dropout)
-                for i, (a, b) in enumerate(pairwise(widths))
+                for i, (a, b) in enumerate(pairwise(self.widths))
             ]
         self.layers = nn.ModuleList(layers)
 
@@ -98,6 +97,12 @@ class AWDLSTM(Encoder):
         dtype = self.embedding.weight.dtype  # under bf16 the layers speak bfloat16 among themselves only
         layers = (kept[0], *(h.to(dtype) for h in outputs)) if keep == "all" else ()
         return Encoded(top=outputs[-1].to(dtype), mask=batch.mask, layers=layers, state=tuple(new_state))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The layers between the first and the last may be wider than these."""
+        outer = self.config.embedding_dim
+        return (outer, *(self.config.hidden_dim,) * (self.config.num_layers - 1), outer)
 
     def initial_state(self, rows: int) -> State:
         layers: Any = self.layers

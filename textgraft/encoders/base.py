@@ -64,6 +64,11 @@ class Encoder(nn.Module):
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         raise NotImplementedError
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The width of each of `Encoded.layers`, bottom (embeddings) -> top."""
+        return (self.output_dim,) * (1 + self.config.num_layers)
+
     def initial_state(self, rows: int) -> State:
         """What stands before the first token of `rows` texts; handed in, it asks for a state to go on from."""
         raise NotImplementedError

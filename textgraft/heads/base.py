@@ -25,7 +25,11 @@ class Loss:
 
 
 class Head(nn.Module):
-    """The task's layers. The config is a frozen dataclass; `output_dim` of the encoder is part of it."""
+    """The task's layers. The config is a frozen dataclass; the width of the vectors that it reads is part of it.
+
+    They are the encoder's last layer, or what the config's `readout` (a name of nn.readout), if it has one, makes of
+    all layers: the model sees to that, and the head finds it as `Encoded.top`.
+    """
 
     config: Any
     keep: Literal["top", "all"] = "top"  # which of the encoder's layers it reads

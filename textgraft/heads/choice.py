@@ -12,6 +12,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction, Encoded
 from textgraft.heads.base import Head, Loss
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
+from textgraft.nn.readout import LAST
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class ChoiceConfig:
     direction: Direction = "left"
     words_dim: int = 0
     batch_norm: bool = True
+    readout: str = LAST
 
 
 class ChoiceHead(Head):

@@ -14,6 +14,7 @@ from textgraft.encoders.base import Direction, Encoded
 from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.pooling import POOLINGS, pooled_dim
+from textgraft.nn.readout import LAST
 
 POOLED = "pooled"
 
@@ -25,7 +26,7 @@ class ClassificationConfig:
     `pooling` is a name of nn.pooling.POOLINGS, or "pooled" for the vector that an encoder such as BERT makes itself.
     `hidden_dim` 0 leaves one linear layer, behind `input_dropout`. `words_dim`, if not 0, adds the mean and the
     maximum of the embedding layer (of that width) to what is pooled. `both_orders` says that each example is a pair
-    that comes both ways round.
+    that comes both ways round. `readout` is a name of nn.readout.READOUTS; what it reads is what is pooled.
     """
 
     input_dim: int
@@ -39,6 +40,7 @@ class ClassificationConfig:
     words_dim: int = 0
     batch_norm: bool = True
     both_orders: bool = False
+    readout: str = LAST
 
 
 class ClassificationHead(Head):
@@ -48,7 +50,7 @@ class ClassificationHead(Head):
     model's table knows words long before its upper layers know sentences. Where several rows make one example, a pair
     in both orders, what was pooled of them is added up first (Radford et al. 2018, figure 1, "similarity"). Scores are
     logits: softmax for one label, a sigmoid each for many, and for a numeric target the standardised value itself.
-    Raises UserError for an unknown pooling.
+    Raises UserError for an unknown pooling, and for the encoder's own with a readout, which it knows nothing of.
     """
 
     config: ClassificationConfig
@@ -59,6 +61,9 @@ class ClassificationHead(Head):
         known = (*POOLINGS, POOLED)
         if config.pooling not in known:
             raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, known))
+        if config.pooling == POOLED and config.readout != LAST:
+            message = f"pooling '{POOLED}' is of the last layer, whatever the readout '{config.readout}' reads."
+            raise UserError(message, remedy=f"Choose another pooling ({', '.join(POOLINGS)}).")
         self.config = config
         self.keep = "all" if config.words_dim else "top"
         width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim

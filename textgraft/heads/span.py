@@ -12,15 +12,20 @@ from torch.nn import functional as F
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction, Encoded
 from textgraft.heads.base import Head, Loss
+from textgraft.nn.readout import LAST
 
 
 @dataclass(frozen=True)
 class SpanConfig:
-    """`direction` is the encoder's: it says which position stands for "no answer here"."""
+    """`direction` is the encoder's: it says which position stands for "no answer here".
+
+    `readout` is a name of nn.readout.READOUTS.
+    """
 
     input_dim: int
     direction: Direction = "both"
     input_dropout: float = 0.1
+    readout: str = LAST
 
 
 class SpanHead(Head):

@@ -15,13 +15,16 @@ from textgraft.errors import UserError
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.crf import Chain, free, log_partition, marginals, path_score, viterbi
+from textgraft.nn.readout import LAST
 
 
 @dataclass(frozen=True)
 class TaggingConfig:
     """`tags` in the order of the outputs, of a `scheme`; `piece` is which of a word's pieces speaks for it.
 
-    With `crf`, transitions between tags have learned scores. Raises UserError for tags that come twice.
+    With `crf`, transitions between tags have learned scores. `readout` is a name of nn.readout.READOUTS.
+
+    Raises UserError for tags that come twice.
     """
 
     input_dim: int
@@ -30,6 +33,7 @@ class TaggingConfig:
     piece: Piece = "first"
     crf: bool = False
     input_dropout: float = 0.1
+    readout: str = LAST
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", list(self.tags))

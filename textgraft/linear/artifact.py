@@ -58,8 +58,10 @@ class LinearArtifact:
     def has_vectors(self) -> bool:
         return self.model.vectors([]) is not None
 
-    def embed(self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512) -> NDArray[np.float32]:
-        """(N, D) coordinates of the texts in the classifier's space; there is nothing to pool or to cut.
+    def embed(
+        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = "last"
+    ) -> NDArray[np.float32]:
+        """(N, D) coordinates of the texts in the classifier's space; it has no layers, and nothing to pool or to cut.
 
         Raises UserError where it has none.
         """

@@ -18,6 +18,7 @@ from textgraft.ensemble import load_one, save_ensemble
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods, on_held_out
 from textgraft.inference import Truncation
+from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import ancestry, provenance
 from textgraft.stages.blend import Blend, blend, evidence_splits, language_candidate
 from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
@@ -47,7 +48,7 @@ class FinetuneOptions:
     trains that many classifiers, from `settings.seed` upwards, and reports their mean and spread. `from_scratch`
     keeps the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the
     head see the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is
-    seen (Radford et al. 2018, "similarity").
+    seen (Radford et al. 2018, "similarity"). `readout` is which layers the head reads (nn.readout.READOUTS).
     """
 
     recipe: str | None = None
@@ -60,8 +61,10 @@ class FinetuneOptions:
     both_orders: bool = False
     baselines: bool = True
     settings: Settings = field(default_factory=Settings)
+    readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
 
     def __post_init__(self) -> None:
+        check_readout(self.readout)
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
@@ -114,6 +117,8 @@ def finetune(
     if train.kind == "choice":  # linear classifiers have no part in it
         options = replace(options, recipe=options.language_recipe)
     sources = language_models(model, backward)
+    for source in sources.values():
+        new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
     labels, recipe = Labels.fit(train), suited(options.language_recipe, sources["forward"].model.encoder)
     stage = load_recipe(recipe).finetune
     parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
@@ -212,7 +217,7 @@ def _asked(
         "tokenizer": " ".join(source.tokenizer.fingerprint for source in sources.values()),
         "recipe": repr(stage),
         "options": repr(options),
-    }
+    } | ({"readout": options.readout} if options.readout != LAST else {})
 
 
 def _plan(source: Artifact, stage: Stage, options: FinetuneOptions, labels: Labels, weights: np.ndarray | None) -> Plan:
@@ -226,6 +231,7 @@ def _plan(source: Artifact, stage: Stage, options: FinetuneOptions, labels: Labe
         pad_id=source.tokenizer.pad_id,
         words=options.words,
         both_orders=options.both_orders,
+        readout=options.readout,
     )
 
 
@@ -303,6 +309,7 @@ def _record(
         "seeds": options.seeds,
         "from_scratch": options.from_scratch,
         "max_tokens": options.max_tokens,
+        "readout": options.readout,
         "tokens_lost": {name: truncation.share for name, truncation in cut.items()},
         "examined": examined,
         "results": comparison.results(labels=texts, seeds=options.seeds),

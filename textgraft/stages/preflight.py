@@ -10,6 +10,7 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.files import cannot_write
+from textgraft.nn.readout import new_readout
 from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models, refuse_single_texts
 from textgraft.training.phases import load_recipe
 
@@ -21,7 +22,7 @@ def check_finetune(
     held_out: Sequence[Examples] = (),
     options: FinetuneOptions,
 ) -> None:
-    """Everything that `finetune` would refuse later: models, recipe, labels, class weights, folds.
+    """Everything that `finetune` would refuse later: models, recipe, readout, labels, class weights, folds.
 
     `models` are the "forward" language model and perhaps a "backward" one, `held_out` the validation and the test
     set. Raises the UserError that is due.
@@ -32,6 +33,7 @@ def check_finetune(
         raise UserError(message, where=options.language_recipe, remedy="Name one that has.")
     for source in language_models(models["forward"], models.get("backward")).values():
         stage.plan(len(source.model.encoder.layer_groups()) + 1)  # and the head
+        new_readout(options.readout, source.model.encoder.widths)
     refuse_single_texts(train, options)
     labels = Labels.fit(train)
     labels.class_weights(train, options.class_weights)

@@ -18,6 +18,7 @@ from textgraft.errors import UserError
 from textgraft.heads.span import SpanHead
 from textgraft.linear import sentences
 from textgraft.model import Model, build, with_dropout
+from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
 from textgraft.training.answer_metrics import AnswerScores
@@ -37,7 +38,8 @@ class QAOptions:
     `recipe` "default" is the one that suits the encoder. Windows that do not hold the answer teach that it is not
     there, unless `empty_windows` is False. With neither a validation nor a test file, the share `held_out` of the
     articles is measured on. `questions` and `examined_questions`, if given, are how many of what there is to learn from
-    and to measure on are taken (Squad.sample). `search` says how answers are looked for.
+    and to measure on are taken (Squad.sample). `search` says how answers are looked for, `readout` which layers the
+    head reads (nn.readout.READOUTS).
     """
 
     recipe: str = "default"
@@ -49,8 +51,10 @@ class QAOptions:
     examined_questions: int | None = None
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
+    readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
 
     def __post_init__(self) -> None:
+        check_readout(self.readout)
         for name in ("questions", "examined_questions"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
@@ -167,7 +171,11 @@ def _examined(parts: Mapping[str, Squad]) -> str:
 
 
 def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
-    """The options with what follows from the model and the data."""
+    """The options with what follows from the model and the data.
+
+    Raises UserError for a readout that the model's layers do not allow.
+    """
+    new_readout(options.readout, source.model.encoder.widths)
     most = source.model.encoder.max_length
     recipe = suited(options.recipe, source.model.encoder)
     windows = options.windows
@@ -177,21 +185,27 @@ def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
     return replace(options, recipe=recipe, windows=windows, search=search)
 
 
-def new_reader(source: Model, stage: Stage, seed: int) -> Model:
-    """The pretrained encoder under a fresh head, or a reader's own; a pooler, which no position needs, stays behind."""
+def new_reader(source: Model, stage: Stage, seed: int, *, readout: str = LAST) -> Model:
+    """The pretrained encoder under a fresh head, or under a reader's own if it reads the same layers.
+
+    A pooler, which no position needs, stays behind.
+    """
     description = source.describe()
     if "pooler" in description["encoder"]:
         description["encoder"]["pooler"] = False
     encoder = source.encoder
-    description["head"] = {"name": "span", "input_dim": encoder.output_dim, "direction": encoder.direction}
+    width = new_readout(readout, encoder.widths).output_dim
+    description["head"] = {"name": "span", "input_dim": width, "direction": encoder.direction, "readout": readout}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         # Built once more, so that defaults that the description does not name are multiplied too.
         model = build(with_dropout(build(description).describe(), stage.dropout))
     values = {name: value for name, value in encoder.state_dict().items() if not name.startswith("pooler.")}
     model.encoder.load_state_dict(values)
-    if isinstance(source.head, SpanHead):
+    if isinstance(source.head, SpanHead) and source.head.config.readout == readout:
         model.head.load_state_dict(source.head.state_dict())
+        if model.readout is not None and source.readout is not None:
+            model.readout.load_state_dict(source.readout.state_dict())
     return model
 
 
@@ -205,7 +219,7 @@ def _run(source: Artifact, stage: Stage, train: Squad, parts: Mapping[str, Squad
         remedy = "Raise max_tokens: answers must fit into a window."
         raise UserError("no window holds an answer.", where=train.source, remedy=remedy)
     stream = WindowStream(learned, pad_id=tokenizer.pad_id, rows=stage.rows, seed=settings.seed)
-    model = new_reader(source.model, stage, settings.seed)
+    model = new_reader(source.model, stage, settings.seed, readout=options.readout)
     phases = stage.plan(len(model.layer_groups()), stream.length(0))
     validate = _validator(parts["valid"], source, options) if "valid" in parts else None
     return Run(model, phases, stream, settings.of(stage), validate)
@@ -236,7 +250,7 @@ def _asked(
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": repr(stage),
         "options": repr(options),
-    }
+    } | ({"readout": options.readout} if options.readout != LAST else {})
 
 
 def _described(part: Squad) -> dict[str, Any]:
@@ -259,6 +273,7 @@ def _record(
         "max_tokens": options.windows.max_tokens,
         "search": asdict(options.search),
         "empty_windows": options.empty_windows,
+        "readout": options.readout,
         "contexts_in_training_too": shared,
     }
 

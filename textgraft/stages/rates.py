@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from textgraft.artifact import Artifact
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.data.stream import ExampleStream, Stream
 from textgraft.ensemble import load_one
@@ -88,9 +88,10 @@ def lr_find(
 ) -> Finding:
     """A learning-rate range test (Smith 2017): of the classifier on labelled `Examples`, or of the language model.
 
-    Plain texts test the recipe's adapt stage, labelled ones its finetune stage. `phase` is the name of one of the
-    stage's phases (default: the first), whose trainable groups, optimizer and discriminative rates are used. Nothing
-    is changed or written. Raises UserError as `adapt` and `finetune` do.
+    Plain texts test the recipe's adapt stage, labelled ones its finetune stage. Either may be pairs, which adapting
+    reads one text at a time. `phase` is the name of one of the stage's phases (default: the first), whose trainable
+    groups, optimizer and discriminative rates are used. Nothing is changed or written. Raises UserError as `adapt` and
+    `finetune` do.
     """
     settings = settings or Settings()
     source = load_one(model)
@@ -134,6 +135,7 @@ def _classifier(
 
 
 def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings) -> tuple[Model, Stream]:
-    train, _ = held_out(texts, source.tokenizer)
+    single = [one for text in texts for one in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
+    train, _ = held_out(single, source.tokenizer)
     model = with_dropout_of(stage, source.model)
     return model, objective(model, "model").stream(model, train, source.tokenizer, stage, settings.seed)

@@ -18,6 +18,7 @@ from textgraft.data.words import Coverage, WordStream, chosen_piece, word_window
 from textgraft.errors import UserError, did_you_mean
 from textgraft.linear import frequent_tags
 from textgraft.model import Model, build, with_dropout
+from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
 from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
@@ -38,7 +39,8 @@ class TagOptions:
 
     `recipe` "default" is the one that suits the encoder. Entities are learned as `scheme`. `piece` is which of a word's
     pieces speaks for it (None: what suits the encoder, words.chosen_piece). With neither a validation nor a test file,
-    the share `held_out` of the sentences is measured on.
+    the share `held_out` of the sentences is measured on. `readout` is which layers the head reads
+    (nn.readout.READOUTS).
     """
 
     recipe: str = "default"
@@ -49,8 +51,10 @@ class TagOptions:
     held_out: float = 0.1
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
+    readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
 
     def __post_init__(self) -> None:
+        check_readout(self.readout)
         if self.scheme not in SCHEMES:
             remedy = did_you_mean(self.scheme, SCHEMES)
             raise UserError(f"entities cannot be learned as '{self.scheme}'.", remedy=remedy)
@@ -157,8 +161,9 @@ def chosen_parts(
 
 
 def fitted(options: TagOptions, source: Artifact) -> TagOptions:
-    """The options with what follows from the model."""
+    """The options with what follows from the model. Raises UserError for a readout that its layers do not allow."""
     encoder = source.model.encoder
+    new_readout(options.readout, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
     piece = options.piece or chosen_piece(encoder.direction)
     return replace(options, recipe=suited(options.recipe, encoder), max_tokens=most, piece=piece)
@@ -170,8 +175,9 @@ def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) 
     if "pooler" in description["encoder"]:
         description["encoder"]["pooler"] = False
     learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
-    head = {"name": "tagging", "input_dim": source.encoder.output_dim, "tags": learned.tags, "scheme": learned.scheme}
-    description["head"] = {**head, "piece": options.piece or "first", "crf": options.crf}
+    width = new_readout(options.readout, source.encoder.widths).output_dim
+    head = {"name": "tagging", "input_dim": width, "tags": learned.tags, "scheme": learned.scheme}
+    description["head"] = {**head, "piece": options.piece or "first", "crf": options.crf, "readout": options.readout}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.settings.seed)
         # Built once more, so that defaults that the description does not name are multiplied too.
@@ -232,7 +238,7 @@ def _asked(
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": repr(stage),
         "options": repr(options),
-    }
+    } | ({"readout": options.readout} if options.readout != LAST else {})
 
 
 def _described(part: Tagged) -> dict[str, Any]:
@@ -255,6 +261,7 @@ def _record(
         "scheme": "plain" if train.scheme == "plain" else options.scheme,
         "crf": options.crf,
         "piece": options.piece,
+        "readout": options.readout,
         "sentences_in_training_too": shared,
         "tags_not_in_training": {name: tags for name, tags in unseen.items() if tags},
     }

@@ -24,6 +24,7 @@ from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.inference import Truncation
 from textgraft.linear.baselines import LinearBaseline
+from textgraft.linear.options import WordOverlap
 from textgraft.model import Model
 from textgraft.provenance import provenance
 from textgraft.stages.members import encode_parts
@@ -289,11 +290,11 @@ def _epochs(question: Question, trained: Trained) -> list[float]:
 
 
 def _baseline(question: Question) -> np.ndarray:
-    """(1, N) what a linear classifier on n-grams scores."""
+    """(1, N) what a linear classifier on n-grams scores; of options, what knows only the words that they share."""
     kind, targets = question.labels.kind, question.encoded["train"].targets
     assert targets is not None
     classes = None if kind == "numeric" else question.labels.num_outputs
-    linear = LinearBaseline(seed=question.options.settings.seed)
+    linear = WordOverlap() if kind == "choice" else LinearBaseline(seed=question.options.settings.seed)
     linear.fit(list(question.train.texts), targets, kind=kind, num_classes=classes)
     return _scored(question, linear.predict_proba(list(question.test.texts)))[None]
 

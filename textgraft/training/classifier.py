@@ -15,8 +15,10 @@ from textgraft.data.batch import TokenIds
 from textgraft.data.examples import ONE_OF, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.stream import ExampleStream
+from textgraft.encoders.base import Encoder
 from textgraft.inference import as_read_by, predict_logits
 from textgraft.model import Model, build, with_dropout
+from textgraft.nn.readout import LAST, new_readout
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.loop import Run, Scores, Settings, load_values
 from textgraft.training.metrics import document_scores, evaluate
@@ -49,6 +51,7 @@ class Plan:
     pad_id: int
     words: bool = True
     both_orders: bool = False
+    readout: str = LAST
 
 
 @dataclass(frozen=True)
@@ -62,17 +65,22 @@ class Trained:
 
 
 def new_classifier(plan: Plan, seed: int) -> Model:
-    """The pretrained encoder under a fresh head; all of it fresh if the plan is from scratch."""
+    """The pretrained encoder under a fresh head; all of it fresh if the plan is from scratch.
+
+    Raises UserError for a readout that the encoder's layers do not allow.
+    """
+    source = plan.language_model.encoder
     description = plan.language_model.describe()
-    encoder = description["encoder"]
     description["head"] = {
         "name": "classification",
-        "input_dim": encoder["embedding_dim"],
+        "input_dim": source.output_dim,
         "outputs": plan.labels.num_outputs,
         "kind": plan.labels.kind,
-        "direction": plan.language_model.encoder.direction,
-        **plan.language_model.encoder.classifier(),
+        "direction": source.direction,
+        **source.classifier(),
     }
+    if plan.readout != LAST:
+        _read_through(plan.readout, description, source)
     if not plan.words:
         description["head"]["words_dim"] = 0
     if plan.labels.kind == "choice":
@@ -84,11 +92,26 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         torch.manual_seed(seed)
         model = build(with_dropout(description, plan.stage.dropout))
     if not plan.from_scratch:
-        model.encoder.load_state_dict(plan.language_model.encoder.state_dict())
+        values = source.state_dict()
+        model.encoder.load_state_dict({name: values[name] for name in model.encoder.state_dict()})
     if plan.class_weights is not None:
         weights: Any = model.head.class_weights
         weights.copy_(torch.from_numpy(plan.class_weights))
     return model
+
+
+def _read_through(readout: str, description: dict[str, Any], encoder: Encoder) -> None:
+    """Let the head of a classifier's description read other layers than the last.
+
+    A family whose head looks at one position, a mark or the last token, does so because the last layer has gathered the
+    text there. Of other layers the mean is taken; a pooler, which knows the last layer only, is left behind.
+    """
+    head = description["head"]
+    head |= {"readout": readout, "input_dim": new_readout(readout, encoder.widths).output_dim}
+    if "pooling" in head:
+        head["pooling"] = "mean"
+    if "pooler" in description["encoder"]:
+        description["encoder"]["pooler"] = False
 
 
 def train_classifier(

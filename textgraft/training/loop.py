@@ -247,6 +247,10 @@ class Run:
         for batch in micro:
             with computing_in(self.precision, self.device):
                 loss = self.model.loss(batch, self.state if self.stream.stateful else None)
+            if not loss.total.requires_grad:
+                phase = self.phases[self.progress.phase].name
+                message = f"nothing that the phase '{phase}' trains is read by the head."
+                raise UserError(message, remedy="Take another recipe, or a readout of higher layers.")
             loss.total.backward()
             loss_sum, count = loss_sum + float(loss.total.detach()), count + loss.count
             if self.stream.stateful and loss.state is not None:
