@@ -11,6 +11,7 @@ from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.files import cannot_write
 from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models, refuse_single_texts
+from textgraft.training.classifier import refuse_unpredictive
 from textgraft.training.phases import load_recipe
 
 
@@ -32,6 +33,7 @@ def check_finetune(
         raise UserError(message, where=options.language_recipe, remedy="Name one that has.")
     for source in language_models(models["forward"], models.get("backward")).values():
         stage.plan(len(source.model.encoder.layer_groups()) + 1)  # and the head
+        refuse_unpredictive(source.model, stage)
     refuse_single_texts(train, options)
     labels = Labels.fit(train)
     labels.class_weights(train, options.class_weights)
