@@ -14,6 +14,7 @@ from textgraft.data.batch import Batch, PairIds, Rows, TokenIds, pad
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.model import Model
+from textgraft.nn.precision import computing_in
 from textgraft.text.tokenizer import PairMarks
 from textgraft.training.classifier import (
     EncodedTexts,
@@ -153,6 +154,25 @@ def test_four_and_four_is_eight(encoder: str, kind: str) -> None:
         found.append({name: p.grad / count for name, p in model.named_parameters() if p.grad is not None})
     for name, value in found[0].items():
         torch.testing.assert_close(found[1][name], value, rtol=1e-4, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@every_family
+def test_in_bfloat16_it_is_close(encoder: str) -> None:
+    model = classifier_to_train(plan(encoder), seed=0).eval()
+    batch = batch_of(examples())
+    exact = model.loss(batch)
+    exact.total.backward()
+    expected = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    with computing_in("bf16"):
+        loss = model.loss(batch)
+    loss.total.backward()
+    assert loss.parts["auxiliary_nll"] == pytest.approx(exact.parts["auxiliary_nll"], rel=0.02)
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+    one, other = (
+        torch.cat([g.flatten() for g in gs if g is not None]) for gs in (expected, [p.grad for p in model.parameters()])
+    )
+    assert torch.nn.functional.cosine_similarity(one, other, dim=0) > 0.99
 
 
 @every_family
