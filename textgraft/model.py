@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
+from textgraft.heads.auxiliary import AuxiliaryLanguageModel
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.readout import LAST, Readout, new_readout
 
@@ -43,11 +44,14 @@ class Model(nn.Module):
     Where the head's config names a `readout` (nn.readout) other than the last layer, the head is handed an `Encoded`
     whose `top` is that, and knows nothing of it; what the readout learns is trained with the head. Raises UserError for
     a readout that the encoder's layers do not allow, and for one of another width than the head's `input_dim`.
+
+    `auxiliary` is a language model that learns beside the head (GPT's L3 = L2 + λ L1). It is there while a classifier
+    is trained and is no part of what `describe` and `build` know.
     """
 
-    def __init__(self, encoder: Encoder, head: Head) -> None:
+    def __init__(self, encoder: Encoder, head: Head, auxiliary: AuxiliaryLanguageModel | None = None) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.auxiliary = encoder, head, auxiliary
         self.readout: Readout | None = None
         name = getattr(head.config, "readout", LAST)
         if name != LAST:
@@ -59,19 +63,23 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The head's raw scores."""
-        scores: Tensor = self.head(self._encoded(batch.to(self.device), None))
+        scores: Tensor = self.head(self._read(self._encoded(batch.to(self.device), None)))
         return scores
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         """What the head makes of the batch, which may be on another device than the model."""
         batch = batch.to(self.device)
-        return self.head.loss(self._encoded(batch, state), batch)
+        encoded = self._encoded(batch, state)
+        loss = self.head.loss(self._read(encoded), batch)
+        return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
 
     def _encoded(self, batch: Batch, state: State | None) -> Encoded:
         encoded: Encoded = self.encoder(batch, state, keep="all" if self.readout is not None else self.head.keep)
-        if self.readout is not None:
-            encoded = replace(encoded, top=self.readout(encoded.layers))
         return encoded if batch.groups is None else replace(encoded, groups=batch.groups)
+
+    def _read(self, encoded: Encoded) -> Encoded:
+        """What the head sees of it."""
+        return encoded if self.readout is None else replace(encoded, top=self.readout(encoded.layers))
 
     @property
     def device(self) -> torch.device:
@@ -81,7 +89,9 @@ class Model(nn.Module):
     def layer_groups(self) -> list[LayerGroup]:
         """The encoder's groups and, last, the head's; a table that both share (weight tying) trains with the head.
 
-        So does what a readout learns. The groups are disjoint and cover every parameter exactly once.
+        So does what a readout learns. The groups are disjoint and cover every parameter exactly once. An auxiliary
+        language model trains with the lowest group: the table that it shares stays there, and what is its own (a bias,
+        or an untied table) would else learn from an encoder that is frozen.
         """
         of_readout = () if self.readout is None else self.readout.parameters()
         of_head = (*of_readout, *self.head.parameters())
@@ -90,6 +100,8 @@ class Model(nn.Module):
             LayerGroup(g.name, tuple(p for p in g.parameters if id(p) not in shared))
             for g in self.encoder.layer_groups()
         ]
+        if self.auxiliary is not None:
+            below[0] = LayerGroup(below[0].name, (*below[0].parameters, *self.auxiliary.own(self.encoder)))
         return [g for g in below if g.parameters] + [LayerGroup("head", of_head)]
 
     def values(self) -> dict[str, Tensor]:
@@ -104,7 +116,8 @@ class Model(nn.Module):
         A training step takes about six operations for each and token (Kaplan et al. 2020, §2.1).
         """
         tables = [m for m in self.encoder.modules() if isinstance(m, nn.Embedding)]
-        looked_up = {id(m.weight) for m in tables} - {id(p) for p in self.head.parameters()}
+        heads = [self.head] if self.auxiliary is None else [self.head, self.auxiliary]
+        looked_up = {id(m.weight) for m in tables} - {id(p) for head in heads for p in head.parameters()}
         return sum(p.numel() for p in self.parameters() if p.ndim > 1 and id(p) not in looked_up)
 
     def describe(self) -> dict[str, Any]:
@@ -138,9 +151,17 @@ def build(description: dict[str, Any]) -> Model:
     """
     encoder_cls, config = _made("encoder", description["encoder"], ENCODERS)
     encoder = encoder_cls(config)
-    head_cls, head_config = _made("head", description["head"], HEADS)
-    tied = getattr(head_config, "tied", False)
-    return Model(encoder, head_cls(head_config, encoder.tied()) if tied else head_cls(head_config))
+    return Model(encoder, new_head(description["head"], encoder))
+
+
+def new_head(description: dict[str, Any], encoder: Encoder) -> Head:
+    """The head that a description's part of that name describes, tied to the encoder if it says so.
+
+    Raises UserError as `build` does.
+    """
+    cls, config = _made("head", description, HEADS)
+    made: Head = cls(config, encoder.tied()) if getattr(config, "tied", False) else cls(config)
+    return made
 
 
 def build_unfilled(description: dict[str, Any]) -> Model:

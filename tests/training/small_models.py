@@ -8,7 +8,8 @@ from torch import Tensor
 
 from textgraft.data.masking import MaskedStream, MaskingTokens
 from textgraft.data.stream import ExampleStream
-from textgraft.model import Model, build
+from textgraft.heads.auxiliary import AuxiliaryLanguageModel
+from textgraft.model import Model, build, new_head
 
 VOCAB = 30
 
@@ -59,6 +60,14 @@ def classifier(dropout: float = 0.1) -> Model:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return build({"encoder": encoder | dropouts, "head": head})
+
+
+def classifier_that_reads_on() -> Model:
+    """The classifier with an auxiliary language model, its output tied to the table and with a bias of its own."""
+    model = classifier()
+    head = language_model().describe()["head"]
+    model.auxiliary = AuxiliaryLanguageModel(new_head(head, model.encoder), 0.5, "left")  # type: ignore[arg-type]
+    return model
 
 
 def examples(count: int = 40, rows: int = 8, seed: int = 0) -> ExampleStream:

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import Tokens, classifier, copied, examples, language_model, masked_language_model, pairs
+from small_models import (
+    Tokens,
+    classifier,
+    classifier_that_reads_on,
+    copied,
+    examples,
+    language_model,
+    masked_language_model,
+    pairs,
+)
 
 from textgraft.data.stream import LanguageModelStream, Stream
 from textgraft.errors import UserError
@@ -93,6 +102,9 @@ SCENARIOS = {
         Settings(precision="fp32", patience=2, validate_every=3),
         validate=on_examples,
         **CLASSIFIER,
+    ),
+    "auxiliary language model": Scenario(
+        THAWING, Settings(precision="fp32", accumulate=2), classifier_that_reads_on, examples, on_examples
     ),
     "chain-thaw": Scenario(
         [*[Phase(f"alone {i}", 1, 0.01, only=i) for i in range(3)], Phase("all", 1, 0.01)], **CLASSIFIER

@@ -17,8 +17,10 @@ from textgraft.errors import UserError
 if TYPE_CHECKING:
     from textgraft.data.check import Problem
     from textgraft.data.examples import Examples
+    from textgraft.stages.pretraining_text import Paths
     from textgraft.training.loop import Settings
 
+MEASURES = ("loss", "perplexity", "next_sentence_loss", "perplexity_per_word", "bits_per_character")
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")]
 
 
@@ -49,12 +51,25 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def pretrain(
-    sources: Annotated[list[Path], typer.Argument(help="Files, folders or globs of general text, or hf:NAME.")],
     out: Out,
+    sources: Annotated[
+        list[Path] | None, typer.Argument(help="Files, folders or globs of general text, or hf:NAME.")
+    ] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--language",
+            help="Sources of one language, as th=FILES; repeat it. Small languages are read more often "
+            "(the recipe's smoothing).",
+        ),
+    ] = None,
     recipe: Annotated[
         str, typer.Option("--recipe", help="A name below recipes/pretrain, or a .toml file.")
     ] = "en-ulmfit",
-    valid: Annotated[list[Path] | None, typer.Option("--valid", help="Held-out text; else every 200th text.")] = None,
+    valid: Annotated[
+        list[str] | None,
+        typer.Option("--valid", help="Held-out text, with --language as th=FILES too; else every 200th text."),
+    ] = None,
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")
     ] = None,
@@ -76,12 +91,13 @@ def pretrain(
     check_out(out, overwrite=False)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
+    chosen = named_sources(sources or [], language or [])
     with resumable(out):
         pretrain(
-            sources,
+            chosen,
             out,
             recipe=recipe,
-            valid=valid,
+            valid=by_language("--valid", valid) if language and valid else valid,
             tokenizer=tokenizer,
             tokens=tokens,
             settings=settings,
@@ -136,15 +152,42 @@ def adapt(
 
 def _told(out: Path, run: Mapping[str, Any], as_json: bool) -> None:
     """How a language model got better, and where it is."""
+    from textgraft.report.card import LANGUAGES, language_rows
+
     held = run["held_out"]
     if as_json:
-        print_json({"out": out, "stage": run["stage"], "tokens_seen": run["tokens_seen"], "held_out": held})
+        told = {name: run[name] for name in ("stage", "tokens_seen", "held_out", "languages") if name in run}
+        print_json({"out": out, **told})
         return
     columns = [name for name in ("before", "after") if name in held]
-    names = ("loss", "perplexity", "perplexity_per_word", "bits_per_character")
+    names = [name for name in MEASURES if name in held["after"]]
     rows = [[name.replace("_", " "), *(f"{held[c][name]:,.4g}" for c in columns)] for name in names]
     print_table([f"on {held['tokens']:,} held-out tokens", *columns], rows)
+    if run.get("languages"):
+        print_table(LANGUAGES, language_rows(run["languages"]))
     print(f"Written: {out}")
+
+
+def named_sources(sources: Sequence[Path], languages: Sequence[str]) -> Paths | dict[str, Paths]:
+    """What pretraining reads, by language if it is told so. Raises UserError for both, and for nothing."""
+    if sources and languages:
+        remedy = "Give each a language (--language th=FILES), or none."
+        raise UserError("some sources have a language and some have none.", where=str(sources[0]), remedy=remedy)
+    if not sources and not languages:
+        raise UserError("no text was named.", remedy="Name files, or files by language (--language th=FILES).")
+    return by_language("--language", languages) if languages else sources
+
+
+def by_language(option: str, values: Sequence[str]) -> dict[str, Paths]:
+    """`th=FILES` and the like as a mapping, several of one language together. Raises UserError for another spelling."""
+    found: dict[str, list[Path]] = {}
+    for value in values:
+        language, equals, path = value.partition("=")
+        if not (language and equals and path):
+            remedy = "Write a language's code, = and its files, such as th=thai/*.txt."
+            raise UserError(f"'{value}' does not say which language is where.", where=option, remedy=remedy)
+        found.setdefault(language, []).append(Path(path))
+    return dict(found)
 
 
 def finetune(

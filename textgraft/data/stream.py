@@ -34,6 +34,13 @@ class TokenSource(Protocol):
     def read(self, start: int, stop: int) -> np.ndarray: ...
 
 
+class CountedTokens(TokenSource, Protocol):
+    """One that knows how much text it was: whitespace-separated words, and characters."""
+
+    num_words: int
+    num_characters: int
+
+
 class Stream(Protocol):
     stateful: bool
 

@@ -79,8 +79,7 @@ class LanguageModelHead(Head):
         the sum. Padding does not enter them.
         """
         assert batch.targets is not None
-        raw = encoded.top
-        dropped = variational_dropout(raw.transpose(0, 1), self.config.output_dropout, self.training).transpose(0, 1)
+        raw, dropped = encoded.top, self._dropped(encoded.top)
         total, count = self.output.loss(dropped.reshape(-1, raw.shape[-1]), batch.targets.reshape(-1))
         parts = {"nll": float(total.detach())}
         if self.training:
@@ -90,6 +89,15 @@ class LanguageModelHead(Head):
                 steps = raw[:, 1:] - raw[:, :-1]
                 total = total + count * self.config.beta * _mean_square(steps, encoded.mask[:, 1:])
         return Loss(total=total, count=count, parts=parts, state=encoded.state)
+
+    def weighted_nll(self, encoded: Encoded, targets: Tensor, weights: Tensor) -> Tensor:
+        """The summed cross entropy over targets (B, T) of which each counts `weights` (B, T) times; no regularisers."""
+        wanted = targets != IGNORE
+        return self.output.loss(self._dropped(encoded.top)[wanted], targets[wanted], weights[wanted])[0]
+
+    def _dropped(self, hidden: Tensor) -> Tensor:
+        rate = self.config.output_dropout
+        return variational_dropout(hidden.transpose(0, 1), rate, self.training).transpose(0, 1)
 
     @torch.no_grad()
     def next_token(self, encoded: Encoded) -> Tensor:

@@ -50,7 +50,7 @@ class NoAdapt:
         return stage
 
     def _recipe_stages(self) -> str:
-        return repr(self._stage)
+        return self._stage.identity
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         self._source = load_one(self.options.model)

@@ -39,6 +39,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
+        weights: Tensor | None,
         smoothing: float,
         rows: int,
         wants: bool,
@@ -55,6 +56,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(targets), rows):
             h, t = hidden[start : start + rows], targets[start : start + rows]
             kept = t != IGNORE
+            share = kept if weights is None else kept * weights[start : start + rows]
             t = t.masked_fill(~kept, 0)[:, None]
             logits, p = logits_buffer[: len(t)], p_buffer[: len(t)]
             _product(h, weight.t(), out=products[: len(t)])
@@ -67,14 +69,14 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             nll = log_z - logits.gather(1, t).squeeze(1)
             if smoothing:
                 nll = (1 - smoothing) * nll + smoothing * (log_z - logits.mean(dim=1))
-            total += (nll * kept).sum(dtype=torch.float64)
+            total += (nll * share).sum(dtype=torch.float64)
             if d_hidden is None or d_weight is None:
                 continue
             d_logits = p
             d_logits.scatter_add_(1, t, torch.full_like(nll, smoothing - 1)[:, None])
             if smoothing:
                 d_logits -= smoothing / vocab_size
-            d_logits *= kept[:, None]
+            d_logits *= share[:, None]
             if d_bias is not None:
                 d_bias += d_logits.sum(dim=0)
             if d_logits.dtype == hidden.dtype:
@@ -90,7 +92,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale = grads[0]
         d_hidden, d_weight, d_bias = (None if g is None else g * scale for g in ctx.saved_tensors)
-        return d_hidden, d_weight, d_bias, None, None, None, None
+        return d_hidden, d_weight, d_bias, None, None, None, None, None
 
 
 def chunked_cross_entropy(
@@ -99,13 +101,15 @@ def chunked_cross_entropy(
     bias: Tensor | None,
     targets: Tensor,
     *,
+    weights: Tensor | None = None,
     label_smoothing: float = 0.0,
     chunk_rows: int | None = None,
 ) -> tuple[Tensor, int]:
     """The summed cross entropy of (N, D) hidden vectors against (N,) targets, and how many counted.
 
-    `weight` is (V, D). Targets of -100 are left out. Memory for logits is `chunk_rows` (see CHUNK_ROWS) x V whatever
-    N. With label smoothing ε the loss is (1 - ε)·nll + ε·mean over the vocabulary of -log p (Szegedy et al. 2016).
+    `weight` is (V, D). Targets of -100 are left out; `weights` (N,), if given, multiply each one's loss. Memory for
+    logits is `chunk_rows` (see CHUNK_ROWS) x V whatever N. With label smoothing ε the loss is (1 - ε)·nll + ε·mean over
+    the vocabulary of -log p (Szegedy et al. 2016).
     """
     dtype = compute_dtype(hidden)
     total = _ChunkedCrossEntropy.apply(
@@ -113,6 +117,7 @@ def chunked_cross_entropy(
         weight.to(dtype),
         bias,
         targets,
+        weights,
         label_smoothing,
         chunk_rows or CHUNK_ROWS[on_cpu(hidden)],
         torch.is_grad_enabled(),

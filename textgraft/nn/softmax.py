@@ -43,8 +43,11 @@ class OutputLayer(nn.Module):
                 raise ValueError(f"the tied table is {shape}, not ({vocab_size}, {input_dim})")
         self.vocab_size, self.label_smoothing = vocab_size, label_smoothing
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
-        """The summed negative log likelihood of `targets` (N,), and how many counted; those of -100 do not."""
+    def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
+        """The summed negative log likelihood of `targets` (N,), and how many counted; those of -100 do not.
+
+        `weights` (N,), if given, multiply each one's term of the sum.
+        """
         raise NotImplementedError
 
     def log_probs(self, hidden: Tensor) -> Tensor:
@@ -86,12 +89,13 @@ class FullSoftmax(OutputLayer):
         self.weight = _new_weight(vocab_size, input_dim) if weight is None else weight
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+    def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
         logits = _at_least_float32(F.linear(hidden, self.weight, self.bias))
+        reduction = "sum" if weights is None else "none"
         total = F.cross_entropy(
-            logits, targets, ignore_index=IGNORE, reduction="sum", label_smoothing=self.label_smoothing
+            logits, targets, ignore_index=IGNORE, reduction=reduction, label_smoothing=self.label_smoothing
         )
-        return total, int((targets != IGNORE).sum())
+        return total if weights is None else (total * weights).sum(), int((targets != IGNORE).sum())
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         return _log_softmax(hidden, self.weight, self.bias)
@@ -104,8 +108,11 @@ class FullSoftmax(OutputLayer):
 class ChunkedSoftmax(FullSoftmax):
     """The same numbers as `FullSoftmax`, a few hundred rows at a time: memory does not grow with N x V."""
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
-        return chunked_cross_entropy(hidden, self.weight, self.bias, targets, label_smoothing=self.label_smoothing)
+    def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
+        smoothing = self.label_smoothing
+        return chunked_cross_entropy(
+            hidden, self.weight, self.bias, targets, weights=weights, label_smoothing=smoothing
+        )
 
 
 class SampledSoftmax(ChunkedSoftmax):
@@ -148,10 +155,11 @@ class SampledSoftmax(ChunkedSoftmax):
         inclusion = inclusion_probabilities(proposal, num_samples).float()
         self.register_buffer("inclusion", inclusion, persistent=False)  # of training only, not of the model
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+    def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
         if not self.training:
-            return super().loss(hidden, targets)
+            return super().loss(hidden, targets, weights)
         kept = targets != IGNORE
+        weights = None if weights is None else weights[kept]
         hidden, targets = hidden[kept], targets[kept]
         sample = (torch.rand_like(self.inclusion) < self.inclusion).nonzero().squeeze(1)
         rows = F.embedding(torch.cat([targets, sample]), self.weight)
@@ -167,7 +175,8 @@ class SampledSoftmax(ChunkedSoftmax):
         hits = (column[targets] >= 0).nonzero().squeeze(1)
         logits[hits, column[targets[hits]]] = -torch.inf
         log_z = torch.logaddexp(target_logits, torch.logsumexp(logits, dim=1))
-        return (log_z - target_logits).sum(), len(targets)
+        nll = log_z - target_logits
+        return (nll if weights is None else nll * weights).sum(), len(targets)
 
 
 class AdaptiveSoftmax(OutputLayer):
@@ -232,16 +241,18 @@ class AdaptiveSoftmax(OutputLayer):
             if projection is not None:
                 self.projections.append(projection if tied_projections else _new_weight(*projection.shape))
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, int]:
-        weights, biases = self._head_and_clusters()
+    def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
+        tables, biases = self._head_and_clusters()
         cluster = torch.bucketize(targets, targets.new_tensor(self.starts), right=True)  # 0: shortlist or ignored
         in_head = torch.where(cluster == 0, targets, self.shortlist + cluster - 1)
-        total, count = chunked_cross_entropy(self._before_head(hidden), weights[0], biases[0], in_head)
+        before = self._before_head(hidden)
+        total, count = chunked_cross_entropy(before, tables[0], biases[0], in_head, weights=weights)
         for i, start in enumerate(self.starts):
             rows = (cluster == i + 1).nonzero().squeeze(1)
             if len(rows):
-                inside = self._projected(hidden[rows], i)
-                total = total + chunked_cross_entropy(inside, weights[i + 1], biases[i + 1], targets[rows] - start)[0]
+                inside, wanted = self._projected(hidden[rows], i), targets[rows] - start
+                of_rows = None if weights is None else weights[rows]
+                total = total + chunked_cross_entropy(inside, tables[i + 1], biases[i + 1], wanted, weights=of_rows)[0]
         return total, count
 
     def log_probs(self, hidden: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ STAGES = {
     "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
     "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
 }
+LANGUAGES = ("language", "texts", "tokens", "share", "share as read", "times read in a pass", "held-out loss")
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
 BLEND = "Several models fitted to labelled texts, whose answers are averaged with weights."
 LIMITS = {
@@ -39,10 +40,10 @@ def model_card(run: Mapping[str, Any]) -> str:
 
     `run` is run.json's object. Used where present: `name`, `stage`, `linear` (a sentence on a linear classifier),
     `blend` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `base`, `data`,
-    `tokens_seen`, `seconds`, `recipe`, `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each
-    metric -> value), `results` (the shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low,
-    high}, minutes, peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there
-    is not mentioned; no number is made up.
+    `languages` (name -> {texts, tokens, share, share_read, times_read, held_out}), `tokens_seen`, `seconds`, `recipe`,
+    `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each metric -> value), `results` (the shape of
+    results.json) or what is in it: `methods` (name -> {metric: {mean, low, high}, minutes, peak_mb}), `metrics`,
+    `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there is not mentioned; no number is made up.
     """
     run = {**(run.get("results") or {}), **run}
     stage = str(run.get("stage", ""))
@@ -89,7 +90,27 @@ def _data(run: Mapping[str, Any]) -> list[str]:
     lines += [f"- before that, {_label(key)}: {_value(value)}" for key, value in base.items()]
     if run.get("tokens_seen"):
         lines.append(f"- tokens seen in training: {run['tokens_seen']:,}")
+    rows = language_rows(run.get("languages") or {})
+    if rows:
+        lines += ["", "| " + " | ".join(LANGUAGES) + " |", "|" + " --- |" * len(LANGUAGES)]
+        lines += ["| " + " | ".join([_text(row[0]), *row[1:]]) + " |" for row in rows]
     return lines
+
+
+def language_rows(languages: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """The cells of a table below LANGUAGES, a row for each language that a model was pretrained on."""
+    return [
+        [
+            language,
+            f"{about['texts']:,}",
+            f"{about['tokens']:,}",
+            f"{100 * about['share']:.1f} %",
+            f"{100 * about['share_read']:.1f} %",
+            f"{about['times_read']:.2f}",
+            f"{about['held_out']['loss']:.4g}",
+        ]
+        for language, about in languages.items()
+    ]
 
 
 def _training(run: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from textgraft.provenance import ancestry, provenance
 from textgraft.stages.blend import Blend, blend, evidence_splits, language_candidate
 from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
 from textgraft.stages.members import Course, Finetuned, Member, encode_parts, ensemble, outcome_name, train_member
-from textgraft.training.classifier import Plan
+from textgraft.training.classifier import Plan, refuse_unpredictive
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe, suited
 from textgraft.training.session import (
@@ -121,6 +121,8 @@ def finetune(
         new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
     labels, recipe = Labels.fit(train), suited(options.language_recipe, sources["forward"].model.encoder)
     stage = load_recipe(recipe).finetune
+    for source in sources.values():
+        refuse_unpredictive(source.model, stage)
     parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
     encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = "test" if test is not None else "valid" if valid is not None else "folds"
@@ -215,7 +217,7 @@ def _asked(
         "unlabelled": content_hash(unlabelled or ()),
         "model": " ".join(weights_hash(source.model) for source in sources.values()),
         "tokenizer": " ".join(source.tokenizer.fingerprint for source in sources.values()),
-        "recipe": repr(stage),
+        "recipe": stage.identity,
         "options": repr(options),
     } | ({"readout": options.readout} if options.readout != LAST else {})
 

@@ -12,6 +12,7 @@ from textgraft.errors import UserError
 from textgraft.files import cannot_write
 from textgraft.nn.readout import new_readout
 from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models, refuse_single_texts
+from textgraft.training.classifier import refuse_unpredictive
 from textgraft.training.phases import load_recipe
 
 
@@ -34,6 +35,7 @@ def check_finetune(
     for source in language_models(models["forward"], models.get("backward")).values():
         stage.plan(len(source.model.encoder.layer_groups()) + 1)  # and the head
         new_readout(options.readout, source.model.encoder.widths)
+        refuse_unpredictive(source.model, stage)
     refuse_single_texts(train, options)
     labels = Labels.fit(train)
     labels.class_weights(train, options.class_weights)

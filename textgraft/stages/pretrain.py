@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,21 +12,18 @@ import numpy as np
 import torch
 
 from textgraft.artifact import Artifact
-from textgraft.data.corpus import Corpus, build_corpus
-from textgraft.data.fingerprint import fingerprints
-from textgraft.data.readers import read_texts
+from textgraft.data.stream import TokenSource
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model, build
 from textgraft.provenance import provenance
+from textgraft.stages.pretraining_text import Corpora, Paths, PretrainingText, of_language, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
-from textgraft.training.objectives import objective
-from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
+from textgraft.training.objectives import Objective, objective
+from textgraft.training.phases import STRICT, Phase, Stage, find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.token_vectors import cached_token_vectors, gensim_word2vec, only_table, start_from_vectors
 
-HELD_OUT_EVERY = 200
-HELD_OUT_TEXTS = 300
 VALIDATION_TOKENS = 100_000
 """How many of the held-out tokens a look during training reads; the end reads all of them."""
 VECTORS = "vectors.f32"
@@ -48,6 +44,7 @@ class PretrainRecipe:
     `token_vectors` is how many tokens skip-gram reads to start the embedding table (0: start at random), and
     `start_from_counts` has the output biases start at how frequent each token is. Without, where a few tokens are a
     tenth of the text, the first steps teach that to the tied table, whose rows then all point the same way.
+    `smoothing` is the exponent S of data.languages, for sources by language.
     """
 
     name: str
@@ -62,14 +59,21 @@ class PretrainRecipe:
     token_vectors: int = 0
     validate_every: int = 600
     start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
+    smoothing: float = field(default=0.7, repr=False)
 
     __pydantic_config__: ClassVar[Any] = STRICT
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smoothing <= 1:
+            remedy = "It must be from 0 (all languages alike) to 1 (as much as there is of each)."
+            raise UserError(f"smoothing is {self.smoothing}.", remedy=remedy)
 
 
 def load_pretrain_recipe(name: str) -> PretrainRecipe:
     """A recipe by name or path. Raises UserError for unknown keys, and where it describes no model."""
     path = find_recipe(name, "pretrain")
     recipe = read_toml(path, PretrainRecipe)
+    recipe.stage.refuse_auxiliary(str(path))
     for key in recipe.tokenizer:
         if key not in TOKENIZER_SETTINGS:
             where = f"{path}, tokenizer"
@@ -87,11 +91,11 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
 
 
 def pretrain(
-    sources: Sequence[str | Path],
+    sources: Paths | Mapping[str, Paths],
     out: Path | str,
     *,
     recipe: str = "en-ulmfit",
-    valid: Sequence[str | Path] | None = None,
+    valid: Paths | Mapping[str, Paths] | None = None,
     tokenizer: Path | str | None = None,
     tokens: float | None = None,
     settings: Settings | None = None,
@@ -99,23 +103,25 @@ def pretrain(
 ) -> Path:
     """Train a tokenizer and a language model on files of general text and save them at `out`.
 
-    `sources` are files, folders, globs or data sets as read_texts takes them. Held-out text comes from `valid`, or is
-    every 200th text (at most 300). `tokenizer` takes an existing tokenizer.json instead of training one. The recipe's
-    epochs, `tokens` (how many the model sees) or `settings.minutes` say when to stop; `settings.patience` stops after
-    so many validations without a gain, and the best state is kept. Tokenizer, token shards and checkpoint live in
-    `OUT.run/`; killed, the same call goes on from there, on any device, if the sources are the same (data.fingerprint).
+    `sources` are files, folders, globs or data sets as read_texts takes them; a mapping from languages to such has each
+    language read in the recipe's smoothed share, by the tokenizer too. Held-out text comes from `valid` (by language if
+    `sources` are), or is every 200th text (at most 300, of each language). `tokenizer` takes an existing tokenizer.json
+    instead of training one. The recipe's epochs, `tokens` (how many the model sees) or `settings.minutes` say when to
+    stop; `settings.patience` stops after so many validations without a gain, and the best state is kept. Tokenizer,
+    token shards and checkpoint live in `OUT.run/`; killed, the same call goes on from there, on any device, if the
+    sources are the same (data.fingerprint).
 
-    Raises UserError if `out` exists, for sources without text or that have changed since the run began, and for a
-    recipe that does not fit.
+    Raises UserError if `out` exists, for sources or a language without text or that have changed since the run began,
+    and for a recipe that does not fit.
     """
     out = Path(out)
     refuse_existing(out, overwrite=False)
     plan = load_pretrain_recipe(recipe)
     settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
+    text = pretraining_text(sources, valid, plan.smoothing)
     asked = {
         "stage": "pretrain",
-        "sources": fingerprints(sources),  # which also finds out whether all of it is there
-        "valid": fingerprints(valid) if valid is not None else None,
+        **text.asked(),  # which also finds out whether all of it is there
         "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
         "recipe": repr(plan),
         "settings": repr(settings),
@@ -124,29 +130,66 @@ def pretrain(
     folder = work_folder(out, asked)
     if plan.token_vectors and not (folder / VECTORS).exists():
         gensim_word2vec()
-    tok = _tokenizer(plan, sources, tokenizer, folder)
+    tok = _tokenizer(plan, text, tokenizer, folder)
     model = new_language_model(plan, tok.vocab_size, settings.seed)
-    train, held = _corpora(sources, valid, tok, folder, show)
+    corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
+    train, held = corpora.train, corpora.held
     if not (folder / "checkpoint.safetensors").exists():
         start_model(model, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
     learns = objective(model, plan.name)
+    _check_held_out(corpora, model, tok, learns, plan.stage)
     stream = learns.stream(model, train, tok, plan.stage, settings.seed)
-    phases = plan.stage.plan(len(model.layer_groups()))
-    if tokens is not None:
-        total = sum(phase.epochs for phase in phases) * train.num_tokens
-        phases = [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
+    phases = _phases(plan.stage, model, train.num_tokens, tokens)
     run = Run(model, phases, stream, settings, learns.validator(model, held, tok, tokens=VALIDATION_TOKENS))
     drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
-    with torch.no_grad():
-        scores = learns.validator(model, held, tok, tokens=math.inf)(model.eval())
-    data = {"sources": [Path(p).name for p in sources], "tokens": train.num_tokens, "words": train.num_words}
+    data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
     record = provenance(stage="pretrain", name=out.name, base={}, data=data, recipe=plan.name, settings=settings)
-    record |= {"licence": plan.licence, "language": plan.language, "description": plan.description}
+    language = ", ".join(corpora.languages) or plan.language
+    record |= {"licence": plan.licence, "language": language, "description": plan.description}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in model.parameters())}
-    record["held_out"] = {"tokens": held.num_tokens, "words": held.num_words, "after": scores}
+    record |= _measured(model, tok, corpora, learns)
     put_in_place(Artifact(model, tok, None, record), out, half=True)
     return out
+
+
+def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None) -> list[Phase]:
+    """The stage's phases, all longer or shorter by the same factor where `tokens` says how many are read."""
+    phases = stage.plan(len(model.layer_groups()))
+    if tokens is None:
+        return phases
+    total = sum(phase.epochs for phase in phases) * corpus_tokens
+    return [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
+
+
+def _check_held_out(corpora: Corpora, model: Model, tokenizer: Tokenizer, learns: Objective, stage: Stage) -> None:
+    """Raises UserError for a language with too little held-out text: now, and not when the training is done."""
+    for language, part in corpora.held_by_language.items():
+        with of_language(language):
+            learns.stream(model, part, tokenizer, stage, 0)
+
+
+def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Objective) -> dict[str, Any]:
+    """What run.json says of the held-out text, and of each language."""
+    model.eval()
+    parts = {"": corpora.held, **corpora.held_by_language}
+    with torch.no_grad():
+        scores = {
+            name: learns.validator(model, part, tokenizer, tokens=math.inf)(model) for name, part in parts.items()
+        }
+    held = {"tokens": corpora.held.num_tokens, "words": corpora.held.num_words, "after": scores.pop("")}
+    if not corpora.languages:
+        return {"held_out": held}
+    return {
+        "held_out": held,
+        "languages": {
+            language: {
+                **told,
+                "held_out": {"tokens": corpora.held_by_language[language].num_tokens, **scores[language]},
+            }
+            for language, told in corpora.languages.items()
+        },
+    }
 
 
 def _stopped_by(run: Run, tokens: float | None) -> str:
@@ -172,7 +215,7 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
         return build({"encoder": encoder, "head": head})
 
 
-def start_model(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
+def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
     """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
     size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
     if recipe.token_vectors:
@@ -187,35 +230,12 @@ def start_model(model: Model, corpus: Corpus, *, recipe: PretrainRecipe, path: P
         head.output.start_from_counts(torch.from_numpy(counts))
 
 
-def _tokenizer(
-    recipe: PretrainRecipe, sources: Sequence[str | Path], given: Path | str | None, folder: Path
-) -> Tokenizer:
+def _tokenizer(recipe: PretrainRecipe, text: PretrainingText, given: Path | str | None, folder: Path) -> Tokenizer:
     path = folder / "tokenizer.json"
     if not path.exists():
         if given is not None:
             Tokenizer.load(given).save(path)
         else:
-            texts = islice(read_texts(sources), 0, None, recipe.tokenizer_every)
+            texts = text.for_tokenizer(recipe.tokenizer_every, folder)
             Tokenizer.train(texts, **recipe.tokenizer).save(path)
     return Tokenizer.load(path)
-
-
-def _corpora(
-    sources: Sequence[str | Path], valid: Sequence[str | Path] | None, tokenizer: Tokenizer, folder: Path, show: bool
-) -> tuple[Corpus, Corpus]:
-    """The training and the held-out corpus, as token shards in the work folder."""
-
-    def build(texts: Iterable[str], name: str) -> Corpus:
-        return build_corpus(texts, tokenizer, folder / name, source_description=name, progress=show)
-
-    if valid is not None:
-        return build(read_texts(sources), "train"), build(read_texts(valid), "valid")
-    held = islice(read_texts(sources), 0, HELD_OUT_EVERY * HELD_OUT_TEXTS, HELD_OUT_EVERY)
-    return build(_kept(read_texts(sources)), "train"), build(held, "valid")
-
-
-def _kept(texts: Iterator[str]) -> Iterator[str]:
-    """All texts but those that `_corpora` holds out."""
-    for index, text in enumerate(texts):
-        if index % HELD_OUT_EVERY or index >= HELD_OUT_EVERY * HELD_OUT_TEXTS:
-            yield text

@@ -109,6 +109,7 @@ def qa_finetune(
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune
+    stage.refuse_auxiliary(options.recipe)
     folder = work_folder(out, _asked(train, parts, source, stage, options))
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:

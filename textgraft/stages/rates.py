@@ -17,7 +17,7 @@ from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model
 from textgraft.stages.adapt import held_out, with_dropout_of
-from textgraft.training.classifier import Plan, new_classifier
+from textgraft.training.classifier import Plan, classifier_to_train
 from textgraft.training.loop import Settings
 from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
 from textgraft.training.objectives import objective
@@ -131,7 +131,7 @@ def _classifier(
     sequences, _ = source.encoded(train.texts, max_tokens)
     targets = torch.from_numpy(labels.encode(train))
     stream = ExampleStream(sequences, targets, pad_id=pad_id, rows=stage.rows, seed=settings.seed)
-    return new_classifier(plan, settings.seed), stream
+    return classifier_to_train(plan, settings.seed), stream
 
 
 def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings) -> tuple[Model, Stream]:

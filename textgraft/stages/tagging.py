@@ -113,6 +113,7 @@ def tag_finetune(
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
+    stage.refuse_auxiliary(options.recipe)
     folder = work_folder(out, _asked(train, parts, source, stage, options))
     run, coverage = _run(source, stage, train, parts, options)
     with Meter() as meter:

@@ -199,7 +199,7 @@ def _asked(question: Question) -> dict[str, Any]:
         "data": {name: _described(part) for name, part in (("train", question.train), ("test", question.test))},
         "model": weights_hash(question.source.model),
         "tokenizer": question.source.tokenizer.fingerprint,
-        "recipe": repr(question.stage),
+        "recipe": question.stage.identity,
         "layers": list(question.layers),
         "options": repr(replace(question.options, layers=None)),
     }

@@ -16,8 +16,11 @@ from textgraft.data.examples import ONE_OF, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.stream import ExampleStream
 from textgraft.encoders.base import Encoder
+from textgraft.errors import UserError
+from textgraft.heads.auxiliary import AuxiliaryLanguageModel
+from textgraft.heads.language_model import LanguageModelHead
 from textgraft.inference import as_read_by, predict_logits
-from textgraft.model import Model, build, with_dropout
+from textgraft.model import Model, build, new_head, with_dropout
 from textgraft.nn.readout import LAST, new_readout
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.loop import Run, Scores, Settings, load_values
@@ -114,6 +117,41 @@ def _read_through(readout: str, description: dict[str, Any], encoder: Encoder) -
         description["encoder"]["pooler"] = False
 
 
+def classifier_to_train(plan: Plan, seed: int) -> Model:
+    """`new_classifier` and, where the stage has an auxiliary loss, the language model's own head beside the new one.
+
+    That head goes on from where pretraining left it; from scratch it is fresh too. Raises UserError as
+    `refuse_unpredictive` does.
+    """
+    model = new_classifier(plan, seed)
+    if not plan.stage.auxiliary:
+        return model
+    refuse_unpredictive(plan.language_model, plan.stage)
+    source = plan.language_model.head
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = new_head(with_dropout(plan.language_model.describe(), plan.stage.dropout)["head"], model.encoder)
+    assert isinstance(head, LanguageModelHead)
+    model.auxiliary = AuxiliaryLanguageModel(head, plan.stage.auxiliary, model.encoder.direction)
+    if not plan.from_scratch:
+        own, values = {id(p) for p in model.auxiliary.own(model.encoder)}, dict(source.named_parameters())
+        with torch.no_grad():
+            for name, parameter in head.named_parameters():
+                if id(parameter) in own:  # what is shared has the encoder's values already
+                    parameter.copy_(values[name])
+    return model
+
+
+def refuse_unpredictive(language_model: Model, stage: Stage) -> None:
+    """Raises UserError where the stage has an auxiliary loss and the model does not predict the next token."""
+    if not stage.auxiliary or isinstance(language_model.head, LanguageModelHead):
+        return
+    both = language_model.encoder.direction == "both"
+    why = "this model, which looks both ways, does not predict one" if both else "this model has no head for that"
+    remedy = "Take another recipe" + ("." if both else ", or the language model with its head.")
+    raise UserError(f"the auxiliary loss is that of the next token, and {why}.", where="auxiliary", remedy=remedy)
+
+
 def train_classifier(
     plan: Plan,
     train: EncodedTexts,
@@ -136,7 +174,7 @@ def train_classifier(
     done = folder / f"{title}.safetensors"
     if done.exists():
         return _read(done)
-    model = new_classifier(plan, seed)
+    model = classifier_to_train(plan, seed)
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
     stream = ExampleStream(
@@ -149,6 +187,7 @@ def train_classifier(
         run.validate = _watching(run, plan, evaluated[watched])
     checkpoint = folder / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=show)
+    model.auxiliary = None  # it has done its part, and is none of the classifier
     logits = {
         name: predict_logits(model, part.sequences, plan.pad_id, settings.precision)
         for name, part in evaluated.items()

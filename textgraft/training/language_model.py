@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from textgraft.data.corpus import Corpus
-from textgraft.data.stream import LanguageModelStream
+from textgraft.data.stream import CountedTokens, LanguageModelStream
 from textgraft.encoders.base import State
 from textgraft.model import Model
 from textgraft.training.loop import Scores
 
 
 def language_model_validator(
-    corpus: Corpus, *, tokens: float = math.inf, rows: int = 32, window: int = 140
+    corpus: CountedTokens, *, tokens: float = math.inf, rows: int = 32, window: int = 140
 ) -> Callable[[Model], Scores]:
     """A function that scores a model on `corpus`, for the training loop and for model cards.
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from textgraft.data.corpus import Corpus
 from textgraft.data.masking import MaskedStream, MaskingTokens
-from textgraft.data.stream import LanguageModelStream, Stream
+from textgraft.data.stream import CountedTokens, LanguageModelStream, Stream
 from textgraft.errors import UserError
 from textgraft.model import Model
 from textgraft.text.tokenizer import Tokenizer
@@ -22,15 +21,15 @@ Validator = Callable[[Model], Scores]
 class Objective(Protocol):
     """How a corpus becomes batches for a model's head, and how good the model is on held-out text."""
 
-    def stream(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream: ...
+    def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream: ...
 
-    def validator(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, *, tokens: float) -> Validator: ...
+    def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator: ...
 
 
 class NextToken:
     """Windows with the state handed on (data.stream)."""
 
-    def stream(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
+    def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         encoder = model.encoder
         return LanguageModelStream(
             corpus,
@@ -41,17 +40,17 @@ class NextToken:
             longest=encoder.max_length,
         )
 
-    def validator(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, *, tokens: float) -> Validator:
+    def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
         return language_model_validator(corpus, tokens=tokens)
 
 
 class MaskedTokens:
     """Rows of `bptt` tokens, 15 % of them hidden, in pairs if the head predicts the next sentence (data.masking)."""
 
-    def stream(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
+    def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.rows, seed=seed)
 
-    def validator(self, model: Model, corpus: Corpus, tokenizer: Tokenizer, *, tokens: float) -> Validator:
+    def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
         """`loss` is nats per masked token, `perplexity` its exponential; the same tokens are masked each time."""
 
         def validate(model: Model) -> Scores:
@@ -72,7 +71,9 @@ class MaskedTokens:
         return validate
 
 
-def _masked(model: Model, corpus: Corpus, tokenizer: Tokenizer, *, length: int, rows: int, seed: int) -> MaskedStream:
+def _masked(
+    model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, rows: int, seed: int
+) -> MaskedStream:
     longest = model.encoder.max_length or length
     pairs = bool(getattr(model.head.config, "next_sentence", False))
     tokens = MaskingTokens.of(tokenizer)

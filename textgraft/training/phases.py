@@ -6,7 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
@@ -16,6 +16,7 @@ from textgraft.training.schedules import SCHEDULES, group_rates
 
 T = TypeVar("T")
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
+LEAST = {"rows": 1, "bptt": 1, "dropout": 0, "clip": 0, "least_steps": 0, "auxiliary": 0}  # of a stage's settings
 STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
 
 
@@ -88,7 +89,8 @@ class Stage:
     `rows` is the batch size in texts (streams, for a language model), `bptt` the mean window of a language
     model in tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0:
     as the settings say). `least_steps` lengthens the phases of a fine-tuning, all by the same factor, where
-    texts are so few that they would come to fewer optimizer steps in all.
+    texts are so few that they would come to fewer optimizer steps in all. `auxiliary` is how much the language model's
+    own loss counts beside a classifier's while that is fine-tuned (λ of Radford et al. 2018, equation 5; 0: not).
     """
 
     phases: tuple[Phase, ...] = ()
@@ -97,13 +99,25 @@ class Stage:
     dropout: float = 1.0
     clip: float = 0.0
     least_steps: int = 0
+    auxiliary: float = field(default=0.0, repr=False)  # younger than runs that are known by the rest's repr
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
     def __post_init__(self) -> None:
-        for key, least in (("rows", 1), ("bptt", 1), ("dropout", 0), ("clip", 0), ("least_steps", 0)):
+        for key, least in LEAST.items():
             if not least <= getattr(self, key) < math.inf:
                 raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {least} or more.")
+
+    @property
+    def identity(self) -> str:
+        """What a run is known by: of two stages that train differently it is not the same."""
+        return repr(self) + (f" with auxiliary={self.auxiliary}" if self.auxiliary else "")
+
+    def refuse_auxiliary(self, where: str) -> None:
+        """Raises UserError, with the name of the recipe, where this stage wants what only classifiers have."""
+        if self.auxiliary:
+            message = "the auxiliary loss is for classifiers of texts, pairs and choices."
+            raise UserError(message, where=where, remedy="Leave 'auxiliary' out, or name another recipe.")
 
     def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
         """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
@@ -144,6 +158,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.finetune.rows < 2:
             raise UserError("finetune.rows is 1.", remedy="Batch normalisation needs 2 texts or more in a batch.")
+        self.adapt.refuse_auxiliary("adapt.auxiliary")
 
 
 def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from textgraft.data.corpus import Corpus
+from textgraft.data.stream import TokenSource
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
 from textgraft.model import Model
@@ -34,7 +34,7 @@ def gensim_word2vec() -> Any:
     return Word2Vec
 
 
-def train_token_vectors(corpus: Corpus, dim: int, vocab_size: int, *, tokens: int, seed: int = 0) -> np.ndarray:
+def train_token_vectors(corpus: TokenSource, dim: int, vocab_size: int, *, tokens: int, seed: int = 0) -> np.ndarray:
     """(V, D) float32 skip-gram vectors of the corpus's token ids; a row of zeros for a token seen under five times.
 
     Mikolov et al. 2013 through gensim: window 5, five negative samples, sub-sampling at 1e-4, one epoch over `tokens`
@@ -55,7 +55,7 @@ def train_token_vectors(corpus: Corpus, dim: int, vocab_size: int, *, tokens: in
 class _Sentences:
     """Stretches of SENTENCE token ids as strings, evenly spread over the corpus; can be read twice, as gensim does."""
 
-    def __init__(self, corpus: Corpus, tokens: int) -> None:
+    def __init__(self, corpus: TokenSource, tokens: int) -> None:
         self.corpus = corpus
         self.step = max(1, corpus.num_tokens // max(1, tokens)) * SENTENCE
 
@@ -65,7 +65,7 @@ class _Sentences:
 
 
 def cached_token_vectors(
-    path: Path, corpus: Corpus, dim: int, vocab_size: int, *, tokens: int, seed: int
+    path: Path, corpus: TokenSource, dim: int, vocab_size: int, *, tokens: int, seed: int
 ) -> np.ndarray:
     """The vectors of `train_token_vectors`, from `path` if an earlier run left them there."""
     if not path.exists():
