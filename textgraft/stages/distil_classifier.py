@@ -78,6 +78,8 @@ def distil_classifier(
     if not stage.phases:
         raise UserError("this recipe has no phases to fine-tune in.", where=recipe, remedy="Name one that has.")
     parts = _parts([as_text(text) for text in texts], labelled, test)
+    for part in parts.values():
+        teacher.check(part)
     targets = _targets(teacher.labels, parts, labelled, test)
     weights = [member.files()["model.safetensors"] for member in teacher.members]
     asked = _asked(teacher, weights, source, stage, options) | {
@@ -86,15 +88,7 @@ def distil_classifier(
     folder = work_folder(out, asked)
     count = len(labelled) if labelled is not None else 0
     material = _material(teacher, source, parts, targets, folder, labelled=count, options=options, show=show)
-    plan = Plan(
-        language_model=source.model,
-        from_scratch=options.from_scratch,
-        stage=stage,
-        settings=options.settings,
-        labels=teacher.labels,
-        class_weights=None,
-        pad_id=source.tokenizer.pad_id,
-    )
+    plan = _plan(teacher, source, stage, options)
     with Meter() as meter:
         model, history, seconds = _taught(plan, material, options, folder, show)
     record = provenance(
@@ -157,6 +151,18 @@ def _asked(
         "recipe": repr(stage),
         "options": repr(options),
     }
+
+
+def _plan(teacher: Classifier, source: Artifact, stage: Stage, options: DistilOptions) -> Plan:
+    return Plan(
+        language_model=source.model,
+        from_scratch=options.from_scratch,
+        stage=stage,
+        settings=options.settings,
+        labels=teacher.labels,
+        class_weights=None,
+        pad_id=source.tokenizer.pad_id,
+    )
 
 
 def _material(
