@@ -81,8 +81,8 @@ def distil_classifier(
     for part in parts.values():
         teacher.check(part)
     targets = _targets(teacher.labels, parts, labelled, test)
-    weights = [member.files()["model.safetensors"] for member in teacher.members]
-    asked = _asked(teacher, weights, source, stage, options) | {
+    saved = [_saved(member) for member in teacher.members]
+    asked = _asked(teacher, saved, source, stage, options) | {
         "data": {name: content_hash([*part, *map(str, targets.get(name, ()))]) for name, part in parts.items()}
     }
     folder = work_folder(out, asked)
@@ -99,7 +99,7 @@ def distil_classifier(
     made = Artifact(model, source.tokenizer, teacher.labels, record)
     answers = {name: _outputs(plan, model, material, name) for name in parts if name != "train"}
     record["agreement"] = _agreement(teacher.labels, material.answers["held out"], answers["held out"])
-    record["sizes"] = _sizes(teacher, weights, made, parts["held out"][:TIMED_TEXTS])
+    record["sizes"] = _sizes(teacher, saved, made, parts["held out"][:TIMED_TEXTS])
     comparison = _comparison(material, teacher.labels, answers, (seconds / 60, meter.peak_mb))
     if comparison is not None:
         record["results"] = comparison.results(labels=material.labelled, seeds=1)
@@ -139,13 +139,26 @@ def _targets(
     return train if test is None else train | {"test": labels.encode(test)}
 
 
+@dataclass(frozen=True)
+class Saved:
+    """Of a model as its folder would be: config.json, which vouches for every other file, and the weights' size."""
+
+    config: str
+    weights: int
+
+
+def _saved(model: Predictor) -> Saved:
+    files = model.files()
+    return Saved(files["config.json"].decode(), len(files["model.safetensors"]))
+
+
 def _asked(
-    teacher: Classifier, weights: Sequence[bytes], source: Artifact, stage: Stage, options: DistilOptions
+    teacher: Classifier, saved: Sequence[Saved], source: Artifact, stage: Stage, options: DistilOptions
 ) -> dict[str, Any]:
     """What the result depends on beside the data: another of any of these is another run."""
     return {
         "stage": "distil",
-        "teacher": content_hash([*weights, teacher.weights, teacher.labels]),
+        "teacher": content_hash([*(one.config for one in saved), teacher.weights]),
         "student": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": repr(stage),
@@ -259,12 +272,12 @@ def _agreement(labels: Labels, answers: np.ndarray, outputs: np.ndarray) -> dict
     return {"texts": len(each), "metric": HEADLINE[labels.kind], **bootstrap_interval(each)._asdict()}
 
 
-def _sizes(teacher: Classifier, weights: Sequence[bytes], student: Artifact, texts: Sequence[str]) -> dict[str, Any]:
+def _sizes(teacher: Classifier, saved: Sequence[Saved], student: Artifact, texts: Sequence[str]) -> dict[str, Any]:
     """Parameters, bytes and texts a second of both, which answer the same texts on the same machine."""
     own = Classifier([student], precision=teacher.precision)
     found: dict[str, Any] = {
-        "teacher": {"parameters": _parameters(teacher.members), "bytes": sum(map(len, weights))},
-        "student": {"parameters": _parameters([student]), "bytes": len(student.files()["model.safetensors"])},
+        "teacher": {"parameters": _parameters(teacher.members), "bytes": sum(one.weights for one in saved)},
+        "student": {"parameters": _parameters([student]), "bytes": _saved(student).weights},
     }
     for name, classifier in (("teacher", teacher), ("student", own)):
         started = time.perf_counter()

@@ -108,4 +108,5 @@ def told_sizes(sizes: dict[str, Any]) -> str:
     if teacher["parameters"] is not None:
         parameters = f"{student['parameters'] / 1e6:,.3g} M parameters instead of {teacher['parameters'] / 1e6:,.3g} M"
         megabytes = f"{parameters}, {megabytes}"
-    return f"{megabytes}; {sizes['speed_ratio']:.3g} times as fast"
+    ratio = sizes["speed_ratio"]
+    return f"{megabytes}; {f'{ratio:.3g} times as fast' if ratio >= 1 else f'it takes {1 / ratio:.3g} times as long'}"
