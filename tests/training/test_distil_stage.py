@@ -297,8 +297,13 @@ def test_what_a_classifier_cannot_teach_is_explained(teacher: Path, tiny_lm: Pat
         distil(teacher, POOL, out, student=tiny_lm, labelled=unknown, options=asked, show=False)
     with pytest.raises(UserError, match="not one of: neg, pos"):
         distil(teacher, POOL, out, student=tiny_lm, test=unknown, options=asked, show=False)
-    with pytest.raises(UserError, match="19 texts are too few"):
+    with pytest.raises(UserError, match="19 different texts are too few"):
         distil(teacher, POOL[:19], out, student=tiny_lm, options=asked, show=False)
+    known = labelled(40, 3)
+    with pytest.raises(UserError, match="10 different texts are too few"):
+        distil(teacher, [*known.texts, *POOL[40:50] * 4], out, student=tiny_lm, test=known, options=asked, show=False)
+    with pytest.raises(UserError, match="the test set holds no texts"):
+        distil(teacher, POOL, out, student=tiny_lm, test=known.take([]), options=asked, show=False)
     for needing in ({"alpha": 0.3}, {"finetune": True}):
         with pytest.raises(UserError, match="there are no labelled texts"):
             distil(teacher, POOL, out, student=tiny_lm, options=replace(asked, **needing), show=False)
@@ -397,6 +402,8 @@ def test_what_a_language_model_cannot_teach_is_explained(bert_lm: Path, tiny_lm:
     ):
         with pytest.raises(UserError, match=f"language model and answers with no labels, so {name}.*Fine-tune it"):
             distil(bert_lm, POOL, out, show=False, **{"options": asked, **given})
+    with pytest.raises(UserError, match="12 texts are too few to distil"):
+        distil(bert_lm, POOL[:12], out, options=asked, show=False)
     with pytest.raises(UserError, match="the other what is masked"):
         distil(bert_lm, POOL, out, student=tiny_lm, options=asked, show=False)
     other = artifact.save(bert(2, texts=reviews(50, 7)[0] + ["zebras"] * 9), tmp_path / "other")

@@ -11,7 +11,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import Tokens, classifier, examples, language_model, masked_language_model, masking_tokens, pairs
+from small_models import (
+    VOCAB,
+    Tokens,
+    classifier,
+    examples,
+    language_model,
+    masked_language_model,
+    masking_tokens,
+    pairs,
+)
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -307,6 +316,44 @@ def test_a_bert_halved_is_a_distilbert_with_its_teachers_layers() -> None:
     assert torch.allclose(*below, atol=1e-6)  # the first segment's vector is in the positions now
     student.encoder.embedding.weight.data.zero_()
     assert theirs["encoder.embedding.weight"].abs().sum() > 0
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "gpt": {"name": "gpt", "num_heads": 2, "max_length": 30},
+    "xl": {"name": "transformer_xl", "num_heads": 2, "hidden_dim": 10, "memory_length": 12},
+    "xl-adaptive": {
+        "name": "transformer_xl",
+        "num_heads": 2,
+        "hidden_dim": 10,
+        "memory_length": 12,
+        "cutoffs": [6, 15],
+    },
+    "qrnn": {"name": "awd_lstm", "cell": "qrnn", "hidden_dim": 8},
+    "backward": {"name": "awd_lstm", "direction": "right", "hidden_dim": 8},
+}
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_every_family_has_a_half_that_learns(family: str) -> None:
+    """As long as it takes to hand a state on; the layers are the teacher's own, and move without it."""
+    encoder = {"vocab_size": VOCAB, "embedding_dim": 8, "num_layers": 5, **OTHERS[family]}
+    head = {"name": "language_model", "vocab_size": VOCAB, "input_dim": 8}
+    teacher = build({"encoder": encoder, "head": head | ({"output_layer": "adaptive"} if "cutoffs" in encoder else {})})
+    teacher.eval()
+    student = half_of(teacher)
+    assert [len(m.encoder.layers) for m in (student, teacher)] == [3, 5]  # type: ignore[arg-type]
+    before = {name: value.clone() for name, value in teacher.values().items()}
+    for number, layer in enumerate((0, 2, 4)):
+        own = dict(student.named_parameters(prefix="")).items()
+        for name, value in own:
+            if name.startswith(f"encoder.layers.{number}."):
+                assert torch.equal(value, before[name.replace(f"layers.{number}.", f"layers.{layer}.", 1)]), name
+    stream = LanguageModelStream(Tokens(), rows=4, bptt=20, direction=student.encoder.direction)
+    taught = Taught(student, FromLanguageModel(teacher, 2.0, 5.0, 2.0, 1.0))
+    run = Run(taught, [Phase("p", 1, 0.01)], stream, Settings(precision="fp32"))
+    losses = [step.loss for step in run.steps()]
+    assert sum(losses[-3:]) < sum(losses[:3])
+    assert all(torch.equal(before[name], value) for name, value in teacher.values().items())
 
 
 def test_layers_that_do_not_fit_and_a_single_one_are_explained() -> None:

@@ -71,13 +71,14 @@ def distil_classifier(
     The teacher answers once, into the work folder. Which epoch is kept the held-out texts decide, by how far the
     student's answers are from the teacher's; labels have no say in it.
     """
-    _refuse(teacher, texts, labelled, options)
+    texts = _different(texts, labelled, test)
+    _refuse(teacher, texts, labelled, test, options)
     source = load_one(student)
     recipe = suited(options.recipe, source.model.encoder)
     stage = load_recipe(recipe).finetune
     if not stage.phases:
         raise UserError("this recipe has no phases to fine-tune in.", where=recipe, remedy="Name one that has.")
-    parts = _parts([as_text(text) for text in texts], labelled, test)
+    parts = _parts(texts, labelled, test)
     for part in parts.values():
         teacher.check(part)
     targets = _targets(teacher.labels, parts, labelled, test)
@@ -108,16 +109,31 @@ def distil_classifier(
     return Distilled(out, record, comparison)
 
 
-def _refuse(teacher: Classifier, texts: Sequence[str], labelled: Examples | None, options: DistilOptions) -> None:
-    """Raises UserError for what could not be learned."""
+def _different(texts: Sequence[str], labelled: Examples | None, test: Examples | None) -> list[str]:
+    """Each text once, and none that is learned from or measured on with its label."""
+    known = {text for part in (labelled, test) if part is not None for text in part.texts}
+    return [text for text in dict.fromkeys(map(as_text, texts)) if text not in known]
+
+
+def _refuse(
+    teacher: Classifier,
+    texts: Sequence[str],
+    labelled: Examples | None,
+    test: Examples | None,
+    options: DistilOptions,
+) -> None:
+    """Raises UserError for what could not be learned, or measured."""
     if teacher.labels.kind == "choice":
         message = "this teacher chooses between the options of a question, of which every question has others."
         raise UserError(message, remedy="Distil a classifier of texts or pairs, or the language model below it.")
     if len(texts) < HELD_OUT_EVERY:
-        message = f"{len(texts)} texts are too few to learn a teacher's answers from."
-        raise UserError(message, remedy=f"Give {HELD_OUT_EVERY} or more; they need no labels.")
+        message = f"{len(texts)} different texts are too few to learn a teacher's answers from."
+        remedy = f"Give {HELD_OUT_EVERY} or more; they need no labels, and those that have one elsewhere do not count."
+        raise UserError(message, remedy=remedy)
+    if test is not None and not len(test):
+        raise UserError("the test set holds no texts.", where=test.source, remedy="Add some, or leave it out.")
     needing = [name for name, given in (("finetune", options.finetune), ("alpha", options.alpha is not None)) if given]
-    if needing and labelled is None:
+    if needing and not labelled:
         raise UserError("there are no labelled texts.", where=needing[0], remedy="Give some, or leave this out.")
 
 
@@ -280,6 +296,7 @@ def _sizes(teacher: Classifier, saved: Sequence[Saved], student: Artifact, texts
         "student": {"parameters": _parameters([student]), "bytes": _saved(student).weights},
     }
     for name, classifier in (("teacher", teacher), ("student", own)):
+        classifier.outputs(texts[:1])  # what is made ready once is not counted
         started = time.perf_counter()
         classifier.outputs(texts)
         found[name]["texts_per_second"] = len(texts) / (time.perf_counter() - started)

@@ -13,6 +13,7 @@ import torch
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
+from textgraft.data.corpus import Corpus
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.model import Model, with_dropout
@@ -61,7 +62,7 @@ def distil_language_model(
         "recipe": repr(recipe),
         "options": repr(options),
     }
-    train, valid = held_out(texts, teacher.tokenizer)
+    train, valid = _corpora(texts, teacher)
     folder = work_folder(out, asked)
     teacher.model.to(resolve_device(settings.device)).eval()
     validate = learns.validator(pupil, valid, teacher.tokenizer, tokens=math.inf)
@@ -136,6 +137,14 @@ def _scored(model: Model, validate: Validator) -> tuple[Scores, float]:
     with torch.no_grad():
         scores = validate(model)
     return scores, time.perf_counter() - started
+
+
+def _corpora(texts: Sequence[str], teacher: Artifact) -> tuple[Corpus, Corpus]:
+    try:
+        return held_out(texts, teacher.tokenizer)
+    except UserError as error:  # which speaks of adapting
+        message = f"{len(texts)} texts are too few to distil a language model with."
+        raise UserError(message, remedy="Give at least 20 texts and 1,000 tokens.") from error
 
 
 def _pairs(model: Model) -> bool:
