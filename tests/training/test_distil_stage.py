@@ -153,17 +153,28 @@ def test_a_student_follows_a_linear_teacher(teacher: Path, tiny_lm: Path, tmp_pa
 @pytest.mark.parametrize("kind", ["multi", "numeric"])
 def test_several_labels_and_numbers_are_followed_too(kind: Any, tiny_lm: Path, tmp_path: Path) -> None:
     source = artifact.save(linear(kind), tmp_path / "teacher")
-    done = distil(source, POOL, tmp_path / "out", student=tiny_lm, options=options(tmp_path, 4), show=False)
+    texts, names = reviews(40, 2)
+    wanted: list[Any] = [("positive",) if name == "pos" else () for name in names]
+    if kind == "numeric":
+        wanted = [float(sum(text.count(word) for word in GOOD)) for text in texts]
+    test = Examples(texts, wanted, kind=kind, source="test.csv")
+    asked = options(tmp_path, 4)
+    done = distil(source, POOL, tmp_path / "out", student=tiny_lm, test=test, options=asked, show=False)
+    metric = done.record["results"]["metric"]
+    beside = {name: found[metric]["mean"] for name, found in done.record["results"]["methods"].items()}
+    assert beside["student"] == pytest.approx(textgraft.evaluate(done.folder, test, precision="fp32")[metric]["mean"])
+    assert beside["teacher"] == pytest.approx(textgraft.evaluate(source, test)[metric]["mean"])
+    assert "teacher" in (done.folder / "report.html").read_text()
     own, theirs = textgraft.load(done.folder, precision="fp32"), textgraft.load(source)
     fresh, _ = reviews(200, 9)
-    mine, wanted = own.outputs(fresh), theirs.outputs(fresh)
+    mine, answers = own.outputs(fresh), theirs.outputs(fresh)
     if kind == "multi":
-        same = ((mine >= 0.5) == (wanted >= 0.5)).mean(axis=0)
-        usual = np.maximum((wanted >= 0.5).mean(axis=0), (wanted < 0.5).mean(axis=0))
+        same = ((mine >= 0.5) == (answers >= 0.5)).mean(axis=0)
+        usual = np.maximum((answers >= 0.5).mean(axis=0), (answers < 0.5).mean(axis=0))
         assert same[1] > max(0.8, usual[1] + 0.2)
         assert done.record["agreement"]["metric"] == "subset_accuracy"
     else:
-        assert np.corrcoef(mine, wanted)[0, 1] > 0.7
+        assert np.corrcoef(mine, answers)[0, 1] > 0.7
         assert done.record["agreement"]["metric"] == "mae"
     assert "held-out texts" in done.record["verdict"]
 
