@@ -141,6 +141,7 @@ def test_a_student_follows_a_linear_teacher(teacher: Path, tiny_lm: Path, tmp_pa
     card, page = ((done.folder / name).read_text() for name in ("README.md", "report.html"))
     assert "It was taught by `linear-teacher`" in card
     assert "agrees with its teacher on" in card
+    assert "- distillation: temperature 2" in card
     assert "agrees with its teacher on" in page
     assert done.record["verdict"] in done.table()
     sizes = done.record["sizes"]

@@ -45,10 +45,10 @@ def model_card(run: Mapping[str, Any]) -> str:
     `run` is run.json's object. Used where present: `name`, `stage`, `linear` (a sentence on a linear classifier),
     `blend` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `base`, `teacher` (as
     many as it had, each like `base`, with a `verdict` on how well it follows them), `data`, `tokens_seen`, `seconds`,
-    `recipe`, `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each metric -> value), `results` (the
-    shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low, high}, minutes, peak_mb}),
-    `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there is not mentioned; no number
-    is made up.
+    `recipe`, `command`, `settings`, `distillation` (its weights and temperature), `seeds`, `held_out` (`before` and
+    `after`, each metric -> value), `results` (the shape of results.json) or what is in it: `methods` (name -> {metric:
+    {mean, low, high}, minutes, peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is
+    not there is not mentioned; no number is made up.
     """
     run = {**(run.get("results") or {}), **run}
     stage = str(run.get("stage", ""))
@@ -112,6 +112,9 @@ def _training(run: Mapping[str, Any]) -> list[str]:
     settings = {k: v for k, v in (run.get("settings") or {}).items() if v is not None}
     if settings:
         lines.append("- settings: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in settings.items()))
+    taught = {k: v for k, v in (run.get("distillation") or {}).items() if v is not None}
+    if taught:
+        lines.append("- distillation: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in taught.items()))
     if run.get("command"):
         lines += ["", "```", str(run["command"]).replace("```", "'''"), "```"]
     return lines
