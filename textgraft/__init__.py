@@ -15,6 +15,8 @@ _PUBLIC = {
     "adapt": "textgraft.stages.adapt",
     "finetune": "textgraft.stages.finetune",
     "FinetuneOptions": "textgraft.stages.finetune",
+    "distil": "textgraft.stages.distil",
+    "DistilOptions": "textgraft.stages.distil_options",
     "compare": "textgraft.stages.compare",
     "MethodOptions": "textgraft.methods",
     "inspect_transfer": "textgraft.stages.transfer",
