@@ -42,7 +42,8 @@ def evaluate(model: str | Path, data: Any, *, precision: str = "auto", **columns
 def embed(model: str | Path, texts: Iterable[str], *, pooling: str = "mean", max_tokens: int = 512) -> np.ndarray:
     """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
 
-    The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space.
+    The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space, a folder
+    of word vectors the mean (or max) of the vectors of a text's words.
     `max_tokens` is for language models; a classifier reads as much as it was trained on. Raises UserError for an
     unknown pooling, and for a model without vectors.
     """

@@ -237,7 +237,10 @@ def embed(
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Turn texts into vectors: a model's top layer, pooled over each text."""
+    """Turn texts into vectors: a model's top layer, pooled over each text; or the mean of its words' vectors.
+
+    The latter where MODEL is a folder of word vectors (textgraft vectors); texts without a known word are zeros.
+    """
     import numpy as np
 
     from textgraft.files import writing_atomically

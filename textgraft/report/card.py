@@ -13,6 +13,7 @@ STAGES = {
     "finetune": "A model fine-tuned on labelled texts.",
     "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
     "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
+    "vectors": "Word vectors: one for each word, whatever stands around it. Use them with textgraft vectors and embed.",
 }
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
 BLEND = "Several models fitted to labelled texts, whose answers are averaged with weights."
@@ -30,6 +31,10 @@ LIMITS = {
     "tag": (
         "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where "
         "the scores above do not hold. The probabilities are the network's own and not calibrated."
+    ),
+    "vectors": (
+        "A word has one vector for all its meanings, and words are near that stand in like company, opposites too. The "
+        "vectors repeat the leanings of the text that they were learned from."
     ),
 }
 
