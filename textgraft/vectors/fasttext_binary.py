@@ -131,10 +131,12 @@ def _dictionary(reader: _Reader, limit: int | None) -> tuple[list[str], NDArray[
         raise reader.refuse("this model was pruned by `fasttext quantize`.", "Name the .bin it was made from.")
     if words < 1:
         raise reader.refuse("it has no words.", _CUT)
+    entry = struct.Struct("<qb")
+    if words * (1 + entry.size) > len(reader.data):  # before memory is asked for
+        raise reader.ended()
     reader.words, kept = words, limited(words, limit)
     found: list[str] = []
     counts = np.zeros(kept, dtype=np.int64)
-    entry = struct.Struct("<qb")
     for number in range(words):
         end = reader.data.find(b"\0", reader.place)
         if end < 0 or end + 1 + entry.size > len(reader.data):

@@ -16,7 +16,7 @@ from textgraft.vectors.progress import Bar
 X_MAX, ALPHA = 100.0, 0.75
 """Of the weight f(x) = min(1, x / x_max) ** alpha (eq. 9)."""
 BATCH = 8_192
-SHARE = 100
+SHARE = 1_000
 """A batch is at most one in so many of all pairs, so that few texts have as many steps as they can bear."""
 
 
@@ -26,8 +26,9 @@ class GloVe:
 
     The loss is sum f(x_ij) (w_i · c_j + b_i + b'_j - log x_ij)² (eq. 8), minimised by AdaGrad (Duchi et al. 2011) as in
     the authors' program: rate 0.05, sums that start at 1, values from U(-0.5, 0.5) / (D + 1). There one pair after
-    another is a step. Here a batch of random pairs is: their gradients are computed where the batch began, and each is
-    scaled by sums that hold the squares of all of them, every pair's for itself, so that rates fall as they do there.
+    another is a step, scaled by the squares of those before. Here a batch of random pairs is: their gradients are
+    computed where the batch began, and each is scaled by the squares of those before and of the others in the batch,
+    so that rates fall as they do there. A batch of one is their step.
     """
 
     words: Tensor
@@ -61,8 +62,10 @@ class GloVe:
         loss, gradients = self.gradients(word, context, count)
         places = (word, context, word, context)
         for values, squares, gradient, place in zip(self._values(), self.squares, gradients, places, strict=True):
-            squares.index_add_(0, place, gradient * gradient)
-            values.index_add_(0, place, gradient * squares.index_select(0, place).rsqrt_(), alpha=-rate)
+            own = gradient * gradient
+            squares.index_add_(0, place, own)
+            others = squares.index_select(0, place).sub_(own)
+            values.index_add_(0, place, gradient * others.rsqrt_(), alpha=-rate)
         return loss
 
     def vectors(self) -> NDArray[np.float32]:
@@ -79,6 +82,7 @@ def train(model: GloVe, pairs: Pairs, *, epochs: int, rate: float, seed: int, sh
     losses: list[float] = []
     size = max(1, min(BATCH, pairs.total // SHARE))
     with Bar("GloVe", epochs * pairs.total, shown=show) as bar:
+        bar.add(0)
         for _ in range(epochs):
             total = 0.0
             for block in pairs.shuffled(generator):

@@ -19,6 +19,7 @@ from textgraft.vectors.word_vectors import Block, VectorStream
 LINES = 1_024
 LONGEST = 1 << 24
 """Bytes of a line; more is no line of vectors."""
+LARGEST = float(np.finfo(np.float32).max)
 _PART = 1 << 20
 _CUT = "The file is damaged or not what its name says; limit=… reads no further than the words you want."
 
@@ -99,7 +100,7 @@ def _complain(line: bytes, dimensions: int, where: str) -> None:
             message = "the word has a space in it, or what stands behind it is no number."
         raise UserError(message, where=where, remedy=_CUT)
     for field, value in zip(fields[1:], numbers, strict=True):
-        if value is None or not np.isfinite(np.float32(value)):
+        if value is None or not abs(value) <= LARGEST:
             shown = field[:40].decode("utf-8", "replace")
             raise UserError(f"'{shown}' is no finite number.", where=where, remedy=_CUT)
 

@@ -39,6 +39,7 @@ def train(
     model.build_vocab_from_freq(dict(vocabulary), corpus_count=corpus.lines)
     words = sum(corpus.counts.values())
     with Bar(options.method, options.epochs, shown=show) as bar:
+        bar.add(0)
         model.train(
             corpus_file=str(corpus.path),
             total_examples=corpus.lines,
@@ -65,7 +66,9 @@ def _model(options: VectorOptions) -> Any:
         "sg": int(options.method != "cbow"),
         "hs": int(options.hierarchical),
         "negative": 0 if options.hierarchical else options.negative,
-        "sample": options.sample,
+        # Never 0: without samples of either kind gensim leaves the random state of its loops unset, and no two runs
+        # are alike. At this threshold no word is left out.
+        "sample": options.sample or 0.999999,
         "alpha": options.rate,
         "min_alpha": min(1e-4, options.rate),
         "epochs": options.epochs,

@@ -167,7 +167,7 @@ class WordVectors:
             numbers = np.broadcast_to(np.arange(piece.start, piece.stop), cosines.shape)
             best, places = np.hstack([best, cosines]), np.hstack([places, numbers])
             if n < best.shape[1]:
-                some = np.argpartition(-best, n - 1, axis=1)[:, :n]
+                some = np.sort(np.argpartition(-best, n - 1, axis=1)[:, :n], axis=1)
                 best, places = np.take_along_axis(best, some, 1), np.take_along_axis(places, some, 1)
         order = np.argsort(-best, axis=1, kind="stable")
         best, places = np.take_along_axis(best, order, 1), np.take_along_axis(places, order, 1)
