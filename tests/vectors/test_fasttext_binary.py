@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert list(found.words) == list(vectors.words)
     assert isinstance(found.rows, ComposedRows)
     assert isinstance(vectors.rows, ComposedRows)
-    assert isinstance(found.rows.own.base, np.memmap)
+    assert not found.rows.own.flags.writeable  # it is the file itself
     for name in ("own", "output"):
         assert np.array_equal(getattr(found.rows, name), getattr(vectors.rows, name))
     assert found.subwords is not None
@@ -152,3 +153,33 @@ def test_compressed_files_and_vectors_without_ngrams(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no n-grams"):
         save_vectors(plain, tmp_path / "w.bin", to="fasttext")
     assert [p.name for p in tmp_path.iterdir()] == ["v.bin.gz"]
+
+
+def test_nine_gigabytes_open_in_the_memory_of_their_words(tmp_path: Path) -> None:
+    """A file with a hole in its middle: n-grams by the million that take no room on the disk."""
+    words, width, buckets = 1_000, 300, 7_500_000
+    path = tmp_path / "large.bin"
+    with path.open("wb") as file:
+        settings = SETTINGS | {"dim": width, "bucket": buckets}
+        file.write(struct.pack("<2i12id", 793712314, 12, *settings.values()))
+        file.write(struct.pack("<3i2q", words, words, 0, 10**6, -1))
+        for number in range(words):
+            file.write(f"word{number}".encode() + b"\0" + struct.pack("<qb", words - number, 0))
+        file.write(struct.pack("<B2q", 0, words + buckets, width))
+        file.write(np.ones((words, width), dtype="<f4").tobytes())
+        file.seek(4 * buckets * width, 1)
+        file.write(struct.pack("<B2q", 0, words, width))
+        file.truncate(file.tell() + 4 * words * width)
+    assert path.stat().st_size > 9e9
+    tracemalloc.start()
+    vectors = load_vectors(path)
+    known, unknown = vectors.vector("word7"), vectors.vector("unheard")
+    near = vectors.neighbours("word7", 3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6
+    assert known is not None
+    assert known[0] == pytest.approx(1 / (1 + len(ngram_hashes("word7", 3, 6))))
+    assert unknown is not None
+    assert not unknown.any()
+    assert len(near) == 3

@@ -146,10 +146,19 @@ def test_batches_learn_as_fast_as_single_pairs(tmp_path: Path) -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
+def test_several_workers_learn_the_same_to_the_eye(tmp_path: Path) -> None:
+    documents = [np.random.default_rng(0).integers(0, 60, size=3_000).astype(np.int32)]
+    pairs = count_pairs(documents, 60, tmp_path, window=5)
+    alone, together = (
+        train(GloVe.begin(60, 8, 0), pairs, epochs=4, rate=0.05, seed=0, workers=workers) for workers in (1, 4)
+    )
+    assert together == pytest.approx(alone, rel=0.1)
+    assert together[-1] < together[0]
+
+
 def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:
     documents = [np.random.default_rng(0).integers(0, 20, size=500).astype(np.int32)]
     pairs = count_pairs(documents, 20, tmp_path, window=3)
-    torch.set_num_threads(1)
     found = []
     for seed in (0, 0, 1):
         model = GloVe.begin(20, 4, seed)

@@ -68,15 +68,15 @@ def read(path: Path, limit: int | None = None) -> WordVectors:
         size = file.seek(0, 2)
         if size < _HEADER.size:
             raise UserError("this is no fastText model.", where=str(path), remedy=_CUT)
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            settings = _settings(data, path)
-            reader = _Reader(data, path, _HEADER.size)
-            words, counts, tokens = _dictionary(reader, limit)
-            shape = (reader.words + settings["bucket"], settings["dim"])
-            begins = _matrix(reader, shape)
-            output = _matrix(reader, (reader.words, settings["dim"]))
-    table = np.memmap(path, dtype="<f4", mode="r", offset=begins, shape=shape)
-    behind = np.memmap(path, dtype="<f4", mode="r", offset=output, shape=(reader.words, shape[1]))
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    settings = _settings(data, path)
+    reader = _Reader(data, path, _HEADER.size)
+    words, counts, tokens = _dictionary(reader, limit)
+    table = _matrix(reader, (reader.words + settings["bucket"], settings["dim"]))
+    behind = _matrix(reader, (reader.words, settings["dim"]))
+    if hasattr(data, "madvise"):
+        # N-grams lie all over the table; the system would read a hundred kilobytes around each.
+        data.madvise(mmap.MADV_RANDOM)
     subwords = Subwords(settings["minn"], settings["maxn"], table[reader.words :])
     rows = ComposedRows(words, table[: len(words)], subwords, behind[: len(words)])
     run = {"stage": "vectors", "name": path.stem, "fasttext": settings, "tokens_seen": tokens}
@@ -149,8 +149,8 @@ def _dictionary(reader: _Reader, limit: int | None) -> tuple[list[str], NDArray[
     return found, counts, tokens
 
 
-def _matrix(reader: _Reader, shape: tuple[int, int]) -> int:
-    """Where the numbers of the next matrix begin, which must have this shape; the reader then stands behind them."""
+def _matrix(reader: _Reader, shape: tuple[int, int]) -> NDArray[np.float32]:
+    """The next matrix, on disk, which must have this shape; the reader then stands behind it."""
     (quantised,) = reader.unpack("B")
     if quantised:
         message = "this model is quantised (.ftz)."
@@ -162,7 +162,7 @@ def _matrix(reader: _Reader, shape: tuple[int, int]) -> int:
     if begins + 4 * shape[0] * shape[1] > len(reader.data):
         raise reader.ended()
     reader.place += 4 * shape[0] * shape[1]
-    return begins
+    return np.frombuffer(reader.data, dtype="<f4", count=shape[0] * shape[1], offset=begins).reshape(shape)
 
 
 def write(stream: VectorStream, path: Path) -> Path:

@@ -123,8 +123,6 @@ def train_vectors(
 def _glove(
     corpus: WordFile, words: list[str], options: VectorOptions, folder: Path, show: bool
 ) -> tuple[NDArray[np.float32], list[float]]:
-    import torch
-
     from textgraft.vectors import cooccurrence, glove
 
     documents = _ids(corpus, {word: number for number, word in enumerate(words)})
@@ -132,12 +130,15 @@ def _glove(
     if not pairs.total:
         raise UserError("no two words stand near one another.", remedy="Are texts of more than a word in it?")
     model = glove.GloVe.begin(len(words), options.dimensions, options.seed)
-    before = torch.get_num_threads()
-    torch.set_num_threads(options.workers)
-    try:
-        losses = glove.train(model, pairs, epochs=options.epochs, rate=options.rate, seed=options.seed, show=show)
-    finally:
-        torch.set_num_threads(before)
+    losses = glove.train(
+        model,
+        pairs,
+        epochs=options.epochs,
+        rate=options.rate,
+        seed=options.seed,
+        workers=options.workers,
+        show=show,
+    )
     return model.vectors(), losses
 
 
