@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from textgraft import WordVectors, load_vectors, save_vectors
 from textgraft.vectors.evaluation import analogies, read_analogies, read_similarities, similarity
@@ -60,6 +62,16 @@ def test_fasttext_binary() -> None:
         assert word not in theirs.key_to_index or word == "a"
         np.testing.assert_allclose(ours.vector(word), theirs.get_vector(word), rtol=1e-4, atol=1e-7)
         assert [h % 1_000 for h in ngram_hashes(word, 3, 6)] == ft_ngram_hashes(word, 3, 6, 1_000)
+
+
+@given(
+    word=st.text(st.characters(exclude_categories=["Cs"]), max_size=12), minn=st.integers(1, 4), more=st.integers(0, 4)
+)
+def test_ngrams_of_any_word(word: str, minn: int, more: int) -> None:
+    from gensim.models.fasttext import ft_ngram_hashes
+
+    ours = [code % 1_013 for code in ngram_hashes(word, minn, minn + more)]
+    assert ours == ft_ngram_hashes(word, minn, minn + more, 1_013)
 
 
 def test_gensim_opens_what_we_write(tmp_path: Path) -> None:

@@ -195,6 +195,9 @@ def test_what_is_there_is_not_overwritten_without_being_told(tmp_path: Path) -> 
             save_vectors(made(), path, to=to)
     with pytest.raises(UserError, match="exists already"):
         convert_vectors(path, path, to="textgraft")
+    with pytest.raises(UserError, match=r"not written as \.gz"):
+        save_vectors(made(), tmp_path / "v.txt.gz", to="glove")
+    assert [p.name for p in tmp_path.iterdir()] == ["v"]
     save_vectors(made(seed=1), path, to="word2vec", overwrite=True)
     same(load_vectors(path), made(seed=1))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from textgraft import artifact
-from textgraft.data.text_files import explained, open_binary
+from textgraft.data.text_files import COMPRESSED, explained, open_binary
 from textgraft.errors import UserError, did_you_mean
 from textgraft.vectors import fasttext_binary, folder, glove_text, word2vec_binary, word2vec_text
 from textgraft.vectors.lines import first_line
@@ -128,9 +128,12 @@ def save_vectors(vectors: WordVectors, out: str | Path, *, to: str = "textgraft"
 
 
 def _refuse(path: Path, overwrite: bool, half: bool) -> None:
-    """Raises UserError for a file that is there already, and for `half` where numbers have one size."""
+    """Raises UserError for a file that is there already or to be packed, and for `half` where numbers have one size."""
     if half:
         raise UserError("only textgraft's own format has float16.", where=str(path), remedy="Leave half out.")
+    if path.suffix.lower() in COMPRESSED:
+        remedy = "Name it without, and pack what comes out."
+        raise UserError(f"vectors are not written as {path.suffix}.", where=str(path), remedy=remedy)
     if path.is_dir() or (path.exists() and not overwrite):
         remedy = "Name another, or pass --overwrite to replace it."
         raise UserError("this path exists already.", where=str(path), remedy=remedy)
