@@ -106,13 +106,13 @@ def test_a_batch_of_one_is_adagrads_step() -> None:
     _, (gradient, *_) = model.gradients(torch.tensor([2]), torch.tensor([4]), torch.tensor([20.0]))
     model.step(torch.tensor([2]), torch.tensor([4]), torch.tensor([20.0]), 0.05)
     torch.testing.assert_close(model.words[2], before[0][2] - 0.05 * gradient[0])
-    torch.testing.assert_close(model.squares[0][2], 1 + gradient[0] ** 2)
+    torch.testing.assert_close(model.squares[0][2], 1 + (0.05 * gradient[0]) ** 2)
     assert torch.equal(model.words[[0, 1, 3, 4]], before[0][[0, 1, 3, 4]])
     assert torch.equal(model.contexts[:4], before[1][:4])
 
 
 def one_at_a_time(model: GloVe, pairs: Pairs, epochs: int, rate: float) -> list[float]:
-    """The authors' loop: each pair a step, scaled by the squares of those before it."""
+    """The authors' loop: each pair a step, scaled by the squares of the steps before it."""
     values = [value.numpy().copy() for value in model._values()]
     squares = [np.ones_like(value) for value in values]
     generator = np.random.default_rng(0)
@@ -128,7 +128,7 @@ def one_at_a_time(model: GloVe, pairs: Pairs, epochs: int, rate: float) -> list[
                 gradients = (slope * c[j], slope * w[i], slope, slope)
                 for value, square, gradient, place in zip(values, squares, gradients, at, strict=True):
                     value[place] -= rate * gradient / np.sqrt(square[place])
-                    square[place] += gradient**2
+                    square[place] += (rate * gradient) ** 2
         losses.append(total / pairs.total)
     return losses
 

@@ -17,8 +17,8 @@ from textgraft.vectors.progress import Bar
 X_MAX, ALPHA = 100.0, 0.75
 """Of the weight f(x) = min(1, x / x_max) ** alpha (eq. 9)."""
 BATCH = 8_192
-SHARE = 1_000
-"""A batch is at most one in so many of all pairs, so that few texts have as many steps as they can bear."""
+TOGETHER = 4
+"""A word is in a batch so often on the mean, if it stands beside all others, and more seldom if it does not."""
 
 
 @dataclass
@@ -26,10 +26,11 @@ class GloVe:
     """Vectors and biases of words and of contexts, and the sums of their squared gradients.
 
     The loss is sum f(x_ij) (w_i · c_j + b_i + b'_j - log x_ij)² (eq. 8), minimised by AdaGrad (Duchi et al. 2011) as in
-    the authors' program: rate 0.05, sums that start at 1, values from U(-0.5, 0.5) / (D + 1). There one pair after
-    another is a step, scaled by the squares of those before. Here a batch of random pairs is: their gradients are
-    computed where the batch began, and each is scaled by the squares of those before and of the others in the batch,
-    so that rates fall as they do there. A batch of one is their step.
+    the authors' program: values from U(-0.5, 0.5) / (D + 1), steps of 0.05 times the gradient, divided by the root of
+    1 and the squares of the steps (not, as AdaGrad has it, of the gradients) before, which falls far more slowly. There
+    one pair after another is a step. Here a batch of random pairs is: their gradients are computed where the batch
+    began, and each step is scaled by the squares of those before and of the others in the batch. A batch of one is
+    their step.
     """
 
     words: Tensor
@@ -63,11 +64,12 @@ class GloVe:
         loss, gradients = self.gradients(word, context, count)
         places = (word, context, word, context)
         for values, squares, gradient, place in zip(self._values(), self.squares, gradients, places, strict=True):
-            own = gradient * gradient
+            change = gradient * rate
+            own = change * change
             squares.index_add_(0, place, own)
             # At least what they began with, also where another worker's sum was lost.
             others = squares.index_select(0, place).sub_(own).clamp_(min=1.0)
-            values.index_add_(0, place, gradient * others.rsqrt_(), alpha=-rate)
+            values.index_add_(0, place, change * others.rsqrt_(), alpha=-1)
         return loss
 
     def vectors(self) -> NDArray[np.float32]:
@@ -85,7 +87,7 @@ def train(
     """
     generator = np.random.default_rng(seed)
     losses: list[float] = []
-    size = max(1, min(BATCH, pairs.total // SHARE))
+    size = max(1, min(BATCH, TOGETHER * pairs.total // len(model.words)))
 
     def step(batch: NDArray) -> float:
         word, context = (torch.from_numpy(batch[name].astype(np.int64)) for name in ("word", "context"))
