@@ -98,6 +98,23 @@ def test_line_ends_and_trailing_spaces_as_fasttext_writes_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"2 3\na -1 -2 -3\nb 1 2 3\n", "word2vec"),
+        (b"2 9\na -1 -2 -3\nb 1 2 3\n", "word2vec"),  # and wrong
+        (b"2 3\n\xff -1 -2 -3\n", "word2vec"),
+        (b"2 3\n", "word2vec"),
+        (b"2 1\na \0\0\0\0b \0\0\0\0", "word2vec-binary"),
+        (b"the 1 2 3\n", "glove"),
+        (b"2 3 4\n5 6 7\n", "glove"),
+    ],
+)
+def test_which_format_a_file_is(text: bytes, found: str, tmp_path: Path) -> None:
+    (tmp_path / "v").write_bytes(text)
+    assert detect(tmp_path / "v") == found
+
+
+@pytest.mark.parametrize(
     ("text", "complaint"),
     [
         (b"2 3\na 1 2 3\nb 4 5\n", "line 3: 2 numbers where there are 3"),

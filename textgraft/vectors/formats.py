@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,19 +77,18 @@ def detect(source: str | Path) -> str:
     fields = first_line(path).split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
         return "glove"
-    return "word2vec" if _is_text(path, int(fields[1])) else "word2vec-binary"
+    return "word2vec" if _is_text(path) else "word2vec-binary"
 
 
-def _is_text(path: Path, dimensions: int) -> bool:
-    """Whether the second line is UTF-8 with a word and `dimensions` numbers; binary ones are not but by a miracle."""
+def _is_text(path: Path) -> bool:
+    """Whether numbers stand behind the word in the second line, which in a binary file they do but by a miracle."""
     with explained(path), open_binary(path) as file:
         file.readline(100)
         line = file.readline(_PEEK)
     try:
-        fields = line.decode("utf-8").split()
-        return abs(len(fields) - 1 - dimensions) <= 2 or all(f.replace(".", "").isdigit() for f in fields[1:3])
-    except UnicodeDecodeError:
-        return b"\0" not in line and line.count(b" ") >= dimensions
+        return all(math.isfinite(float(field)) for field in line.split()[1:3])
+    except ValueError:
+        return False
 
 
 def convert_vectors(
