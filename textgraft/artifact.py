@@ -142,8 +142,12 @@ def save(
 
 def config(description: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     """config.json: what `description` says, the sha256 of each of `files`, and its own."""
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    content = {"format": FORMAT, **description, "files": hashes}
+    return config_of(description, {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())})
+
+
+def config_of(description: Mapping[str, Any], hashes: Mapping[str, str]) -> bytes:
+    """The same of files whose sha256 is known already, such as one too large for memory."""
+    content = {"format": FORMAT, **description, "files": dict(hashes)}
     return to_json(content | {"sha256": _digest(content)})
 
 
@@ -301,6 +305,9 @@ def load(name: str | Path) -> Artifact:
     if "linear" in config:
         remedy = "Use it with predict and evaluate, or name a language model."
         raise UserError("this is a linear classifier, not a network.", where=str(folder), remedy=remedy)
+    if "vectors" in config:
+        remedy = "Use them with textgraft vectors and embed, or name a language model."
+        raise UserError("these are word vectors, not a network.", where=str(folder), remedy=remedy)
     files = read_files(folder, config)
     model = _built(config, folder / "config.json")
     where = str(folder / "model.safetensors")

@@ -40,6 +40,7 @@ A_LANGUAGE_MODEL = "it is a language model", "Fine-tune it first (textgraft fine
 OTHER_USES = {
     "qa": ("it answers questions about texts", "Use it with textgraft qa."),
     "tag": ("it tags words", "Use it with textgraft tag."),
+    "vectors": ("it holds word vectors", "Use it with textgraft vectors and embed."),
 }
 """What models without labels of texts are, and what to do with them, by the stage that made them."""
 

@@ -26,6 +26,7 @@ from textgraft.cli import (
     tagging,
     train,
     use,
+    vectors,
 )
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
@@ -83,6 +84,7 @@ def _build() -> typer.Typer:
     app.add_typer(questions.group(), name="qa")
     app.add_typer(inspect.group(), name="inspect")
     app.add_typer(tagging.group(), name="tag")
+    app.add_typer(vectors.group(), name="vectors")
     return app
 
 

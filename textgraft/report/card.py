@@ -14,6 +14,7 @@ STAGES = {
     "distil": "A smaller model that learned to answer as a larger one does.",
     "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
     "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
+    "vectors": "Word vectors: one for each word, whatever stands around it. Use them with textgraft vectors and embed.",
 }
 LANGUAGES = ("language", "texts", "tokens", "share", "share as read", "times read in a pass", "held-out loss")
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
@@ -36,6 +37,10 @@ LIMITS = {
     "tag": (
         "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where "
         "the scores above do not hold. The probabilities are the network's own and not calibrated."
+    ),
+    "vectors": (
+        "A word has one vector for all its meanings, and words are near that stand in like company, opposites too. The "
+        "vectors repeat the leanings of the text that they were learned from."
     ),
 }
 
