@@ -19,16 +19,19 @@ from textgraft.data.tags import Piece
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE
-from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class WordPieces:
-    """A sentence's N words as P tokens without marks: word i is tokens bounds[i] to bounds[i + 1] (N + 1)."""
+    """A sentence's N words as P tokens without marks: word i is tokens bounds[i] to bounds[i + 1] (N + 1).
+
+    `unknown` is how many words the tokenizer has nothing for.
+    """
 
     ids: np.ndarray
     bounds: np.ndarray
+    unknown: int
 
 
 @dataclass(frozen=True)
@@ -81,16 +84,16 @@ def chosen_piece(direction: Direction) -> Piece:
 def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
     """The pieces of each sentence's words, one at least for each: a word that has none reads as unknown."""
     distinct = list(dict.fromkeys(word for words in sentences for word in words))
-    spaced = [f" {word}" for word in distinct] if isinstance(tokenizer, BytePairTokenizer) else distinct
     unknown = np.array([tokenizer.unk_id], dtype=np.int32)
-    known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, tokenizer.bodies(spaced), strict=True)}
+    known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, tokenizer.words(distinct), strict=True)}
+    unread = {w for w, ids in known.items() if np.array_equal(ids, unknown)}
     found = []
     for words in sentences:
         if not words:
             raise UserError("there is a sentence without a word.", remedy="Leave it out.")
         pieces = [known[word] for word in words]
         bounds = np.cumsum([0, *map(len, pieces)])
-        found.append(WordPieces(np.concatenate(pieces).astype(np.int32), bounds))
+        found.append(WordPieces(np.concatenate(pieces).astype(np.int32), bounds, sum(w in unread for w in words)))
     return found
 
 
@@ -121,9 +124,8 @@ def word_windows(
             places = np.stack([pieces.bounds[owned], np.minimum(pieces.bounds[owned + 1], end)], axis=1)
             windows.append(WordWindow(number, ids, int(owned[0]), places - begin + len(marks.before)))
         too_long = sizes[sizes > room]
-        unknown = int(((sizes == 1) & (pieces.ids[pieces.bounds[:-1]] == tokenizer.unk_id)).sum())
         lost = int((too_long - room).sum())
-        coverage += Coverage(1, len(sizes), int(len(stretches) > 1), len(too_long), lost, unknown)
+        coverage += Coverage(1, len(sizes), int(len(stretches) > 1), len(too_long), lost, pieces.unknown)
     return windows, coverage
 
 

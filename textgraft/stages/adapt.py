@@ -125,7 +125,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
 
     Raises UserError if fewer than 20 texts or too few tokens are left to learn from.
     """
-    sequences = tokenizer.encode_batch(list(texts))
+    sequences = tokenizer.corpus_ids(list(texts))
     kept: list[int] = []
     tokens = 0
     for index in range(0, len(texts), 20):

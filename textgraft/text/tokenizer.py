@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,19 +23,20 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.files import write_atomically
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.detokenize import detokenize, settled
+from textgraft.text.limits import limited, limited_unspaced, without_rare_characters
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
 from textgraft.text.thai import Segmenter, joined
 
-ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece"]
+ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece", "spelling"]
 
 _SEGMENTER = "textgraft_segmenter"
+_SPELLING = "textgraft_spelling"
 _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
 
 PIECE_CHARACTERS = 100_000
 """Longer texts go to the library in pieces, so that its memory stays small and both cores have work."""
 
 _ANY_CONTROL = Regex(rf" ?(?:{'|'.join(CONTROL)})(?= |$)")
-_UNSPACED = re.compile(r"\S{32,}")
 _DIGIT = Regex(r"\p{N}")
 # Clitics as spaCy cuts them (do|n't, it|'s), then words, numbers with their points, and any other cluster by itself.
 _WORD = Regex(
@@ -133,6 +132,14 @@ class Tokenizer:
         """The ids of each text, int32, without the marks that `encode_batch` puts around it."""
         return [ids[1:] for ids in self.encode_batch(texts)]
 
+    def words(self, words: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each word by itself, int32, without marks; none where the vocabulary has nothing for it."""
+        return self.bodies(words)
+
+    def corpus_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32, by which a language model predicts it: those of `encode_batch`."""
+        return self.encode_batch(texts)
+
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text: case and repetitions are put back, other control words left out, spacing is a guess."""
         text = detokenize([self.tokens[i] for i in ids], self.kind)
@@ -165,21 +172,25 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`; GPT's and GPT-2's come as a BytePairTokenizer.
+        """The inverse of `to_json`; GPT's and GPT-2's come as a BytePairTokenizer, ELMo's as a SpellingTokenizer.
 
         Raises UserError for a damaged or foreign one, or without its segmenter.
         """
-        described = None
+        described = spelled = None
         try:
-            if f'"{_SEGMENTER}"' in text:
+            if f'"{_SEGMENTER}"' in text or f'"{_SPELLING}"' in text:
                 content = json.loads(text)
-                described = content.pop(_SEGMENTER, None)
+                described, spelled = content.pop(_SEGMENTER, None), content.pop(_SPELLING, None)
                 text = json.dumps(content, ensure_ascii=False)
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
         from textgraft.text.byte_level import BytePairTokenizer, is_byte_pair  # which imports this module
 
+        if spelled is not None:
+            from textgraft.text.spelling import SpellingTokenizer
+
+            return SpellingTokenizer(pipeline, where=where)
         if is_byte_pair(pipeline):
             return BytePairTokenizer(pipeline)
         if isinstance(pipeline.model, models.WordPiece):
@@ -216,7 +227,8 @@ class Tokenizer:
         no text.
 
         The `model` "byte_level" is GPT-2's (see byte_level.py): no control words, no rules, every text comes back.
-        "wordpiece" is BERT's (see wordpiece.py), which alone asks whether to `lowercase`.
+        "wordpiece" is BERT's (see wordpiece.py), which alone asks whether to `lowercase`. "spelling", of kind "word",
+        is ELMo's (see spelling.py).
 
         Word level cuts at whitespace and punctuation and splits off English clitics. fastai uses spaCy's rules, which
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
@@ -239,11 +251,15 @@ class Tokenizer:
                 min_frequency=min_frequency,
                 max_characters=max_characters,
             )
+        if model == "spelling":
+            from textgraft.text.spelling import train as train_spelling  # which imports this module
+
+            return train_spelling(texts, vocab_size=size, min_frequency=min_frequency, max_characters=max_characters)
         cutter = _segmenter(segmenter, kind)
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
-        stream = _limited(texts, kind, max_characters, cutter)
+        stream: Iterator[str] = (_prepared(text, kind, cutter) for text in limited(texts, max_characters))
         if kind == "subword":
-            stream = _without_rare_characters(_limited_unspaced(stream, max_unspaced), min_frequency)
+            stream = without_rare_characters(limited_unspaced(stream, max_unspaced), min_frequency)
         pipeline.train_from_iterator(stream, trainer)
         return cls(_finished(pipeline, kind), cutter)
 
@@ -263,6 +279,8 @@ def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) 
     if model not in get_args(ModelName):
         remedy = did_you_mean(model, get_args(ModelName))
         raise UserError(f"there is no subword model '{model}'.", remedy=remedy)
+    if model == "spelling" and kind != "word":
+        raise UserError("what is spelled are words.", where="model", remedy="Make the kind 'word'.")
     if vocab_size <= len(CONTROL):
         remedy = f"It counts the {len(CONTROL)} control words; give some thousands."
         raise UserError(f"a vocabulary of {vocab_size} is too small.", where="vocab_size", remedy=remedy)
@@ -341,44 +359,6 @@ def _settled(pipeline: Pipeline) -> models.Unigram:
     settled = [(piece, round(scores.get(piece, score), 6)) for piece, score in pieces]
     settled.sort(key=lambda entry: (-entry[1], entry[0]))
     return models.Unigram([*vocabulary[: len(CONTROL)], *settled], unk_id=0, byte_fallback=False)
-
-
-def _limited(
-    texts: Iterable[str], kind: Kind, max_characters: int, segmenter: Segmenter | None = None
-) -> Iterator[str]:
-    read = 0
-    for text in texts:
-        read += len(text)
-        yield _prepared(text[: len(text) - max(0, read - max_characters)], kind, segmenter)
-        if read >= max_characters:
-            return
-    if not read:
-        raise UserError("there is no text to train a tokenizer on.", remedy="Check that the input is not empty.")
-
-
-def _limited_unspaced(texts: Iterable[str], max_unspaced: int) -> Iterator[str]:
-    """Leave out stretches longer than words are, once `max_unspaced` of their characters have passed."""
-    read = 0
-    for text in texts:
-        if read < max_unspaced:
-            read += sum(map(len, _UNSPACED.findall(text)))
-            yield text
-        else:
-            yield _UNSPACED.sub(" ", text)
-
-
-def _without_rare_characters(texts: Iterable[str], min_frequency: int) -> Iterator[str]:
-    """Blank each character until it has been seen `min_frequency` times.
-
-    Every character that the trainer meets takes a place in the vocabulary, and in an encyclopedia thousands occur
-    only once or twice.
-    """
-    seen: Counter[str] = Counter()
-    for text in texts:
-        here = Counter(text)
-        seen.update(here)
-        rare = {ord(char): " " for char in here if seen[char] < min_frequency}
-        yield text.translate(rare) if rare else text
 
 
 def _pieces(text: str) -> Iterator[str]:
