@@ -19,11 +19,17 @@ from textgraft.nn.readout import LAST, Readout, new_readout
 # name: (module, class, class of its config); imported when first asked for
 ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
+    "elmo": ("textgraft.encoders.elmo", "ELMo", "ELMoConfig"),
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
 }
 HEADS = {
+    "bidirectional_language_model": (
+        "textgraft.heads.bidirectional_language_model",
+        "BidirectionalLanguageModelHead",
+        "BidirectionalLanguageModelConfig",
+    ),
     "choice": ("textgraft.heads.choice", "ChoiceHead", "ChoiceConfig"),
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
     "features": ("textgraft.heads.features", "FeaturesHead", "FeaturesConfig"),
