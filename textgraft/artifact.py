@@ -40,8 +40,8 @@ FILES = ("model.safetensors", "tokenizer.json", "run.json")
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
 
-FOREIGN, TENSORFLOW = "hf:", "tf:"
-"""How the names of other programs' models begin: the transformers library's, and TensorFlow checkpoints."""
+FOREIGN, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
+"""How the names of other programs' models begin: the transformers library's, TensorFlow checkpoints, ELMo's files."""
 
 
 class Predictor(Protocol):
@@ -232,7 +232,7 @@ def find(name: str | Path) -> Path:
 
 def is_foreign(name: str | Path) -> bool:
     """Whether a model's name says that another program made it (foreign.hub)."""
-    return str(name).startswith((FOREIGN, TENSORFLOW))
+    return str(name).startswith((FOREIGN, TENSORFLOW, ELMO))
 
 
 def names() -> list[str]:
@@ -293,8 +293,8 @@ def load(name: str | Path) -> Artifact:
     """The artifact at a path, or one that ships by its name; weights in float32, the model in eval mode.
 
     `hf:FOLDER` and `hf:NAME` are models of the transformers library, `tf:FOLDER` is a TensorFlow checkpoint of BERT or
-    GPT-2 (foreign.hub). Raises UserError for a missing, truncated, altered or future file, and lists weights that do
-    not fit.
+    GPT-2, `elmo:FOLDER` a published ELMo (foreign.hub). Raises UserError for a missing, truncated, altered or future
+    file, and lists weights that do not fit.
     """
     if is_foreign(name):
         from textgraft.foreign import hub  # which imports this module

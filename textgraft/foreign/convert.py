@@ -9,10 +9,10 @@ from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
-from textgraft.foreign import huggingface
+from textgraft.foreign import elmo, huggingface
 from textgraft.text.wordpiece import WordPieceTokenizer
 
-Format = Literal["textgraft", "huggingface"]
+Format = Literal["textgraft", "huggingface", "elmo"]
 
 
 def convert(
@@ -20,9 +20,11 @@ def convert(
 ) -> Path:
     """Write `model` as a folder in another format and return it.
 
-    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME` or `tf:FOLDER`
-    (hub.py). "textgraft" is an artifact, its weights float16 with `half`; "huggingface" a folder that the transformers
-    library opens, tokenizer and all. Raises UserError for what the other format has no place for, and if `out` exists.
+    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME`, `tf:FOLDER`
+    or `elmo:FOLDER` (hub.py). "textgraft" is an artifact, its weights float16 with `half`; "huggingface" a folder that
+    the transformers library opens, tokenizer and all; "elmo" options.json and weights.hdf5, which AllenNLP opens and
+    which have no place for a vocabulary. Raises UserError for what the other format has no place for, and if `out`
+    exists.
     """
     if to not in get_args(Format):
         raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))
@@ -30,6 +32,8 @@ def convert(
     source = load_one(model)
     if to == "textgraft":
         return artifact.save(source, out, half=half, overwrite=overwrite)
+    if to == "elmo":
+        return elmo.save(source.model, out, overwrite=overwrite)
     return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source))
 
 
