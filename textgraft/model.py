@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from importlib import import_module
 from typing import Any
 
@@ -138,14 +138,14 @@ def _described(part: Encoder | Head, registry: dict[str, tuple[str, str, str]]) 
 
 def _made(kind: str, description: dict[str, Any], registry: dict[str, tuple[str, str, str]]) -> tuple[type, Any]:
     """The class and the config object for one part of a description."""
-    fields = dict(description)
-    name = fields.pop("name", None)
+    settings = dict(description)
+    name = settings.pop("name", None)
     if name not in registry:
         raise UserError(f"unknown {kind} '{name}'.", remedy=did_you_mean(str(name), registry))
     module, cls, config_cls = registry[name]
     loaded = import_module(module)
     try:
-        return getattr(loaded, cls), getattr(loaded, config_cls)(**fields)
+        return getattr(loaded, cls), getattr(loaded, config_cls)(**settings)
     except TypeError as error:
         raise UserError(f"the {kind} '{name}' has a setting missing or one it does not know ({error}).") from error
 
@@ -168,6 +168,14 @@ def new_head(description: dict[str, Any], encoder: Encoder) -> Head:
     cls, config = _made("head", description, HEADS)
     made: Head = cls(config, encoder.tied()) if getattr(config, "tied", False) else cls(config)
     return made
+
+
+def has_setting(encoder: str, name: str) -> bool:
+    """Whether the config of the family `encoder` has the field `name`; an unknown family might."""
+    if encoder not in ENCODERS:
+        return True
+    module, _, config_cls = ENCODERS[encoder]
+    return name in {field.name for field in fields(getattr(import_module(module), config_cls))}
 
 
 def build_unfilled(description: dict[str, Any]) -> Model:
