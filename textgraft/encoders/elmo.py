@@ -114,6 +114,7 @@ class ELMo(Encoder):
 
     config: ELMoConfig
     direction: Direction = "both"
+    reads_spellings = True
     method = "elmo"
 
     def __init__(self, config: ELMoConfig) -> None:

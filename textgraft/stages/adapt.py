@@ -53,8 +53,9 @@ def adapt(
     say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
     state is kept. `own_vocabulary` trains a new tokenizer on the texts; known tokens keep their vectors, new ones
     start from the mean. An encoder that was published without its language-model head is given a fresh one that learns
-    along with it, and an ELMo, which was so, a vocabulary of the texts. `settings.minutes` cuts training to a time. Killed, the same call goes on where it was;
-    with `reuse` it also takes what it finds at `out`, if that came of this very call.
+    along with it, and an ELMo, which was so, a vocabulary of the texts. `settings.minutes` cuts training to a time.
+    Killed, the same call goes on where it was; with `reuse` it also takes what it finds at `out`, if that came of this
+    very call.
 
     Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
     """
@@ -179,7 +180,7 @@ def with_a_task(source: Artifact, seed: int) -> Artifact:
     description, encoder = source.model.describe(), source.model.encoder
     if description["head"]["name"] != "features" or encoder.direction != "both":
         return source
-    spelled = isinstance(source.tokenizer, SpellingTokenizer)
+    spelled = encoder.reads_spellings
     description["head"] = {
         "name": "bidirectional_language_model" if spelled else "masked_language_model",
         "vocab_size": source.tokenizer.vocab_size if spelled else encoder.config.vocab_size,

@@ -83,11 +83,21 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
                 only_table(model)
+        _check_reading(model, spelled=recipe.tokenizer.get("model") == "spelling")
     except UserError as error:
         raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
     except (TypeError, ValueError, KeyError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
         raise UserError(f"this describes no model ({error!r}).", where=str(path), remedy="Correct it.") from error
     return recipe
+
+
+def _check_reading(model: Model, *, spelled: bool) -> None:
+    """Raises UserError where the encoder wants words by their characters and is given ids, or the reverse."""
+    if model.encoder.reads_spellings != spelled:
+        wants = "token ids" if spelled else "spelled words"
+        remedy = "Leave out model." if spelled else 'Set kind = "word" and model = "spelling".'
+        message = f"this encoder reads {wants}, which this tokenizer does not give."
+        raise UserError(message, where="tokenizer", remedy=remedy)
 
 
 def pretrain(
@@ -132,6 +142,7 @@ def pretrain(
         gensim_word2vec()
     tok = _tokenizer(plan, text, tokenizer, folder)
     model = new_language_model(plan, tok.vocab_size, settings.seed)
+    _check_reading(model, spelled=tok.spells)
     corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
     train, held = corpora.train, corpora.held
     if not (folder / "checkpoint.safetensors").exists():
@@ -205,7 +216,7 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
     """The recipe's model with fresh weights."""
     encoder = {"name": "awd_lstm", **recipe.model}
     if has_setting(encoder["name"], "vocab_size"):
-        encoder["vocab_size"] = vocab_size
+        encoder.setdefault("vocab_size", vocab_size)
     head = {
         "name": "language_model",
         "vocab_size": vocab_size,

@@ -59,6 +59,8 @@ class SpellingTokenizer(Tokenizer):
     </S>. Only `corpus_ids` are numbers of the vocabulary. Raises UserError for one that does not begin with the MARKS.
     """
 
+    spells = True
+
     def __init__(self, pipeline: Pipeline, *, where: str = "tokenizer.json") -> None:
         super().__init__(pipeline)
         if tuple(self.tokens[: len(MARKS)]) != MARKS:

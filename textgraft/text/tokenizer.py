@@ -71,8 +71,11 @@ class Encoding:
 class Tokenizer:
     """A vocabulary of V tokens and the way from text to their ids; made by `train` or `load`.
 
-    Ids 0 to 8 are the control words (normalize.CONTROL). Every text starts with `xxbos`.
+    Ids 0 to 8 are the control words (normalize.CONTROL). Every text starts with `xxbos`. Where it `spells`, what it
+    gives for a text are no ids but characters, (T, 50) (spelling.py).
     """
+
+    spells = False
 
     unk_id, pad_id, bos_id, eos_id = (CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxeos"))
 
