@@ -77,6 +77,9 @@ class Model(nn.Module):
         batch = batch.to(self.device)
         encoded = self._encoded(batch, state)
         loss = self.head.loss(self._read(encoded), batch)
+        penalty = self.readout.penalty() if self.readout is not None and self.training else None
+        if penalty is not None:
+            loss = replace(loss, total=loss.total + loss.count * penalty)
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
 
     def _encoded(self, batch: Batch, state: State | None) -> Encoded:

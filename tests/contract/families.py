@@ -130,6 +130,7 @@ HEADS |= {
     "read-mix": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True, "readout": "mix"},
     "read-mix-pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean", "readout": "mix"},
     "read-mix-span": {"name": "span", "readout": "mix"},
+    "read-elmo-mix": {"name": "tagging", "tags": ["x", "y", "z"], "readout": "elmo-mix"},
 }
 
 
@@ -152,7 +153,7 @@ def fits(encoder: str, head: str) -> bool:
         case "sum-last-4" | "concat-last-4":
             if below["num_layers"] < 4:
                 return False
-        case "sum" | "mix":
+        case "sum" | "mix" | "elmo-mix":
             if not one_width:
                 return False
     reads_pooled = above.get("pooling") == "pooled" or above.get("next_sentence", False)
