@@ -182,7 +182,7 @@ def test_encoders_know_how_wide_their_layers_are() -> None:
 def test_the_head_reads_what_the_readout_gives(name: str) -> None:
     model = tagger(name, 24 if name == "concat-last-4" else 6)
     shown = model.encoder(batch(), keep="all").layers
-    expected = new_readout(name, model.encoder.widths)(shown)
+    expected = new_readout(name, model.encoder.widths).eval()(shown)
     weights, bias = model.head.output.weight, model.head.output.bias
     torch.testing.assert_close(model(batch()), expected @ weights.T + bias)
     assert (model.readout is None) == (name == "last")
