@@ -18,7 +18,7 @@ from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
 
-from textgraft import Settings, TextClassifier, Tokenizer, UserError, adapt, convert, generate, pretrain
+from textgraft import Settings, TextClassifier, Tokenizer, UserError, adapt, convert, distil, generate, pretrain
 from textgraft.artifact import load
 from textgraft.data.batch import Batch
 from textgraft.data.corpus import Corpus
@@ -148,6 +148,11 @@ def test_reads_questions_and_tags(elmo: Path, tmp_path: Path) -> None:
         show=False,
     )
     assert answered.record["results"]["methods"]["reader"]["f1"]["mean"] > 0.3
+
+
+def test_it_teaches_no_language_model(elmo: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="two words at every position"):
+        distil(str(elmo), reviews(40, 3)[0], tmp_path / "student", show=False)
 
 
 def test_by_the_command_line(elmo: Path, tmp_path: Path) -> None:

@@ -41,13 +41,17 @@ def distil_language_model(
 ) -> Distilled:
     """Teach a language model by the losses of training.distillation.FromLanguageModel; see stages.distil.
 
-    The teacher's distributions are made anew in every step: kept, they would be many times the text.
+    The teacher's distributions are made anew in every step: kept, they would be many times the text. Raises UserError
+    for an ELMo.
     """
     recipe = load_distil_recipe(options.recipe)
     if options.temperature is not None:
         recipe = replace(recipe, temperature=options.temperature)
     settings = options.settings.of(recipe.stage)
     learns = objective(teacher.model, "the teacher")
+    if teacher.model.encoder.reads_spellings:
+        message = "an ELMo says two words at every position, and no lesson is made for that."
+        raise UserError(message, where="the teacher", remedy="Distil a classifier that was fine-tuned from it.")
     pupil, base = _pupil(teacher, student, recipe.stage, options)
     if _pairs(teacher.model) and not _pairs(pupil):
         teacher = replace(teacher, model=without_next_sentence(teacher.model))
