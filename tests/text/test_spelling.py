@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from textgraft.data.batch import PairIds, pad
@@ -55,6 +55,7 @@ def test_every_word_is_spelled_as_published(word: str) -> None:
 
 
 @given(st.text(max_size=80))
+@example(" \u0e31")
 def test_offsets_are_those_of_the_words_and_a_batch_has_the_same_ids(text: str) -> None:
     made = SpellingTokenizer.from_vocabulary()
     encoding = made.encode(text)

@@ -20,9 +20,7 @@ from tokenizers import Tokenizer as Pipeline
 from tokenizers import models
 
 from textgraft.errors import UserError
-from textgraft.text.clusters import cluster_spans
 from textgraft.text.limits import limited
-from textgraft.text.normalize import Span
 from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
 from textgraft.text.words import split_words
 
@@ -85,7 +83,7 @@ class SpellingTokenizer(Tokenizer):
 
     def encode(self, text: str) -> Encoding:
         """One text with its words and their offsets; the marks at its ends have empty ones. `ids` are (T, 50)."""
-        spans = _spans(text)
+        spans = split_words(text)
         words = [text[start:end] for start, end in spans]
         rows: Any = self._rows(words, marked=True)
         ends = (len(text), len(text))
@@ -172,9 +170,3 @@ def train(
 
 def _words(text: str) -> list[str]:
     return [text[start:end] for start, end in split_words(text)]
-
-
-def _spans(text: str) -> list[Span]:
-    """Where the words are, the borders at those of grapheme clusters."""
-    starts, ends = cluster_spans(text)
-    return [(starts[start], ends[end - 1]) for start, end in split_words(text)]
