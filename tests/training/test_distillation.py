@@ -157,6 +157,16 @@ def test_alpha_counts_only_where_there_is_a_label(kind: Any, target: Tensor) -> 
         assert taught(alpha) == pytest.approx(float(expected), rel=1e-5)
 
 
+def test_what_a_readout_learned_in_a_lesson_stays_with_the_student() -> None:
+    description = classifier().describe()
+    description["encoder"] |= {"embedding_dim": 6, "hidden_dim": 6}
+    description["head"] |= {"readout": "mix"}
+    taught = Taught(build(description), FromAnswers(torch.zeros(1, 2), "single", 1.0, 0.5))
+    with torch.no_grad():
+        taught.readout.weights[0] = 7.0  # type: ignore[union-attr, index, operator]
+    assert float(taught.student.readout.weights[0]) == 7.0  # type: ignore[union-attr, index, arg-type]
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_a_lesson_is_no_part_of_the_student(alpha: float) -> None:
     """With labels alone it trains to the bit as without a lesson; what is saved has the same names."""

@@ -40,7 +40,7 @@ class Taught(Model):
 
     def __init__(self, student: Model, lesson: Lesson) -> None:
         super().__init__(student.encoder, student.head)
-        self.lesson = lesson
+        self.readout, self.lesson = student.readout, lesson
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         return self.lesson.loss(self, batch, state) if self.training else super().loss(batch, state)
@@ -48,7 +48,9 @@ class Taught(Model):
     @property
     def student(self) -> Model:
         """The student without its lesson, in eval mode."""
-        return Model(self.encoder, self.head).eval()
+        model = Model(self.encoder, self.head)
+        model.readout = self.readout
+        return model.eval()
 
 
 @dataclass(frozen=True)
