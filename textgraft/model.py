@@ -22,6 +22,7 @@ ENCODERS = {
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
+    "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),
 }
 HEADS = {
     "choice": ("textgraft.heads.choice", "ChoiceHead", "ChoiceConfig"),

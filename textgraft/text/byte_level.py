@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from tokenizers import Tokenizer as Pipeline
 
 from textgraft.errors import UserError
 from textgraft.text.clusters import cluster_spans
+from textgraft.text.limits import limited
 from textgraft.text.normalize import Span
-from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
+from textgraft.text.tokenizer import Encoding, PairMarks, Side, Tokenizer
 
 END = "<|endoftext|>"
 UNKNOWN = "<unk>"
@@ -88,6 +89,10 @@ class BytePairTokenizer(Tokenizer):
         encodings = self._pipeline.encode_batch_fast([_valid(text) for text in texts])
         return [np.array(encoding.ids[len(self.starts) :], dtype=np.int32) for encoding in encodings]
 
+    def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
+        """The ids of each word as if a space stood before it, int32, which is how the vocabulary knows most words."""
+        return self.bodies([f" {word}" for word in words])
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text, to the last space if the vocabulary is one of bytes; a start that `encode` adds is left out."""
         kept = list(ids)
@@ -132,22 +137,11 @@ def train_byte_level(
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    pipeline.train_from_iterator(_limited(texts, max_characters), trainer)
+    pipeline.train_from_iterator(map(_valid, limited(texts, max_characters)), trainer)
     end = pipeline.token_to_id(END)
     template: Any = processors.TemplateProcessing(single=f"{END} $A", special_tokens=[(END, end)])
     pipeline.post_processor = template
     return BytePairTokenizer(pipeline)
-
-
-def _limited(texts: Iterable[str], max_characters: int) -> Iterator[str]:
-    read = 0
-    for text in texts:
-        read += len(text)
-        yield _valid(text[: len(text) - max(0, read - max_characters)])
-        if read >= max_characters:
-            return
-    if not read:
-        raise UserError("there is no text to train a tokenizer on.", remedy="Check that the input is not empty.")
 
 
 def read_gpt2(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:

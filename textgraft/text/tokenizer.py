@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,19 +23,23 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.files import write_atomically
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.detokenize import detokenize, settled
+from textgraft.text.limits import limited, limited_unspaced, without_rare_characters
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
 from textgraft.text.thai import Segmenter, joined
 
 ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece"]
+Side = Literal["before", "after"]
 
 _SEGMENTER = "textgraft_segmenter"
 _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
+
+SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
+"""How many tokens a vocabulary of each kind has where nobody says."""
 
 PIECE_CHARACTERS = 100_000
 """Longer texts go to the library in pieces, so that its memory stays small and both cores have work."""
 
 _ANY_CONTROL = Regex(rf" ?(?:{'|'.join(CONTROL)})(?= |$)")
-_UNSPACED = re.compile(r"\S{32,}")
 _DIGIT = Regex(r"\p{N}")
 # Clitics as spaCy cuts them (do|n't, it|'s), then words, numbers with their points, and any other cluster by itself.
 _WORD = Regex(
@@ -133,6 +135,13 @@ class Tokenizer:
         """The ids of each text, int32, without the marks that `encode_batch` puts around it."""
         return [ids[1:] for ids in self.encode_batch(texts)]
 
+    def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
+        """The ids of each word of a sentence, int32, without marks; none where the vocabulary has nothing for it.
+
+        `space` says which of the spaces beside it is the word's own, where a vocabulary has spaces.
+        """
+        return self.bodies(words)
+
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text: case and repetitions are put back, other control words left out, spacing is a guess."""
         text = detokenize([self.tokens[i] for i in ids], self.kind)
@@ -165,7 +174,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`; GPT's and GPT-2's come as a BytePairTokenizer.
+        """The inverse of `to_json`; GPT's and GPT-2's come as a BytePairTokenizer, Flair's as a CharacterTokenizer.
 
         Raises UserError for a damaged or foreign one, or without its segmenter.
         """
@@ -186,6 +195,10 @@ class Tokenizer:
             from textgraft.text.wordpiece import WordPieceTokenizer
 
             return WordPieceTokenizer(pipeline, where=where)
+        from textgraft.text.characters import CharacterTokenizer, is_characters
+
+        if is_characters(pipeline):
+            return CharacterTokenizer(pipeline)
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
             raise UserError(message, where=where, remedy=_RESTORE)
@@ -207,7 +220,8 @@ class Tokenizer:
     ) -> Tokenizer:
         """A tokenizer learned from one pass over `texts`, the same for the same stream.
 
-        `vocab_size` counts the control words and is a ceiling (default: 10,000 subwords, 60,000 words as in ULMFiT).
+        `vocab_size` counts the control words and is a ceiling (default: 10,000 subwords, 60,000 words as in ULMFiT, and
+        1,000 characters, which is Flair's `kind`: see characters.py; no control words, no rules).
         `min_frequency` is what a word must reach (word level), a pair to be merged (BPE), or a character to be part
         of any subword; the rest read as `xxunk`. The library holds what it counts in memory, so no more than
         `max_characters` are read: mix a corpus that is sorted by topic before you pass it. Of text without spaces
@@ -222,8 +236,13 @@ class Tokenizer:
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
         written without spaces want subwords, or the `segmenter` "thai" (see thai.py; extra `[thai]`).
         """
-        size = vocab_size if vocab_size is not None else {"word": 60_000, "subword": 10_000}.get(kind, 0)
+        size = vocab_size if vocab_size is not None else SIZES.get(kind, 0)
         _check_settings(kind, model, size, min_frequency)
+        if kind == "character":
+            from textgraft.text.characters import train as train_characters  # which imports this module
+
+            cutter = _segmenter(segmenter, kind)  # which characters do not have
+            return train_characters(texts, vocab_size=size, min_frequency=min_frequency, max_characters=max_characters)
         if model == "byte_level" and kind == "subword":
             from textgraft.text.byte_level import train_byte_level  # which imports this module
 
@@ -241,9 +260,9 @@ class Tokenizer:
             )
         cutter = _segmenter(segmenter, kind)
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
-        stream = _limited(texts, kind, max_characters, cutter)
+        stream: Iterator[str] = (_prepared(text, kind, cutter) for text in limited(texts, max_characters))
         if kind == "subword":
-            stream = _without_rare_characters(_limited_unspaced(stream, max_unspaced), min_frequency)
+            stream = without_rare_characters(limited_unspaced(stream, max_unspaced), min_frequency)
         pipeline.train_from_iterator(stream, trainer)
         return cls(_finished(pipeline, kind), cutter)
 
@@ -258,8 +277,8 @@ def vocabulary_map(old: Tokenizer, new: Tokenizer) -> np.ndarray:
 
 
 def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) -> None:
-    if kind not in ("subword", "word"):
-        raise UserError(f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, ("subword", "word")))
+    if kind not in SIZES:
+        raise UserError(f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, SIZES))
     if model not in get_args(ModelName):
         remedy = did_you_mean(model, get_args(ModelName))
         raise UserError(f"there is no subword model '{model}'.", remedy=remedy)
@@ -276,7 +295,7 @@ def _segmenter(name: str | None, kind: Kind) -> Segmenter | None:
     if name != "thai":
         raise UserError(f"there is no segmenter '{name}'.", where="segmenter", remedy=did_you_mean(name, ("thai",)))
     if kind != "word":
-        message, remedy = "a segmenter cuts words, and these are subwords.", "Leave it out, or make the kind 'word'."
+        message, remedy = f"a segmenter cuts words, and these are {kind}s.", "Leave it out, or make the kind 'word'."
         raise UserError(message, where="segmenter", remedy=remedy)
     return Segmenter.installed()
 
@@ -341,44 +360,6 @@ def _settled(pipeline: Pipeline) -> models.Unigram:
     settled = [(piece, round(scores.get(piece, score), 6)) for piece, score in pieces]
     settled.sort(key=lambda entry: (-entry[1], entry[0]))
     return models.Unigram([*vocabulary[: len(CONTROL)], *settled], unk_id=0, byte_fallback=False)
-
-
-def _limited(
-    texts: Iterable[str], kind: Kind, max_characters: int, segmenter: Segmenter | None = None
-) -> Iterator[str]:
-    read = 0
-    for text in texts:
-        read += len(text)
-        yield _prepared(text[: len(text) - max(0, read - max_characters)], kind, segmenter)
-        if read >= max_characters:
-            return
-    if not read:
-        raise UserError("there is no text to train a tokenizer on.", remedy="Check that the input is not empty.")
-
-
-def _limited_unspaced(texts: Iterable[str], max_unspaced: int) -> Iterator[str]:
-    """Leave out stretches longer than words are, once `max_unspaced` of their characters have passed."""
-    read = 0
-    for text in texts:
-        if read < max_unspaced:
-            read += sum(map(len, _UNSPACED.findall(text)))
-            yield text
-        else:
-            yield _UNSPACED.sub(" ", text)
-
-
-def _without_rare_characters(texts: Iterable[str], min_frequency: int) -> Iterator[str]:
-    """Blank each character until it has been seen `min_frequency` times.
-
-    Every character that the trainer meets takes a place in the vocabulary, and in an encyclopedia thousands occur
-    only once or twice.
-    """
-    seen: Counter[str] = Counter()
-    for text in texts:
-        here = Counter(text)
-        seen.update(here)
-        rare = {ord(char): " " for char in here if seen[char] < min_frequency}
-        yield text.translate(rare) if rare else text
 
 
 def _pieces(text: str) -> Iterator[str]:
