@@ -40,8 +40,8 @@ FILES = ("model.safetensors", "tokenizer.json", "run.json")
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
 
-FOREIGN, TENSORFLOW = "hf:", "tf:"
-"""How the names of other programs' models begin: the transformers library's, and TensorFlow checkpoints."""
+FOREIGN, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
+"""How the names of other programs' models begin: the transformers library's, TensorFlow checkpoints, ELMo's files."""
 FLAIR = "flair:"
 """How Flair's files are named, which only `convert` opens, since they are pickles (foreign.flair)."""
 
@@ -144,8 +144,12 @@ def save(
 
 def config(description: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     """config.json: what `description` says, the sha256 of each of `files`, and its own."""
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    content = {"format": FORMAT, **description, "files": hashes}
+    return config_of(description, {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())})
+
+
+def config_of(description: Mapping[str, Any], hashes: Mapping[str, str]) -> bytes:
+    """The same of files whose sha256 is known already, such as one too large for memory."""
+    content = {"format": FORMAT, **description, "files": dict(hashes)}
     return to_json(content | {"sha256": _digest(content)})
 
 
@@ -233,7 +237,7 @@ def find(name: str | Path) -> Path:
 
 def is_foreign(name: str | Path) -> bool:
     """Whether a model's name says that another program made it (foreign.hub)."""
-    return str(name).startswith((FOREIGN, TENSORFLOW))
+    return str(name).startswith((FOREIGN, TENSORFLOW, ELMO))
 
 
 def names() -> list[str]:
@@ -294,8 +298,8 @@ def load(name: str | Path) -> Artifact:
     """The artifact at a path, or one that ships by its name; weights in float32, the model in eval mode.
 
     `hf:FOLDER` and `hf:NAME` are models of the transformers library, `tf:FOLDER` is a TensorFlow checkpoint of BERT or
-    GPT-2 (foreign.hub). Raises UserError for a missing, truncated, altered or future file, and lists weights that do
-    not fit.
+    GPT-2, `elmo:FOLDER` a published ELMo (foreign.hub). Raises UserError for a missing, truncated, altered or future
+    file, and lists weights that do not fit.
     """
     if is_foreign(name):
         from textgraft.foreign import hub  # which imports this module
@@ -306,6 +310,9 @@ def load(name: str | Path) -> Artifact:
     if "linear" in config:
         remedy = "Use it with predict and evaluate, or name a language model."
         raise UserError("this is a linear classifier, not a network.", where=str(folder), remedy=remedy)
+    if "vectors" in config:
+        remedy = "Use them with textgraft vectors and embed, or name a language model."
+        raise UserError("these are word vectors, not a network.", where=str(folder), remedy=remedy)
     files = read_files(folder, config)
     model = _built(config, folder / "config.json")
     where = str(folder / "model.safetensors")

@@ -40,6 +40,7 @@ A_LANGUAGE_MODEL = "it is a language model", "Fine-tune it first (textgraft fine
 OTHER_USES = {
     "qa": ("it answers questions about texts", "Use it with textgraft qa."),
     "tag": ("it tags words", "Use it with textgraft tag."),
+    "vectors": ("it holds word vectors", "Use it with textgraft vectors and embed."),
 }
 """What models without labels of texts are, and what to do with them, by the stage that made them."""
 
@@ -84,13 +85,14 @@ class Classifier:
         classifier wants pairs or questions with options, and the other way round.
         """
         texts = [as_text(text) for text in texts]
-        self._check(texts)
+        self.check(texts)
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
         answers = [member.outputs(texts, self.precision) for member in self.members]
         return np.average(answers, axis=0, weights=self.weights)
 
-    def _check(self, texts: Sequence[str]) -> None:
+    def check(self, texts: Sequence[str]) -> None:
+        """Raises UserError for texts where it wants pairs or questions with options, and the other way round."""
         for index, text in enumerate(texts):
             if (given := reads([text])) != self.reads:
                 remedy = f"Give {SHAPES[self.reads]} each."

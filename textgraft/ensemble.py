@@ -85,6 +85,10 @@ def load_one(name: str | Path) -> Artifact:
 
 
 def _load(folder: Path, config: Mapping[str, Any]) -> Predictor:
+    if "vectors" in config:
+        from textgraft.vectors.means import MeanOfWords
+
+        return MeanOfWords.load(folder)
     if "linear" not in config:
         return artifact.load(folder)
     # Here, because scikit-learn takes a second to import, and a network does without it.

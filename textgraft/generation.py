@@ -209,9 +209,10 @@ def _without_beginning_of(text: str, stop: Iterable[str]) -> str:
 def left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
     """The model, if it is one that says what comes next. Raises UserError for any other."""
     artifact = model if isinstance(model, Artifact) else load(model)
-    if not isinstance(artifact.model.head, LanguageModelHead):
+    head = artifact.model.describe()["head"]["name"]
+    if not head.endswith("language_model"):
         raise UserError("this model labels texts and writes none.", remedy="Name a language model.")
-    if artifact.model.encoder.direction != "left":
+    if head != "language_model" or artifact.model.encoder.direction != "left":
         message = "this model does not read from the left, so it cannot say what comes next."
         raise UserError(message, remedy="Name a language model that reads forward.")
     artifact.model.to(resolve_device(device))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from importlib import import_module
 from typing import Any
 
@@ -19,12 +19,18 @@ from textgraft.nn.readout import LAST, Readout, new_readout
 # name: (module, class, class of its config); imported when first asked for
 ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
+    "elmo": ("textgraft.encoders.elmo", "ELMo", "ELMoConfig"),
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
     "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),
 }
 HEADS = {
+    "bidirectional_language_model": (
+        "textgraft.heads.bidirectional_language_model",
+        "BidirectionalLanguageModelHead",
+        "BidirectionalLanguageModelConfig",
+    ),
     "choice": ("textgraft.heads.choice", "ChoiceHead", "ChoiceConfig"),
     "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
     "features": ("textgraft.heads.features", "FeaturesHead", "FeaturesConfig"),
@@ -72,6 +78,9 @@ class Model(nn.Module):
         batch = batch.to(self.device)
         encoded = self._encoded(batch, state)
         loss = self.head.loss(self._read(encoded), batch)
+        penalty = self.readout.penalty() if self.readout is not None and self.training else None
+        if penalty is not None:
+            loss = replace(loss, total=loss.total + loss.count * penalty)
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
 
     def _encoded(self, batch: Batch, state: State | None) -> Encoded:
@@ -133,14 +142,14 @@ def _described(part: Encoder | Head, registry: dict[str, tuple[str, str, str]]) 
 
 def _made(kind: str, description: dict[str, Any], registry: dict[str, tuple[str, str, str]]) -> tuple[type, Any]:
     """The class and the config object for one part of a description."""
-    fields = dict(description)
-    name = fields.pop("name", None)
+    settings = dict(description)
+    name = settings.pop("name", None)
     if name not in registry:
         raise UserError(f"unknown {kind} '{name}'.", remedy=did_you_mean(str(name), registry))
     module, cls, config_cls = registry[name]
     loaded = import_module(module)
     try:
-        return getattr(loaded, cls), getattr(loaded, config_cls)(**fields)
+        return getattr(loaded, cls), getattr(loaded, config_cls)(**settings)
     except TypeError as error:
         raise UserError(f"the {kind} '{name}' has a setting missing or one it does not know ({error}).") from error
 
@@ -163,6 +172,14 @@ def new_head(description: dict[str, Any], encoder: Encoder) -> Head:
     cls, config = _made("head", description, HEADS)
     made: Head = cls(config, encoder.tied()) if getattr(config, "tied", False) else cls(config)
     return made
+
+
+def has_setting(encoder: str, name: str) -> bool:
+    """Whether the config of the family `encoder` has the field `name`; an unknown family might."""
+    if encoder not in ENCODERS:
+        return True
+    module, _, config_cls = ENCODERS[encoder]
+    return name in {field.name for field in fields(getattr(import_module(module), config_cls))}
 
 
 def build_unfilled(description: dict[str, Any]) -> Model:

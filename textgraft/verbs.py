@@ -46,7 +46,8 @@ def embed(
     """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
 
     `layers`, one of nn.readout.READOUTS, reads others; a mix only from a model that has learned it.
-    The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space.
+    The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space, a folder
+    of word vectors the mean (or max) of the vectors of a text's words.
     `max_tokens` is for language models; a classifier reads as much as it was trained on. Raises UserError for an
     unknown pooling or readout, for layers that the model does not have, and for a model without vectors.
     """

@@ -15,15 +15,18 @@ from torch import Tensor
 from textgraft.data.batch import Batch
 from textgraft.model import Model, build, with_dropout
 from textgraft.nn.chunked import IGNORE
+from textgraft.text.spelling import spell
 from textgraft.text.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"], kind="word", min_frequency=1)
 V = TOKENIZER.vocab_size
 CLASSES = 4
-TOKEN_HEADS = ("language_model", "masked_language_model")
+TOKEN_HEADS = ("language_model", "masked_language_model", "bidirectional_language_model")
 POSITION_HEADS = (*TOKEN_HEADS, "span", "tagging")
 ENTITY_TAGS = ["O", "B-a", "I-a", "B-b", "I-b"]
 LENGTHS = (9, 7, 5, 2)
+SPELLINGS = torch.from_numpy(np.stack([spell(token * (1 + i % 4)) for i, token in enumerate(TOKENIZER.tokens)])).long()
+"""How each id is written, for encoders that read spellings: words of one to sixteen characters."""
 
 AWD_LSTM = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 5, "truncate": 4}
 BERT = {
@@ -67,12 +70,27 @@ ENCODERS |= {
     "flair-left": {**FLAIR, "direction": "left", "hidden_dim": 6, "num_layers": 1},
     "flair-right-projected": {**FLAIR, "direction": "right", "hidden_dim": 5, "num_layers": 2, "projection_dim": 6},
 }
-STATEFUL = [name for name, config in ENCODERS.items() if config["name"] != "bert"]
+ENCODERS |= {
+    "elmo": {
+        "name": "elmo",
+        "character_dim": 4,
+        "filters": [[1, 3], [2, 5]],
+        "projection_dim": 3,
+        "hidden_dim": 7,
+        "num_layers": 2,
+    },
+}
+WIDTH = 6  # of what every encoder shows
+STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in ("bert", "elmo")]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
     f"lm-{layer}-{'tied' if tied else 'untied'}": {"name": "language_model", "output_layer": layer, "tied": tied}
     for layer in ("full", "chunked", "adaptive", "sampled")
     for tied in (True, False)
+}
+HEADS |= {
+    f"both-ways-{layer}": {"name": "bidirectional_language_model", "output_layer": layer}
+    for layer in ("full", "chunked", "adaptive", "sampled")
 }
 HEADS |= {
     "lm-no-bias": {"name": "language_model", "bias": False, "alpha": 0.0, "beta": 0.0},
@@ -117,13 +135,14 @@ HEADS |= {
     "read-mix": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True, "readout": "mix"},
     "read-mix-pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean", "readout": "mix"},
     "read-mix-span": {"name": "span", "readout": "mix"},
+    "read-elmo-mix": {"name": "tagging", "tags": ["x", "y", "z"], "readout": "elmo-mix"},
 }
 
 
 def direction(encoder: str) -> str:
     """What a position may look at; the recurrent families say so in their config."""
     below = ENCODERS[encoder]
-    return below.get("direction", "both" if below["name"] == "bert" else "left")
+    return below.get("direction", "both" if below["name"] in ("bert", "elmo") else "left")
 
 
 def fits(encoder: str, head: str) -> bool:
@@ -142,7 +161,7 @@ def fits(encoder: str, head: str) -> bool:
         case "second-to-last":
             if below["num_layers"] < 2:
                 return False
-        case "sum" | "mix":
+        case "sum" | "mix" | "elmo-mix":
             if not one_width:
                 return False
     reads_pooled = above.get("pooling") == "pooled" or above.get("next_sentence", False)
@@ -153,8 +172,10 @@ def fits(encoder: str, head: str) -> bool:
         case "language_model":
             several_tables, is_tied = "cutoffs" in below, above.get("tied", True)
             return not sees_all and (above.get("output_layer") == "adaptive" or not (several_tables and is_tied))
+        case "bidirectional_language_model":
+            return below["name"] == "elmo"
         case "masked_language_model":
-            return sees_all and reads_pooled == below.get("pooler", False)
+            return below["name"] == "bert" and reads_pooled == below.get("pooler", False)
         case _:
             return reads_pooled == below.get("pooler", False)
 
@@ -164,15 +185,17 @@ def read_dim(encoder: str, head: str) -> int:
     below = ENCODERS[encoder]
     match HEADS[head].get("readout", "last"):
         case "concat-last-4":
-            return 4 * int(below["embedding_dim"])
+            return 4 * WIDTH
         case "second-to-last" if below["name"] in ("awd_lstm", "flair"):
             return int(below["hidden_dim"])
         case _:
-            return int(below["embedding_dim"])
+            return WIDTH
 
 
 def tied_head(encoder: str) -> str:
-    """A language-model head that shares the encoder's tables."""
+    """A language-model head that shares the encoder's tables, if it has any."""
+    if ENCODERS[encoder]["name"] == "elmo":
+        return "both-ways-full"
     return "lm-adaptive-tied" if "cutoffs" in ENCODERS[encoder] else "lm-full-tied"
 
 
@@ -230,6 +253,7 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
         answerable=_answerable(lengths, width),
         words=words(lengths),
+        spellings=SPELLINGS if model.describe()["encoder"]["name"] == "elmo" else None,
     )
 
 
@@ -248,6 +272,10 @@ def words(lengths: tuple[int, ...]) -> Tensor:
 
 def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -> Tensor:
     """What the model's head wants for B texts."""
+    if model.describe()["head"]["name"] == "bidirectional_language_model":
+        previous = torch.where(next_tokens == IGNORE, IGNORE, (next_tokens + 1) % V)
+        previous[:, 0] = IGNORE
+        return torch.stack([next_tokens, previous], dim=2)
     if is_of_tokens(model):
         return next_tokens
     rows = len(next_tokens)
@@ -307,6 +335,9 @@ def embedded(model: Model, batch: Batch) -> Tensor:
             return encoder.embedding_norm(
                 known if encoder.segments is None else known + encoder.segments(batch.segments)
             )
+        case "elmo":
+            assert batch.spellings is not None
+            return torch.cat([encoder.characters(batch.spellings)] * 2, dim=1)[batch.ids]
         case "transformer_xl":
             return encoder.embedding(batch.ids) * encoder.config.embedding_dim**0.5
         case name:
@@ -327,7 +358,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
     asked, each = wanted[rows], len(batch.ids) // len(wanted)
     rows = slice(rows.start * each, rows.stop * each)
     width = int(batch.mask[rows].sum(dim=1).max())
-    part = asked[:, :width] if wanted.dtype == torch.int64 and wanted.ndim == 2 else asked
+    part = asked[:, :width] if wanted.dtype == torch.int64 and wanted.ndim > 1 else asked
     assert batch.segments is not None
     assert batch.pair_targets is not None
     assert batch.answerable is not None
@@ -341,6 +372,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         pair_targets=batch.pair_targets[rows],
         answerable=batch.answerable[rows, :width],
         words=batch.words[rows, :width],
+        spellings=batch.spellings,
     )
 
 

@@ -47,7 +47,7 @@ def windows(batch: Batch, borders: list[int], direction: str) -> list[Batch]:
     """The batch cut at `borders` into windows, in the order in which `direction` reads them."""
     cuts = [slice(a, b) for a, b in zip([0, *borders], [*borders, batch.ids.shape[1]], strict=True)]
     assert batch.targets is not None
-    parts = [Batch(ids=batch.ids[:, c], mask=batch.mask[:, c], targets=batch.targets[:, c]) for c in cuts]
+    parts = [replace(batch, ids=batch.ids[:, c], mask=batch.mask[:, c], targets=batch.targets[:, c]) for c in cuts]
     return parts[::-1] if direction == "right" else parts
 
 

@@ -18,7 +18,7 @@ from textgraft.errors import UserError
 from textgraft.foreign import huggingface
 from textgraft.inference import embed_sequences
 from textgraft.model import Model, build
-from textgraft.nn.readout import READOUTS, Mix, new_readout
+from textgraft.nn.readout import LAMBDA, LAYER_DROPOUT, READOUTS, ELMoMix, Mix, new_readout
 
 ULMFIT = (320, 640, 640, 320)
 BERT_BASE = (768,) * 13
@@ -53,15 +53,22 @@ EXPECTED: dict[str, Callable[[tuple[Tensor, ...]], Tensor]] = {
     "sum-last-4": lambda h: h[2] + h[3] + h[4] + h[5],
     "concat-last-4": lambda h: torch.stack([h[2], h[3], h[4], h[5]], dim=2).flatten(2),
     "mix": lambda h: torch.stack(h).mean(dim=0),  # before anything is learned
+    "elmo-mix": lambda h: torch.stack([normalised(x) for x in h]).mean(dim=0),
 }
 
 
-def test_the_seven_are_what_the_papers_say() -> None:
+def normalised(h: Tensor) -> Tensor:
+    """Each position by itself."""
+    middle = h - h.mean(dim=2, keepdim=True)
+    return middle / (middle.square().mean(dim=2, keepdim=True) + 1e-5).sqrt()
+
+
+def test_all_are_what_the_papers_say() -> None:
     """Five layers over the embeddings, which are no hidden layer: no sum has them, and the mix has."""
     assert EXPECTED.keys() == READOUTS.keys()
     given = layers()
     for name, expected in EXPECTED.items():
-        readout = new_readout(name, (3,) * 6)
+        readout = new_readout(name, (3,) * 6).eval()
         found = readout(given)
         torch.testing.assert_close(found, expected(given))
         assert found.shape[2] == readout.output_dim == (12 if name == "concat-last-4" else 3)
@@ -94,6 +101,41 @@ def test_a_mix_is_equation_1(weights: list[float]) -> None:
         torch.testing.assert_close(mix(given), found)
 
 
+def test_elmos_mix_leaves_layers_out_in_training_alone() -> None:
+    """Each with a probability of 0.1, the rest sharing its place; all of them out is the mean, as if none were."""
+    mix = new_readout("elmo-mix", (3,) * 6)
+    assert isinstance(mix, ELMoMix)
+    torch.manual_seed(0)
+    drawn = torch.stack([mix.shares() for _ in range(3000)]).detach()
+    out = drawn == 0
+    assert abs(float(out.float().mean()) - LAYER_DROPOUT) < 0.01
+    torch.testing.assert_close(drawn.sum(dim=1), torch.ones(3000))
+    there = (~out).sum(dim=1, keepdim=True)
+    torch.testing.assert_close(drawn, (~out) / there)
+    with torch.no_grad():
+        mix.weights[2] = 1.0
+    assert torch.equal(mix.eval().shares(), torch.softmax(mix.weights, dim=0))
+
+
+def test_elmos_weights_are_drawn_to_their_average_in_training_alone() -> None:
+    model, plain = tagger("elmo-mix"), tagger("elmo-mix")
+    assert isinstance(model.readout, ELMoMix)
+    assert model.readout.penalty() == 0
+    assert new_readout("mix", (3,) * 6).penalty() is None
+    weights = torch.tensor([1.0, -2.0, 0.5, 0.0, 0.0, 3.0])
+    for made in (model, plain):
+        with torch.no_grad():
+            made.readout.weights.copy_(weights)
+    plain.readout.penalty = lambda: None
+    for training in (True, False):
+        losses = []
+        for made in (model, plain):
+            torch.manual_seed(3)
+            losses.append(made.train(training).loss(batch()))
+        expected = losses[0].count * LAMBDA * float(weights.square().sum()) if training else 0.0
+        assert float((losses[0].total - losses[1].total).detach()) == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize("name", READOUTS)
 def test_widths_are_computed_for_every_family(name: str) -> None:
     width = new_readout(name, BERT_BASE).output_dim
@@ -124,7 +166,7 @@ def test_layers_of_unequal_widths_are_not_added_up() -> None:
 def test_one_layer_has_none_before_it() -> None:
     with pytest.raises(UserError, match="'second-to-last' needs 2 layers above the embeddings") as refused:
         new_readout("second-to-last", (8, 8))
-    assert refused.value.remedy == "Possible with this model: first, last, sum, mix."
+    assert refused.value.remedy == "Possible with this model: first, last, sum, mix, elmo-mix."
     with pytest.raises(UserError, match=r"unknown readout 'second-last'.*Did you mean 'second-to-last'"):
         new_readout("second-last", BERT_BASE)
 
@@ -140,7 +182,7 @@ def test_encoders_know_how_wide_their_layers_are() -> None:
 def test_the_head_reads_what_the_readout_gives(name: str) -> None:
     model = tagger(name, 24 if name == "concat-last-4" else 6)
     shown = model.encoder(batch(), keep="all").layers
-    expected = new_readout(name, model.encoder.widths)(shown)
+    expected = new_readout(name, model.encoder.widths).eval()(shown)
     weights, bias = model.head.output.weight, model.head.output.bias
     torch.testing.assert_close(model(batch()), expected @ weights.T + bias)
     assert (model.readout is None) == (name == "last")

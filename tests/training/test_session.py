@@ -98,14 +98,14 @@ def test_how_often_to_save_is_no_part_of_what_is_asked() -> None:
 class InterruptedAt:
     """A validation in which Ctrl-C is pressed at its `number`th call: in the middle of the loop's work."""
 
-    def __init__(self, number: int, times: int = 1) -> None:
-        self.number, self.times, self.calls = number, times, 0
+    def __init__(self, number: int, times: int = 1, kind: signal.Signals = signal.SIGINT) -> None:
+        self.number, self.times, self.kind, self.calls = number, times, kind, 0
 
     def __call__(self, model: Model) -> Scores:
         self.calls += 1
         if self.calls == self.number:
             for _ in range(self.times):
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(self.kind)
         loss = float(copied(model)["head.layers.6.bias"][0])
         return {"loss": loss, "score": -loss}
 
@@ -118,14 +118,19 @@ def ctrl_c(monkeypatch: pytest.MonkeyPatch):
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_ctrl_c_waits_for_the_step_saves_and_the_rest_is_bit_equal(number: int, tmp_path: Path, ctrl_c) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind"), [(1, signal.SIGINT), (2, signal.SIGINT), (3, signal.SIGINT), (2, signal.SIGTERM)]
+)
+def test_ctrl_c_waits_for_the_step_saves_and_the_rest_is_bit_equal(
+    number: int, kind: signal.Signals, tmp_path: Path, ctrl_c
+) -> None:
     whole = small_run(validate=InterruptedAt(0))
     drive(whole, tmp_path / "whole", title="t", show=False)
     seldom = replace(OFTEN, save_seconds=1000)
     with pytest.raises(Stopped, match=r"stopped\..*same command"):
-        drive(small_run(seldom, InterruptedAt(number)), tmp_path / "c", title="t", show=False)
+        drive(small_run(seldom, InterruptedAt(number, kind=kind)), tmp_path / "c", title="t", show=False)
     assert signal.getsignal(signal.SIGINT) is ctrl_c
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     again = small_run(seldom, InterruptedAt(0))
     drive(again, tmp_path / "c", title="t", show=False)
     assert len(again.progress.history) == 3
@@ -152,6 +157,18 @@ def test_a_run_in_a_thread_leaves_ctrl_c_alone(tmp_path: Path, ctrl_c) -> None:
     assert signal.getsignal(signal.SIGINT) is ctrl_c
     thread.join()
     assert runs[0].progress.finished
+
+
+def test_two_at_once_are_told_of_each_other(tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    other = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(UserError, match="another process is training here") as caught:
+        drive(small_run(), tmp_path / "checkpoint.safetensors", title="t", show=False)
+    assert caught.value.where == str(tmp_path)
+    os.close(other)
+    assert drive(small_run(), tmp_path / "checkpoint.safetensors", title="t", show=False).progress.finished
+    fcntl.flock(os.open(tmp_path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)  # and it has let go
 
 
 @pytest.mark.parametrize(("call", "error"), [("fsync", FULL), ("replace", FULL), ("replace", READ_ONLY)])

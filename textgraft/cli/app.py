@@ -16,6 +16,7 @@ from textgraft.cli import (
     compare,
     convert,
     data,
+    distil,
     fetch,
     generate,
     inspect,
@@ -25,6 +26,7 @@ from textgraft.cli import (
     tagging,
     train,
     use,
+    vectors,
 )
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
@@ -51,6 +53,11 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "textgraft prompt en-ulmfit test.csv --template sentiment --shots 4 --examples train.csv --out answers.csv",
     ),
     ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
+    (
+        "distil",
+        distil.distil,
+        "textgraft distil sentiment pool.txt --student en-ulmfit --labelled train.csv --test test.csv --out small",
+    ),
     ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
     ("fetch", fetch.fetch, "textgraft fetch distilbert/distilbert-base-cased --out distilbert-folder"),
     ("convert", convert.convert, "textgraft convert hf:distilbert-folder --out distilbert"),
@@ -77,6 +84,7 @@ def _build() -> typer.Typer:
     app.add_typer(questions.group(), name="qa")
     app.add_typer(inspect.group(), name="inspect")
     app.add_typer(tagging.group(), name="tag")
+    app.add_typer(vectors.group(), name="vectors")
     return app
 
 

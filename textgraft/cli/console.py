@@ -23,8 +23,9 @@ READ_OPTIONS = {
     "label_separator": "--label-separator",
     "encoding": "--encoding",
     "delimiter": "--delimiter",
+    "limit": "--limit",
 }
-"""The options for the arguments of `textgraft.read`."""
+"""The options for the arguments of `textgraft.read`, and of `textgraft.load_vectors`."""
 
 
 class Interrupted(Exception):

@@ -20,7 +20,7 @@ Model = Annotated[str, typer.Option("--model", "-m", help="A model that ships, b
 Recipe = Annotated[
     str, typer.Option("--recipe", help="How to train: a name from `textgraft recipes`, or a .toml file.")
 ]
-READOUTS = "first, last, second-to-last, sum, sum-last-4, concat-last-4, or mix, which is learned"
+READOUTS = "first, last, second-to-last, sum, sum-last-4, concat-last-4, mix, or elmo-mix, which are learned"
 """The names of nn.readout.READOUTS, which takes torch to ask."""
 Readout = Annotated[str, typer.Option("--readout", help=f"Which layers the head reads: {READOUTS}.")]
 Minutes = Annotated[

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from textgraft.stages.pretraining_text import Paths
     from textgraft.training.loop import Settings
 
-MEASURES = ("loss", "perplexity", "next_sentence_loss", "perplexity_per_word", "bits_per_character")
+MEASURES = (
+    *("loss", "perplexity", "perplexity_forward", "perplexity_backward", "next_sentence_loss", "perplexity_per_word"),
+    "bits_per_character",
+)
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")]
 
 

@@ -238,7 +238,10 @@ def embed(
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Turn texts into vectors: a model's top layer, or others, pooled over each text."""
+    """Turn texts into vectors: a model's top layer, or others, pooled; or the mean of a text's word vectors.
+
+    The latter where MODEL is a folder of word vectors (textgraft vectors); texts without a known word are zeros.
+    """
     import numpy as np
 
     from textgraft.files import writing_atomically

@@ -50,7 +50,7 @@ class Rows:
 
 
 TokenIds = np.ndarray | PairIds | Rows
-"""One example as an encoder reads it."""
+"""One example as an encoder reads it: token ids (T,), or for one that reads spellings their characters (T, 50)."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,11 @@ class Batch:
 
     `targets` is whatever the head wants: (B, T) next-token ids for a language model, (B,) class numbers, (B, C)
     floats for multi-label, (B,) floats for a numeric target, (B, 2) positions of an answer's first and last token,
-    (B, W) tags of words.
+    (B, W) tags of words, (B, T, 2) next and previous words for a language model that reads both ways.
+
+    With `spellings` (text.spelling) `ids` say which of these stands where: each distinct word is spelled once. A
+    language model that carries both its directions on over a long text reads it from both ends at a time: then
+    `from_right` is a window of its own, whose last column comes first.
     """
 
     ids: Tensor  # (B, T) int64
@@ -73,6 +77,8 @@ class Batch:
     pair_targets: Tensor | None = None  # (B,) int64, 0 where the second text of a pair follows the first, 1 where not
     answerable: Tensor | None = None  # (B, T) bool, True = an answer to a question may begin or end here
     words: Tensor | None = None  # (B, W) int64, the position that speaks for each word, -1 where there are no more
+    spellings: Tensor | None = None  # (U, C) int64, the characters of the words that `ids` number, 0 being padding
+    from_right: Tensor | None = None  # (B, T) int64, what the direction from the right reads, if it is not `ids`
 
     def to(self, device: torch.device) -> Batch:
         """This batch on `device`; a GPU copies it out of pinned memory while the processor goes on."""
@@ -104,11 +110,24 @@ def pad(examples: Sequence[TokenIds], pad_id: int) -> Batch:
 
 
 def _padded(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
+    if sequences[0].ndim == 2:
+        return _spelled(sequences, pad_id)
     lengths = torch.tensor([len(s) for s in sequences])
     ids = torch.full((len(sequences), int(lengths.max())), pad_id, dtype=torch.int64)
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = torch.from_numpy(np.asarray(sequence, dtype=np.int64))
     return Batch(ids=ids, mask=torch.arange(ids.shape[1]) < lengths[:, None])
+
+
+def _spelled(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
+    """Spellings (T, C) as numbers of the distinct words among them, in the order in which they come."""
+    places: dict[bytes, int] = {}
+    rows = [np.ascontiguousarray(sequence, dtype=np.int16) for sequence in sequences]
+    first = pad_id + 1
+    ids = [np.array([places.setdefault(word.tobytes(), len(places) + first) for word in row]) for row in rows]
+    words = np.frombuffer(b"".join(places), dtype=np.int16).reshape(len(places), -1).astype(np.int64)
+    spellings = np.concatenate([np.zeros((first, words.shape[1]), dtype=np.int64), words])
+    return replace(_padded(ids, pad_id), spellings=torch.from_numpy(spellings))
 
 
 def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[list[int]]:

@@ -136,7 +136,7 @@ class Corpus:
 
     @classmethod
     def from_ids(cls, ids: Sequence[np.ndarray], tokenizer: Tokenizer, *, words: int, characters: int) -> Corpus:
-        """A corpus in memory, from what `tokenizer.encode_batch` gave."""
+        """A corpus in memory, from what `tokenizer.corpus_ids` gave."""
         lengths = np.array([len(document) for document in ids], dtype=np.int64)
         tokens = np.concatenate([np.zeros(0, dtype=np.int32), *ids]).astype(_dtype(tokenizer))
         starts = np.cumsum(lengths) - lengths
@@ -267,9 +267,9 @@ def _encoded(stream: Iterator[tuple[int, Any]], tokenizer: Tokenizer, folder: Pa
         batch.append(text)
         characters += len(text)
         if characters >= BATCH_CHARACTERS:
-            yield from zip(batch, tokenizer.encode_batch(batch))
+            yield from zip(batch, tokenizer.corpus_ids(batch))
             batch, characters = [], 0
-    yield from zip(batch, tokenizer.encode_batch(batch))
+    yield from zip(batch, tokenizer.corpus_ids(batch))
 
 
 def _write_shard(

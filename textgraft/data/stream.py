@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -123,15 +123,49 @@ class LanguageModelStream:
         if self.direction == "right":
             windows.reverse()
         for first, last in windows[start:]:
-            if lanes is not None:
-                block = np.stack([lane[first : last + 1] for lane in lanes])
-            else:
-                offsets = [row * self.lane for row in range(self.rows)]
-                block = np.stack([self.corpus.read(o + first, o + last + 1) for o in offsets])
-            text = torch.from_numpy(block.astype(np.int64))
-            before, after = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+            before, after = self._window(lanes, first, last)
             ids, targets = (after, before) if self.direction == "right" else (before, after)
             yield Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=targets)
+
+    def _window(self, lanes: Sequence[np.ndarray] | None, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Tokens first to last of every lane, (B, T), and for each of them the one after it."""
+        if lanes is not None:
+            block = np.stack([lane[first : last + 1] for lane in lanes])
+        else:
+            offsets = [row * self.lane for row in range(self.rows)]
+            block = np.stack([self.corpus.read(o + first, o + last + 1) for o in offsets])
+        text = torch.from_numpy(block.astype(np.int64))
+        return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+
+class BothEndsStream(LanguageModelStream):
+    """The lanes of a LanguageModelStream from both their ends at a time, for two language models side by side.
+
+    While the one reads a window as far from the beginning of its lane (`Batch.ids`), the other reads one as far from
+    the end, backwards (`Batch.from_right`), so that each goes on from its own state and reads every token of an epoch.
+    Targets (B, T, 2) are the next token of the first and the previous one of the second. `spellings` (V, C) say how
+    each token of the corpus is written; a batch has those that occur in it, after one of nothing. Differs from
+    Peters et al. 2018's code, which goes through sentences in one order and turns each of them round.
+    """
+
+    def __init__(self, corpus: TokenSource, spellings: np.ndarray, **settings: Any) -> None:
+        super().__init__(corpus, **settings)
+        self.spellings = torch.from_numpy(spellings.astype(np.int64))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        borders, lanes = self._windows(epoch), self._lanes(epoch)
+        nothing = torch.zeros_like(self.spellings[:1])
+        for first, last in zip(borders[start:-1].tolist(), borders[start + 1 :].tolist(), strict=True):
+            ids, following = self._window(lanes, first, last)
+            previous, from_right = self._window(lanes, self.lane - last, self.lane - first)
+            words, places = torch.stack([ids, from_right]).unique(return_inverse=True)
+            yield Batch(
+                ids=places[0] + 1,
+                mask=torch.ones_like(ids, dtype=torch.bool),
+                targets=torch.stack([following, previous], dim=2),
+                spellings=torch.cat([nothing, self.spellings[words]]),
+                from_right=places[1] + 1,
+            )
 
 
 class ExampleStream:

@@ -19,6 +19,7 @@ from textgraft.data.squad import Question
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 from textgraft.text.byte_level import BytePairTokenizer
+from textgraft.text.spelling import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -92,7 +93,7 @@ def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
     """A text's tokens without what the tokenizer puts around it."""
     encoding = tokenizer.encode(text)
     ids, spans = encoding.ids, encoding.offsets
-    if isinstance(tokenizer, WordPieceTokenizer):
+    if isinstance(tokenizer, WordPieceTokenizer | SpellingTokenizer):
         ids, spans = ids[1:-1], spans[1:-1]
     elif isinstance(tokenizer, BytePairTokenizer):
         # Without a start of its own, an empty text is the one token that begins a text.

@@ -25,10 +25,14 @@ from textgraft.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class WordPieces:
-    """A sentence's N words as P tokens without marks: word i is tokens bounds[i] to bounds[i + 1] (N + 1)."""
+    """A sentence's N words as P tokens without marks: word i is tokens bounds[i] to bounds[i + 1] (N + 1).
+
+    `unknown` is how many words the tokenizer has nothing for.
+    """
 
     ids: np.ndarray
     bounds: np.ndarray
+    unknown: int
 
 
 @dataclass(frozen=True)
@@ -86,13 +90,14 @@ def encode_words(
     pieces_of = tokenizer.words(distinct, space="after" if direction == "left" else "before")
     unknown = np.array([tokenizer.unk_id], dtype=np.int32)
     known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, pieces_of, strict=True)}
+    unread = {w for w, ids in known.items() if np.array_equal(ids, unknown)}
     found = []
     for words in sentences:
         if not words:
             raise UserError("there is a sentence without a word.", remedy="Leave it out.")
         pieces = [known[word] for word in words]
         bounds = np.cumsum([0, *map(len, pieces)])
-        found.append(WordPieces(np.concatenate(pieces).astype(np.int32), bounds))
+        found.append(WordPieces(np.concatenate(pieces).astype(np.int32), bounds, sum(w in unread for w in words)))
     return found
 
 
@@ -123,9 +128,8 @@ def word_windows(
             places = np.stack([pieces.bounds[owned], np.minimum(pieces.bounds[owned + 1], end)], axis=1)
             windows.append(WordWindow(number, ids, int(owned[0]), places - begin + len(marks.before)))
         too_long = sizes[sizes > room]
-        unknown = int(((sizes == 1) & (pieces.ids[pieces.bounds[:-1]] == tokenizer.unk_id)).sum())
         lost = int((too_long - room).sum())
-        coverage += Coverage(1, len(sizes), int(len(stretches) > 1), len(too_long), lost, unknown)
+        coverage += Coverage(1, len(sizes), int(len(stretches) > 1), len(too_long), lost, pieces.unknown)
     return windows, coverage
 
 

@@ -51,6 +51,7 @@ class Encoder(nn.Module):
     `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or
     "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
     the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
+    `reads_spellings` says that it wants words by their characters (text.spelling), not token ids.
     `recipe` names what fine-tunes it where nobody says how, `method` what fine-tuning it is called in tables.
     """
 
@@ -58,6 +59,7 @@ class Encoder(nn.Module):
     output_dim: int
     direction: Direction
     max_length: int | None = None
+    reads_spellings: ClassVar[bool] = False
     recipe: ClassVar[str] = "default"
     method: ClassVar[str] = "ulmfit"
 

@@ -10,10 +10,10 @@ from textgraft.artifact import Artifact
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import write_atomically
-from textgraft.foreign import flair, huggingface
+from textgraft.foreign import elmo, flair, huggingface
 from textgraft.text.wordpiece import WordPieceTokenizer
 
-Format = Literal["textgraft", "huggingface", "flair"]
+Format = Literal["textgraft", "huggingface", "elmo", "flair"]
 
 
 def convert(
@@ -21,9 +21,10 @@ def convert(
 ) -> Path:
     """Write `model` as a folder, or Flair's file, in another format and return it.
 
-    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME` or `tf:FOLDER`
-    (hub.py), and here alone `flair:FILE` (flair.py). "textgraft" is an artifact, its weights float16 with `half`;
-    "huggingface" a folder that the transformers library opens, tokenizer and all; "flair" a file that Flair opens, a
+    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME`, `tf:FOLDER`
+    or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py). "textgraft" is an artifact, its weights float16
+    with `half`; "huggingface" a folder that the transformers library opens, tokenizer and all; "elmo" options.json and
+    weights.hdf5, which AllenNLP opens and which have no place for a vocabulary; "flair" a file that Flair opens, a
     pickle as it wants it. Raises UserError for what the other format has no place for, and if `out` exists.
     """
     if to not in get_args(Format):
@@ -35,6 +36,8 @@ def convert(
         return Path(out)
     if to == "textgraft":
         return artifact.save(source, out, half=half, overwrite=overwrite)
+    if to == "elmo":
+        return elmo.save(source.model, out, overwrite=overwrite)
     return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source))
 
 

@@ -6,38 +6,43 @@ Nothing is ever fetched here: `textgraft fetch` does that, when it is told to.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from textgraft.artifact import FOREIGN, TENSORFLOW, Artifact
+from textgraft.artifact import ELMO, FOREIGN, TENSORFLOW, Artifact
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
-from textgraft.foreign import huggingface, tensorflow
+from textgraft.foreign import elmo, huggingface, tensorflow
 from textgraft.model import Model
 from textgraft.text.byte_level import read_gpt, read_gpt2
+from textgraft.text.spelling import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 
 def load(name: str) -> Artifact:
-    """The model and tokenizer that `hf:…` or `tf:…` names: a language model, an encoder alone, or a classifier.
+    """The model and tokenizer that `hf:…`, `tf:…` or `elmo:…` names: a language model, an encoder, or a classifier.
 
-    Raises UserError where there is no such folder, and as foreign.huggingface and foreign.tensorflow do.
+    Raises UserError where there is no such folder, and as foreign.huggingface, foreign.tensorflow and foreign.elmo do.
     """
     record: dict[str, Any] = {}
     config: Mapping[str, Any]
     if name.startswith(TENSORFLOW):
         folder = tensorflow.find(name).parent
         config, model, tokenizer = tensorflow.load(name)
+    elif name.startswith(ELMO):
+        folder = Path(name.removeprefix(ELMO))
+        config, model, tokenizer = {"model_type": "elmo"}, elmo.load(folder), SpellingTokenizer.from_vocabulary()
     else:
         folder = find(name)
         config = huggingface.read_config(folder)
         model = huggingface.load(folder)
         tokenizer = TOKENIZERS[str(config["model_type"])](folder)
         record = _fetched(folder)
-    known, wanted = tokenizer.vocab_size, model.encoder.config.vocab_size
+    known, wanted = tokenizer.vocab_size, getattr(model.encoder.config, "vocab_size", math.inf)
     if known > wanted:
         message = f"the tokenizer has {known:,} tokens and the model's table {wanted:,}."
         raise UserError(message, where=str(folder), remedy="Take both from the same model.")
@@ -57,7 +62,7 @@ def load(name: str) -> Artifact:
 
 
 def _last_part(name: str, folder: Path) -> str:
-    if name.startswith(TENSORFLOW):
+    if name.startswith((TENSORFLOW, ELMO)):
         return folder.resolve().name
     return name.removeprefix(FOREIGN).rstrip("/").rsplit("/", 1)[-1]
 

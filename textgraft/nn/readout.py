@@ -12,11 +12,15 @@ from functools import reduce
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from textgraft.errors import UserError, did_you_mean
 
 LAST = "last"
 """The readout that everybody uses who says nothing."""
+LAYER_DROPOUT = 0.1
+LAMBDA = 0.001
+"""Peters et al. 2018 try 1, which all but keeps the average, and 0.001 (table 2)."""
 
 
 class Readout(nn.Module):
@@ -41,6 +45,10 @@ class Readout(nn.Module):
         """All layers, (B, T, D_l) each, bottom -> top -> (B, T, output_dim)."""
         raise NotImplementedError
 
+    def penalty(self) -> Tensor | None:
+        """What training adds to the mean loss, if anything."""
+        return None
+
 
 class Sum(Readout):
     """The layers added up, in float32; a single layer is itself."""
@@ -64,7 +72,7 @@ class Concatenation(Readout):
 class Mix(Readout):
     """gamma * sum_j s_j h_j: a softmax over the layers and a scale, both learned (Peters et al. 2018, eq. 1).
 
-    At first the mean of the layers. The layer normalisation that the paper puts before it in some tasks is left out.
+    At first the mean of the layers. What the paper puts around it in some tasks is left out (`ELMoMix` has it).
     """
 
     def __init__(self, read: slice, widths: Sequence[int]) -> None:
@@ -72,10 +80,35 @@ class Mix(Readout):
         self.weights = nn.Parameter(torch.zeros(len(widths[read])))
         self.scale = nn.Parameter(torch.ones(()))
 
+    def shares(self) -> Tensor:
+        """How much of each layer there is in the mix, (L,)."""
+        return torch.softmax(self.weights, dim=0)
+
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        shares = torch.softmax(self.weights, dim=0)
-        weighed = (share * h.float() for share, h in zip(shares, layers[self.read], strict=True))
+        weighed = (share * h.float() for share, h in zip(self.shares(), layers[self.read], strict=True))
         return self.scale * reduce(torch.add, weighed)
+
+
+class ELMoMix(Mix):
+    """The mix as ELMo's tasks have it: layers normalised, some left out in training, weights drawn to their average.
+
+    Each position of each layer is normalised (Ba et al. 2016, without weights of its own); AllenNLP takes one mean and
+    deviation over all positions of a batch, by which a text's vectors would depend on what is read beside it. In
+    training each layer is out with a probability of LAYER_DROPOUT, its weight -inf before the softmax; with all out
+    the mix is their mean. The penalty is λ|w|² of the weights before the softmax (appendix A.1 of the paper).
+    """
+
+    def shares(self) -> Tensor:
+        if not self.training:
+            return super().shares()
+        out = torch.rand_like(self.weights) < LAYER_DROPOUT
+        return torch.softmax(self.weights.masked_fill(out, torch.finfo(self.weights.dtype).min), dim=0)
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        return super().forward([F.layer_norm(h.float(), h.shape[-1:]) for h in layers])
+
+    def penalty(self) -> Tensor:
+        return LAMBDA * self.weights.square().sum()
 
 
 # name: (class, which of the layers it reads, how many must lie above the embeddings)
@@ -87,8 +120,9 @@ READOUTS: dict[str, tuple[type[Readout], slice, int]] = {
     "sum-last-4": (Sum, slice(-4, None), 4),
     "concat-last-4": (Concatenation, slice(-4, None), 4),
     "mix": (Mix, slice(None), 1),
+    "elmo-mix": (ELMoMix, slice(None), 1),
 }
-"""The embeddings are no hidden layer: `sum` and the last four leave them out, `first` and `mix` read them."""
+"""The embeddings are no hidden layer: `sum` and the last four leave them out, `first` and the mixes read them."""
 
 
 def check_readout(name: str) -> None:

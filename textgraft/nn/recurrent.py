@@ -12,6 +12,34 @@ from torch.nn import functional as F
 from textgraft.nn.device import on_cpu
 from textgraft.nn.precision import compute_dtype
 
+STEPS_THAT_PAY = 8
+"""Laying weights out for many products costs as much as five of them without."""
+
+
+class _Product:
+    """x @ weight.T for `rows` rows of x, as it is asked for at each of many steps.
+
+    For bfloat16 on a processor oneDNN lays the weights out anew in each product, which for so few rows takes as long as
+    the product itself. Here they are laid out once, for the same numbers, where there are steps enough to pay for it.
+    """
+
+    def __init__(self, weight: Tensor, steps: int, rows: int) -> None:
+        self.transposed, self.laid_out = weight.t(), None
+        if weight.dtype == torch.bfloat16 and on_cpu(weight) and steps >= STEPS_THAT_PAY:
+            self.laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), rows)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.laid_out is None:
+            return x @ self.transposed
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.laid_out, None, "none", [], "")
+        return product
+
+    def add_to(self, total: Tensor, x: Tensor) -> Tensor:
+        """`total`, to which the product of x has been added."""
+        if self.laid_out is None:
+            return torch.addmm(total, x, self.transposed, out=total)
+        return total.copy_(torch.ops.mkldnn._linear_pointwise.binary(x, total, self.laid_out, None, "add"))
+
 
 class _LSTMSequence(torch.autograd.Function):
     """One LSTM layer over a whole window, forward and backward written out.
@@ -33,8 +61,9 @@ class _LSTMSequence(torch.autograd.Function):
         c = c0.new_empty(steps + 1, rows, hidden)
         tanh_c = x.new_empty(steps, rows, hidden)
         h[0], c[0] = h0, c0
+        recurrent = _Product(w_hh, steps, rows)
         for t in range(steps):
-            gate = torch.addmm(gates[t], h[t], w_hh.t(), out=gates[t])
+            gate = recurrent.add_to(gates[t], h[t])
             gate[:, : 2 * hidden].sigmoid_()
             gate[:, 2 * hidden : 3 * hidden].tanh_()
             gate[:, 3 * hidden :].sigmoid_()
@@ -55,6 +84,7 @@ class _LSTMSequence(torch.autograd.Function):
         d_gates = torch.empty_like(gates)
         d_h = torch.zeros_like(h[0])
         d_c = grad_c_last.clone()
+        recurrent = _Product(w_hh.t(), steps, rows)
         for t in range(steps - 1, -1, -1):
             if ctx.truncate and t + 1 < steps and (t + 1) % ctx.truncate == 0:
                 d_h.zero_()
@@ -69,7 +99,7 @@ class _LSTMSequence(torch.autograd.Function):
             torch.mul(d_cell * c[t].to(x.dtype), f - f * f, out=d_f)
             torch.mul(d_cell * i, 1 - g * g, out=d_g)
             d_c *= f
-            d_h = d_gates[t] @ w_hh
+            d_h = recurrent(d_gates[t])
         flat = d_gates.view(steps * rows, 4 * hidden)
         d_x = (flat @ w_ih).view(steps, rows, width) if ctx.needs_input_grad[0] else None
         d_w_ih = flat.t() @ x.reshape(steps * rows, width) if ctx.needs_input_grad[3] else None

@@ -149,7 +149,8 @@ class SampledSoftmax(ChunkedSoftmax):
         _refuse_smoothing(label_smoothing, "sampled")
         super().__init__(vocab_size, input_dim, weight=weight, bias=bias)
         if counts is None:
-            proposal = torch.arange(1, vocab_size + 1, dtype=torch.float64).reciprocal().log1p()
+            ranks = torch.arange(1, vocab_size + 1, dtype=torch.float64, device="cpu")  # on "meta" are no numbers
+            proposal = ranks.reciprocal().log1p()
         else:
             proposal = counts.to(torch.float64).clamp(min=1) ** 0.75
         inclusion = inclusion_probabilities(proposal, num_samples).float()

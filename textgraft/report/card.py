@@ -11,8 +11,10 @@ STAGES = {
     "pretrain": "A language model, pretrained on general text. Adapt it to a domain or fine-tune it on labels.",
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
+    "distil": "A smaller model that learned to answer as a larger one does.",
     "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
     "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
+    "vectors": "Word vectors: one for each word, whatever stands around it. Use them with textgraft vectors and embed.",
 }
 LANGUAGES = ("language", "texts", "tokens", "share", "share as read", "times read in a pass", "held-out loss")
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
@@ -24,6 +26,10 @@ LIMITS = {
         "It gives one of the answers it was trained on to any text whatever, also to text of another kind, language or "
         "time, where the scores above do not hold. Look at the calibration before acting on a probability."
     ),
+    "distil": (
+        "It has learned its teacher's errors along with its answers; see the teacher's own limits. For text of another "
+        "kind than it was taught on, how often the two agree says nothing."
+    ),
     "qa": (
         "It answers with words of the text that it is given, true or not; for texts and questions of another kind or "
         "language the scores above do not hold. The probabilities compare one question's answers and no more."
@@ -32,6 +38,10 @@ LIMITS = {
         "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where "
         "the scores above do not hold. The probabilities are the network's own and not calibrated."
     ),
+    "vectors": (
+        "A word has one vector for all its meanings, and words are near that stand in like company, opposites too. The "
+        "vectors repeat the leanings of the text that they were learned from."
+    ),
 }
 
 
@@ -39,11 +49,13 @@ def model_card(run: Mapping[str, Any]) -> str:
     """The card as markdown: what it is, data, training, results beside baselines, limits, licence.
 
     `run` is run.json's object. Used where present: `name`, `stage`, `linear` (a sentence on a linear classifier),
-    `blend` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `base`, `data`,
-    `languages` (name -> {texts, tokens, share, share_read, times_read, held_out}), `tokens_seen`, `seconds`, `recipe`,
-    `command`, `settings`, `seeds`, `held_out` (`before` and `after`, each metric -> value), `results` (the shape of
-    results.json) or what is in it: `methods` (name -> {metric: {mean, low, high}, minutes, peak_mb}), `metrics`,
-    `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there is not mentioned; no number is made up.
+    `blend` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `languages` (name ->
+    {texts, tokens, share, share_read, times_read, held_out}), `base`, `teacher` (as many as it had, each like `base`,
+    with a `verdict` on how well it follows them), `data`, `tokens_seen`, `seconds`, `recipe`, `command`, `settings`,
+    `distillation` (its weights and temperature), `seeds`, `held_out` (`before` and `after`, each metric -> value),
+    `results` (the shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low, high}, minutes,
+    peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there is not mentioned;
+    no number is made up.
     """
     run = {**(run.get("results") or {}), **run}
     stage = str(run.get("stage", ""))
@@ -70,6 +82,9 @@ def _heading(run: Mapping[str, Any], stage: str) -> str:
     base = run.get("base") or {}
     if base.get("name"):
         lines.append(f"It started from `{_text(base['name'])}`{_of_stage(base)}.")
+    teachers = [f"`{_text(one.get('name'))}`{_of_stage(one)}" for one in run.get("teacher") or () if one]
+    if teachers:
+        lines.append(f"It was taught by {' and '.join(teachers)}.")
     return "\n\n".join(lines)
 
 
@@ -124,6 +139,9 @@ def _training(run: Mapping[str, Any]) -> list[str]:
     settings = {k: v for k, v in (run.get("settings") or {}).items() if v is not None}
     if settings:
         lines.append("- settings: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in settings.items()))
+    taught = {k: v for k, v in (run.get("distillation") or {}).items() if v is not None}
+    if taught:
+        lines.append("- distillation: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in taught.items()))
     if run.get("command"):
         lines += ["", "```", str(run["command"]).replace("```", "'''"), "```"]
     return lines
@@ -134,6 +152,8 @@ def _results(run: Mapping[str, Any]) -> list[str]:
     if lines and run.get("test_n"):
         unit = {"qa": "questions", "tag": "sentences"}.get(str(run.get("stage")), "texts")
         lines.append(f"\nMeasured on {run['test_n']:,} held-out {unit}; in brackets the 95 % interval.")
+    if run.get("teacher"):
+        lines += ["", _text(run.get("verdict"))]
     metrics = {k: v for k, v in (run.get("metrics") or {}).items() if v is not None}
     if metrics:
         lines += ["", *(f"- {_label(name)}: {_score(value, name)}" for name, value in metrics.items())]

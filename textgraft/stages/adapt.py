@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
@@ -18,8 +17,10 @@ from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.model import Model, build, build_unfilled, with_dropout
 from textgraft.nn.device import resolve_device
+from textgraft.nn.embedding import AdaptiveEmbedding
 from textgraft.provenance import provenance
 from textgraft.text.byte_level import BytePairTokenizer
+from textgraft.text.spelling import MARKS, SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Run, Settings
@@ -28,6 +29,8 @@ from textgraft.training.phases import Stage, load_recipe, suited
 from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
 
 HELD_OUT_TOKENS = 100_000
+LEAST_WORDS = 30_000
+"""How many words of the texts an ELMo's own vocabulary may have, if it had fewer before."""
 TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bias"}
 """The values of a language model that have a row for each token."""
 
@@ -50,8 +53,9 @@ def adapt(
     say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
     state is kept. `own_vocabulary` trains a new tokenizer on the texts; known tokens keep their vectors, new ones
     start from the mean. An encoder that was published without its language-model head is given a fresh one that learns
-    along with it. `settings.minutes` cuts training to a time. Killed, the same call goes on where it was;
-    with `reuse` it also takes what it finds at `out`, if that came of this very call.
+    along with it, and an ELMo, which was so, a vocabulary of the texts. `settings.minutes` cuts training to a time.
+    Killed, the same call goes on where it was; with `reuse` it also takes what it finds at `out`, if that came of this
+    very call.
 
     Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
     """
@@ -60,6 +64,7 @@ def adapt(
         refuse_existing(out, overwrite)
     settings = settings or Settings()
     source = with_a_task(load_one(model), settings.seed)
+    own_vocabulary = own_vocabulary or source.tokenizer.tokens == list(MARKS)
     learns = objective(source.model, str(model))
     recipe = suited(recipe, source.model.encoder)
     stage = load_recipe(recipe).adapt
@@ -125,7 +130,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
 
     Raises UserError if fewer than 20 texts or too few tokens are left to learn from.
     """
-    sequences = tokenizer.encode_batch(list(texts))
+    sequences = tokenizer.corpus_ids(list(texts))
     kept: list[int] = []
     tokens = 0
     for index in range(0, len(texts), 20):
@@ -161,18 +166,24 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
             settings |= {"model": "wordpiece", "lowercase": old.normalizer.get("lowercase", True)}
         elif isinstance(old, BytePairTokenizer):
             settings["model"] = "byte_level"
+        elif isinstance(old, SpellingTokenizer):
+            settings |= {"model": "spelling", "vocab_size": max(old.vocab_size, LEAST_WORDS)}
         Tokenizer.train(texts, **settings).save(path)
     return Tokenizer.load(path)
 
 
 def with_a_task(source: Artifact, seed: int) -> Artifact:
-    """A bare encoder that looks both ways under a fresh head that tells masked tokens; any other model as it is."""
+    """A bare encoder that looks both ways under a fresh head that tells masked tokens; any other model as it is.
+
+    Of an ELMo the head tells the words on either side, and knows only marks until the model moves to a vocabulary.
+    """
     description, encoder = source.model.describe(), source.model.encoder
     if description["head"]["name"] != "features" or encoder.direction != "both":
         return source
+    spelled = encoder.reads_spellings
     description["head"] = {
-        "name": "masked_language_model",
-        "vocab_size": encoder.config.vocab_size,
+        "name": "bidirectional_language_model" if spelled else "masked_language_model",
+        "vocab_size": source.tokenizer.vocab_size if spelled else encoder.config.vocab_size,
         "input_dim": encoder.output_dim,
     }
     with torch.random.fork_rng(devices=[]):
@@ -194,13 +205,14 @@ def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
 
     Howard & Ruder 2018, §3.2 and their code. Raises UserError for a model that keeps rare tokens in other tables.
     """
-    if not isinstance(source.model.encoder.tied(), nn.Parameter):
+    if any(isinstance(module, AdaptiveEmbedding) for module in source.model.encoder.modules()):
         message = "the rare tokens of this model have narrower vectors, which cannot move to another vocabulary."
         raise UserError(message, remedy="Adapt without a vocabulary of its own.")
     old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
     description = source.model.describe()
-    for part in ("encoder", "head"):
-        description[part]["vocab_size"] = tokenizer.vocab_size
+    for part in description.values():
+        if "vocab_size" in part:
+            part["vocab_size"] = tokenizer.vocab_size
     model = build_unfilled(description)
     values = source.model.values()
     for name in TOKEN_ROWS & values.keys():

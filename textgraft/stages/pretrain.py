@@ -14,7 +14,7 @@ import torch
 from textgraft.artifact import Artifact
 from textgraft.data.stream import TokenSource
 from textgraft.errors import UserError, did_you_mean
-from textgraft.model import Model, build
+from textgraft.model import Model, build, has_setting
 from textgraft.provenance import provenance
 from textgraft.stages.pretraining_text import Corpora, Paths, PretrainingText, of_language, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
@@ -83,11 +83,21 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
                 only_table(model)
+        _check_reading(model, spelled=recipe.tokenizer.get("model") == "spelling")
     except UserError as error:
         raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
     except (TypeError, ValueError, KeyError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
         raise UserError(f"this describes no model ({error!r}).", where=str(path), remedy="Correct it.") from error
     return recipe
+
+
+def _check_reading(model: Model, *, spelled: bool) -> None:
+    """Raises UserError where the encoder wants words by their characters and is given ids, or the reverse."""
+    if model.encoder.reads_spellings != spelled:
+        wants = "token ids" if spelled else "spelled words"
+        remedy = "Leave out model." if spelled else 'Set kind = "word" and model = "spelling".'
+        message = f"this encoder reads {wants}, which this tokenizer does not give."
+        raise UserError(message, where="tokenizer", remedy=remedy)
 
 
 def pretrain(
@@ -132,6 +142,7 @@ def pretrain(
         gensim_word2vec()
     tok = _tokenizer(plan, text, tokenizer, folder)
     model = new_language_model(plan, tok.vocab_size, settings.seed)
+    _check_reading(model, spelled=tok.spells)
     corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
     train, held = corpora.train, corpora.held
     if not (folder / "checkpoint.safetensors").exists():
@@ -203,7 +214,9 @@ def _stopped_by(run: Run, tokens: float | None) -> str:
 
 def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Model:
     """The recipe's model with fresh weights."""
-    encoder = {"name": "awd_lstm", "vocab_size": vocab_size, **recipe.model}
+    encoder = {"name": "awd_lstm", **recipe.model}
+    if has_setting(encoder["name"], "vocab_size"):
+        encoder.setdefault("vocab_size", vocab_size)
     head = {
         "name": "language_model",
         "vocab_size": vocab_size,
@@ -217,7 +230,8 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
 
 def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
     """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
-    size, dim = model.encoder.config.vocab_size, model.encoder.output_dim
+    head: Any = model.head
+    size, dim = head.config.vocab_size, model.encoder.output_dim
     if recipe.token_vectors:
         vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
         start_from_vectors(model, vectors)
@@ -226,7 +240,6 @@ def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, pa
         for first in range(0, corpus.num_tokens, COUNTED_AT_ONCE):
             stretch = corpus.read(first, min(first + COUNTED_AT_ONCE, corpus.num_tokens))
             counts += np.bincount(stretch, minlength=size)
-        head: Any = model.head
         head.output.start_from_counts(torch.from_numpy(counts))
 
 

@@ -27,10 +27,11 @@ from textgraft.text.limits import limited, limited_unspaced, without_rare_charac
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
 from textgraft.text.thai import Segmenter, joined
 
-ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece"]
+ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece", "spelling"]
 Side = Literal["before", "after"]
 
 _SEGMENTER = "textgraft_segmenter"
+_SPELLING = "textgraft_spelling"
 _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
 
 SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
@@ -74,8 +75,11 @@ class Encoding:
 class Tokenizer:
     """A vocabulary of V tokens and the way from text to their ids; made by `train` or `load`.
 
-    Ids 0 to 8 are the control words (normalize.CONTROL). Every text starts with `xxbos`.
+    Ids 0 to 8 are the control words (normalize.CONTROL). Every text starts with `xxbos`. Where it `spells`, what it
+    gives for a text are no ids but characters, (T, 50) (spelling.py).
     """
+
+    spells = False
 
     unk_id, pad_id, bos_id, eos_id = (CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxeos"))
 
@@ -142,6 +146,10 @@ class Tokenizer:
         """
         return self.bodies(words)
 
+    def corpus_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32, by which a language model predicts it: those of `encode_batch`."""
+        return self.encode_batch(texts)
+
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text: case and repetitions are put back, other control words left out, spacing is a guess."""
         text = detokenize([self.tokens[i] for i in ids], self.kind)
@@ -174,21 +182,25 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`; GPT's and GPT-2's come as a BytePairTokenizer, Flair's as a CharacterTokenizer.
+        """The inverse of `to_json`: GPT's and GPT-2's come as a BytePairTokenizer, ELMo's and Flair's as their own too.
 
         Raises UserError for a damaged or foreign one, or without its segmenter.
         """
-        described = None
+        described = spelled = None
         try:
-            if f'"{_SEGMENTER}"' in text:
+            if f'"{_SEGMENTER}"' in text or f'"{_SPELLING}"' in text:
                 content = json.loads(text)
-                described = content.pop(_SEGMENTER, None)
+                described, spelled = content.pop(_SEGMENTER, None), content.pop(_SPELLING, None)
                 text = json.dumps(content, ensure_ascii=False)
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
         from textgraft.text.byte_level import BytePairTokenizer, is_byte_pair  # which imports this module
 
+        if spelled is not None:
+            from textgraft.text.spelling import SpellingTokenizer
+
+            return SpellingTokenizer(pipeline, where=where)
         if is_byte_pair(pipeline):
             return BytePairTokenizer(pipeline)
         if isinstance(pipeline.model, models.WordPiece):
@@ -230,7 +242,8 @@ class Tokenizer:
         no text.
 
         The `model` "byte_level" is GPT-2's (see byte_level.py): no control words, no rules, every text comes back.
-        "wordpiece" is BERT's (see wordpiece.py), which alone asks whether to `lowercase`.
+        "wordpiece" is BERT's (see wordpiece.py), which alone asks whether to `lowercase`. "spelling", of kind "word",
+        is ELMo's (see spelling.py).
 
         Word level cuts at whitespace and punctuation and splits off English clitics. fastai uses spaCy's rules, which
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
@@ -241,7 +254,7 @@ class Tokenizer:
         if kind == "character":
             from textgraft.text.characters import train as train_characters  # which imports this module
 
-            cutter = _segmenter(segmenter, kind)  # which characters do not have
+            _segmenter(segmenter, kind)  # which characters do not have
             return train_characters(texts, vocab_size=size, min_frequency=min_frequency, max_characters=max_characters)
         if model == "byte_level" and kind == "subword":
             from textgraft.text.byte_level import train_byte_level  # which imports this module
@@ -258,6 +271,10 @@ class Tokenizer:
                 min_frequency=min_frequency,
                 max_characters=max_characters,
             )
+        if model == "spelling":
+            from textgraft.text.spelling import train as train_spelling  # which imports this module
+
+            return train_spelling(texts, vocab_size=size, min_frequency=min_frequency, max_characters=max_characters)
         cutter = _segmenter(segmenter, kind)
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
         stream: Iterator[str] = (_prepared(text, kind, cutter) for text in limited(texts, max_characters))
@@ -282,6 +299,8 @@ def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) 
     if model not in get_args(ModelName):
         remedy = did_you_mean(model, get_args(ModelName))
         raise UserError(f"there is no subword model '{model}'.", remedy=remedy)
+    if model == "spelling" and kind != "word":
+        raise UserError("what is spelled are words.", where="model", remedy="Make the kind 'word'.")
     if vocab_size <= len(CONTROL):
         remedy = f"It counts the {len(CONTROL)} control words; give some thousands."
         raise UserError(f"a vocabulary of {vocab_size} is too small.", where="vocab_size", remedy=remedy)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
-from textgraft.data.stream import CountedTokens, LanguageModelStream
+import numpy as np
+
+from textgraft.data.stream import BothEndsStream, CountedTokens, LanguageModelStream
 from textgraft.encoders.base import State
+from textgraft.heads.bidirectional_language_model import SIDES
 from textgraft.model import Model
 from textgraft.training.loop import Scores
 
@@ -23,8 +27,6 @@ def language_model_validator(
     of the stretches, whose first windows start from nothing: on a short text the figures are pessimistic. So they are
     for an encoder without one, each of whose windows, as long as it can look at, starts from nothing.
     """
-    characters_per_token = corpus.num_characters / corpus.num_tokens
-    tokens_per_word = corpus.num_tokens / max(1, corpus.num_words)
 
     def validate(model: Model) -> Scores:
         bptt = model.encoder.max_length or window
@@ -39,13 +41,46 @@ def language_model_validator(
             total, count = total + loss.parts["nll"], count + loss.count
             if count >= tokens:
                 break
-        nats = total / count
-        return {
-            "loss": nats,
-            "score": -nats,
-            "perplexity": math.exp(min(700.0, nats)),
-            "perplexity_per_word": math.exp(min(700.0, nats * tokens_per_word)),
-            "bits_per_character": nats / math.log(2) / characters_per_token,
-        }
+        return _scores(corpus, total / count)
 
     return validate
+
+
+def bidirectional_validator(
+    corpus: CountedTokens, spellings: np.ndarray, *, tokens: float = math.inf, rows: int = 32, window: int = 140
+) -> Callable[[Model], Scores]:
+    """The same for a language model of each direction, which read the text from both its ends (data.stream).
+
+    `loss` is the mean of both, nats per word of the vocabulary, its unknown one among them, and `perplexity` its
+    exponential; `perplexity_forward` and `perplexity_backward` are those of either. `tokens` counts what one reads.
+    """
+
+    def validate(model: Model) -> Scores:
+        stream = BothEndsStream(corpus, spellings, rows=rows, bptt=window, variable=False, shuffle=False)
+        sums: Counter[str] = Counter()
+        state: State | None = None
+        for batch in stream.batches(0):
+            loss = model.loss(batch, state)
+            state = loss.state
+            sums.update(loss.parts)
+            if sums["forward"] >= tokens:
+                break
+        of_each = {f"perplexity_{side}": _perplexity(sums[f"{side}_nll"] / sums[side]) for side in SIDES}
+        return _scores(corpus, sums["nll"] / sum(sums[side] for side in SIDES)) | of_each
+
+    return validate
+
+
+def _scores(corpus: CountedTokens, nats: float) -> Scores:
+    """What so many nats a token come to."""
+    return {
+        "loss": nats,
+        "score": -nats,
+        "perplexity": _perplexity(nats),
+        "perplexity_per_word": _perplexity(nats * corpus.num_tokens / max(1, corpus.num_words)),
+        "bits_per_character": nats / math.log(2) / (corpus.num_characters / corpus.num_tokens),
+    }
+
+
+def _perplexity(nats: float) -> float:
+    return math.exp(min(700.0, nats))

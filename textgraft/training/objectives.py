@@ -1,4 +1,4 @@
-"""What a language model learns from plain text: the next token, or the masked ones."""
+"""What a language model learns from plain text: the next token, the masked ones, or the next and the previous word."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+
 from textgraft.data.masking import MaskedStream, MaskingTokens
-from textgraft.data.stream import CountedTokens, LanguageModelStream, Stream
+from textgraft.data.stream import BothEndsStream, CountedTokens, LanguageModelStream, Stream
 from textgraft.errors import UserError
 from textgraft.model import Model
+from textgraft.text.spelling import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.language_model import language_model_validator
+from textgraft.training.language_model import bidirectional_validator, language_model_validator
 from textgraft.training.loop import Scores
 from textgraft.training.phases import Stage
 
@@ -71,6 +74,24 @@ class MaskedTokens:
         return validate
 
 
+class BothDirections:
+    """Windows from both ends of the text with both states handed on (data.stream), words spelled by the tokenizer."""
+
+    def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
+        spellings = _spellings(tokenizer)
+        return BothEndsStream(corpus, spellings, rows=stage.rows, bptt=stage.bptt, seed=seed)
+
+    def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
+        return bidirectional_validator(corpus, _spellings(tokenizer), tokens=tokens)
+
+
+def _spellings(tokenizer: Tokenizer) -> np.ndarray:
+    if not isinstance(tokenizer, SpellingTokenizer):
+        message = "a language model of both directions reads spelled words, which this tokenizer does not give."
+        raise UserError(message, where="tokenizer", remedy='Set kind = "word" and model = "spelling".')
+    return tokenizer.spellings
+
+
 def _masked(
     model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, rows: int, seed: int
 ) -> MaskedStream:
@@ -80,7 +101,11 @@ def _masked(
     return MaskedStream(corpus, tokens, length=min(length, longest), rows=rows, seed=seed, pairs=pairs)
 
 
-OBJECTIVES: dict[str, Objective] = {"language_model": NextToken(), "masked_language_model": MaskedTokens()}
+OBJECTIVES: dict[str, Objective] = {
+    "language_model": NextToken(),
+    "masked_language_model": MaskedTokens(),
+    "bidirectional_language_model": BothDirections(),
+}
 """By the name of the head that a language model has."""
 
 

@@ -34,7 +34,7 @@ from textgraft.training.loop import Run, Step
 
 
 class Stopped(UserError):
-    """The user pressed Ctrl-C; the run is saved."""
+    """The user pressed Ctrl-C, or the system wants the process to end; the run is saved."""
 
 
 def work_folder(out: Path, plan: dict[str, Any]) -> Path:
@@ -139,12 +139,12 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
 
     Shows one line of progress with loss, rate, tokens/s and time left on stderr, on a GPU that nn.device.PEAKS knows
     also what share of its peak those tokens take; a line for each validation; and why it ended, if patience ended it.
-    Raises Stopped on Ctrl-C, after saving.
+    Raises Stopped on Ctrl-C and SIGTERM, after saving, and UserError where another process trains in the same folder.
     """
-    run.resume(checkpoint)
-    share_of_peak = _share_of_peak(run)
-    last_save = time.monotonic()
-    with _interrupts_noted() as interrupted, _bar(show) as bar:
+    with _alone(checkpoint.parent), _interrupts_noted() as interrupted, _bar(show) as bar:
+        run.resume(checkpoint)
+        share_of_peak = _share_of_peak(run)
+        last_save = time.monotonic()
         task = bar.add_task(title, total=1.0, detail="")
         for step in run.steps():
             total = (step.progress + run.progress.phase) / len(run.phases)
@@ -166,27 +166,55 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
 
 
 @contextmanager
-def _interrupts_noted() -> Iterator[Callable[[], bool]]:
-    """Inside, Ctrl-C only makes the function handed out say True, because a step cut in two cannot be saved.
+def _alone(folder: Path) -> Iterator[None]:
+    """Inside, no other process trains here: two that save to one checkpoint would undo each other's work.
 
-    A second Ctrl-C interrupts at once, as ever. In a thread other than the main one, or where Ctrl-C is ignored,
-    nothing changes.
+    The system forgets the lock with the process, however that ends. Where folders cannot be locked (Windows, some
+    network drives), nothing is.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield lambda: False
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:
+        yield
         return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            remedy = "Wait until it is done, or stop it; then the same command goes on from there."
+            raise UserError("another process is training here.", where=str(folder), remedy=remedy) from error
+        except OSError:  # this drive knows no locks
+            pass
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[Callable[[], bool]]:
+    """Inside, Ctrl-C and SIGTERM only make the function handed out say True: a step cut in two cannot be saved.
+
+    A second one acts at once, as ever. In a thread other than the main one, and of a signal that is ignored, nothing
+    changes.
+    """
     noted = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    in_main = threading.current_thread() is threading.main_thread()
+    changed = {n: handler for n, handler in before.items() if in_main and handler not in (signal.SIG_IGN, None)}
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.set()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, changed[signal.Signals(number)])
 
-    signal.signal(signal.SIGINT, note)
+    for number in changed:
+        signal.signal(number, note)
     try:
         yield noted.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in changed.items():
+            signal.signal(number, handler)
 
 
 def _bar(show: bool) -> Progress:

@@ -1,0 +1,120 @@
+"""textgraft distil: a small model learns from a large one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json
+
+if TYPE_CHECKING:
+    from textgraft.data.examples import Examples
+    from textgraft.stages.distil_options import Distilled
+
+
+def distil(
+    teacher: Annotated[str, typer.Argument(help="A classifier of any kind, or a language model: a folder or a name.")],
+    pool: Annotated[list[Path], typer.Argument(help="Files, folders or globs of text; labels in it are ignored.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    student: Annotated[
+        str | None,
+        typer.Option(
+            "--student", "-s", help="A language model to teach; else en-ulmfit, or half of the teacher's own."
+        ),
+    ] = None,
+    labelled: Annotated[
+        Path | None, typer.Option("--labelled", "-l", help="Labelled texts, to learn from their labels too.")
+    ] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Labelled texts to measure both on.")] = None,
+    recipe: o.Recipe = "default",
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="What softens both answers; else 2, or the recipe's.")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option("--alpha", help="The share of the label where a text has one; else 0.5.")
+    ] = None,
+    finetune: Annotated[
+        bool, typer.Option("--finetune", help="Then fine-tune the student on the labelled texts alone.")
+    ] = False,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Forget what the student knows; keep its shape.")
+    ] = False,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    minutes: o.Minutes = None,
+    patience: o.Patience = None,
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
+    label: o.LabelColumn = None,
+    id: o.IdColumn = None,
+    kind: o.Kind = None,
+    label_separator: o.LabelSeparator = None,
+    encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
+    overwrite: o.Overwrite = False,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Let a small model learn to answer as a large one does; texts need no labels.
+
+    A classifier teaches a classifier, grown from --student; a language model teaches a language model.
+    """
+    from textgraft.cli.train import check_out, resumable
+    from textgraft.stages.distil import distil
+    from textgraft.stages.distil_options import DistilOptions
+    from textgraft.training.loop import Settings
+
+    check_out(out, overwrite)
+    o.use_threads(threads)
+    settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
+    options = DistilOptions(
+        recipe=recipe,
+        temperature=temperature,
+        alpha=alpha,
+        finetune=finetune,
+        from_scratch=from_scratch,
+        max_tokens=max_tokens,
+        settings=settings,
+    )
+    columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns |= {"encoding": encoding, "delimiter": delimiter}
+    files = {"labelled": labelled, "test": test}
+    parts = {name: o.read_file(path, **columns) for name, path in files.items() if path is not None}
+    with resumable(out):
+        done = distil(
+            teacher,
+            _texts(pool, columns),
+            out,
+            student=student,
+            labelled=parts.get("labelled"),
+            test=parts.get("test"),
+            options=options,
+            overwrite=overwrite,
+            show=not quiet,
+        )
+    _tell(done, as_json)
+
+
+def _texts(pool: list[Path], columns: Mapping[str, Any]) -> list[str]:
+    """The texts of all files; pairs of them where the column of the second one is named."""
+    if columns["text2"] is None:
+        return o.read_pool(pool, text=columns["text"], encoding=columns["encoding"]) or []
+    named = {name: columns[name] for name in ("text", "text2", "encoding", "delimiter")}
+    found: list[Examples] = [o.read_file(path, **named) for path in pool]
+    return [text for examples in found for text in examples.texts]
+
+
+def _tell(done: Distilled, as_json: bool) -> None:
+    if not as_json:
+        print(done.table())
+        print(f"Written: {done.folder}")
+        return
+    told = ("verdict", "agreement", "held_out", "sizes", "results")
+    print_json({"out": done.folder, **{key: done.record[key] for key in told if key in done.record}})

@@ -1,0 +1,141 @@
+"""The LSTM layer of ELMo: a wide cell whose output is projected down before it is fed back, both clipped.
+
+Sak, Senior & Beaufays 2014 (arXiv:1402.1128), equations 1 to 7 without peepholes; clipping is that of TensorFlow's
+`LSTMCell` (cell_clip, proj_clip), which trained the published models.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from textgraft.nn.precision import compute_dtype
+
+
+class _ProjectedLSTMSequence(torch.autograd.Function):
+    """One layer over a whole window, forward and backward written out, as nn.recurrent has it for the plain LSTM.
+
+    Only what is fed back goes step by step: the input product of all steps is one matrix product, and so are the
+    gradients of the weight matrices. No gradient flows through a value that was clipped. Matrix products run in the
+    dtype of `x`; the cell state stays in float32 at least.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        h0: Tensor,
+        c0: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        projection: Tensor,
+        clips: tuple[float, float],
+    ) -> tuple[Tensor, Tensor]:
+        steps, rows, width = x.shape
+        hidden = projection.shape[1]
+        of_input, of_state = weight[:, :width], weight[:, width:].t()
+        gates = torch.addmm(bias, x.reshape(steps * rows, width), of_input.t()).view(steps, rows, 4 * hidden)
+        h = x.new_empty(steps + 1, rows, len(projection))
+        c = c0.new_empty(steps + 1, rows, hidden)
+        tanh_c, wide = (x.new_empty(steps, rows, hidden) for _ in range(2))
+        h[0], c[0] = h0, c0
+        cell_clip, projection_clip = (clip or math.inf for clip in clips)
+        for t in range(steps):
+            gate = torch.addmm(gates[t], h[t], of_state, out=gates[t])
+            gate[:, : 2 * hidden].sigmoid_()
+            gate[:, 2 * hidden : 3 * hidden].tanh_()
+            gate[:, 3 * hidden :].sigmoid_()
+            i, f, g, o = gate.chunk(4, dim=1)
+            torch.mul(c[t], f, out=c[t + 1]).add_(i * g).clamp_(-cell_clip, cell_clip)
+            tanh_c[t] = c[t + 1].tanh()
+            torch.mul(o, tanh_c[t], out=wide[t])
+            torch.mm(wide[t], projection.t(), out=h[t + 1]).clamp_(-projection_clip, projection_clip)
+        ctx.clips = cell_clip, projection_clip
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, gates, h, c, tanh_c, wide, weight, projection)
+        return h[1:], c[1:]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, gates, h, c, tanh_c, wide, weight, projection = ctx.saved_tensors
+        grad_h, grad_c = grads
+        steps, rows, width = x.shape
+        hidden = projection.shape[1]
+        cell_clip, projection_clip = ctx.clips
+        of_state = weight[:, width:]
+        d_gates, d_projected = torch.empty_like(gates), torch.empty_like(h[1:])
+        d_h, d_c = torch.zeros_like(h[0]), torch.zeros_like(c[0])
+        for t in range(steps - 1, -1, -1):
+            i, f, g, o = gates[t].chunk(4, dim=1)
+            d_i, d_f, d_g, d_o = d_gates[t].chunk(4, dim=1)
+            d_h = d_h if grad_h is None else d_h + grad_h[t]
+            torch.mul(d_h, h[t + 1].abs() < projection_clip, out=d_projected[t])
+            d_wide = d_projected[t] @ projection
+            torch.mul(d_wide * tanh_c[t], o - o * o, out=d_o)
+            d_c += d_wide * o * (1 - tanh_c[t] * tanh_c[t])
+            if grad_c is not None:
+                d_c += grad_c[t]
+            d_c *= c[t + 1].abs() < cell_clip
+            d_cell = d_c.to(x.dtype)
+            torch.mul(d_cell * g, i - i * i, out=d_i)
+            torch.mul(d_cell * c[t].to(x.dtype), f - f * f, out=d_f)
+            torch.mul(d_cell * i, 1 - g * g, out=d_g)
+            d_c *= f
+            d_h = d_gates[t] @ of_state
+        flat = d_gates.view(steps * rows, 4 * hidden)
+        d_x = (flat @ weight[:, :width]).view(steps, rows, width) if ctx.needs_input_grad[0] else None
+        d_weight = d_projection = None
+        if ctx.needs_input_grad[3]:
+            read = torch.cat([x, h[:-1]], dim=2).view(steps * rows, -1)
+            d_weight = flat.t() @ read
+        if ctx.needs_input_grad[5]:
+            d_projection = d_projected.flatten(0, 1).t() @ wide.view(steps * rows, hidden)
+        return d_x, d_h, d_c, d_weight, flat.sum(dim=0), d_projection, None
+
+
+class ProjectedLSTMLayer(nn.Module):
+    """An LSTM of `hidden_dim` cells whose output is projected to `projection_dim`, which is also what is fed back.
+
+    `weight` (4H, D + P) is of the input and of what is fed back, gates in torch's order i, f, g, o. Cell states and
+    outputs are clipped to [-clip, clip], 0 for not at all. Starts as nn.recurrent's layer: Xavier for the input and
+    for the projection, orthogonal per gate for what is fed back, forget bias 1.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        hidden_dim: int,
+        projection_dim: int,
+        *,
+        cell_clip: float = 0.0,
+        projection_clip: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.clips = cell_clip, projection_clip
+        self.weight = nn.Parameter(torch.empty(4 * hidden_dim, input_dim + projection_dim))
+        self.bias = nn.Parameter(torch.zeros(4 * hidden_dim))
+        self.projection = nn.Parameter(torch.empty(projection_dim, hidden_dim))
+        bound = math.sqrt(6 / (input_dim + hidden_dim))
+        nn.init.uniform_(self.weight.data[:, :input_dim], -bound, bound)
+        for gate in self.weight.data[:, input_dim:].chunk(4):
+            gate.copy_(nn.init.orthogonal_(torch.empty_like(gate)))
+        nn.init.xavier_uniform_(self.projection)
+        nn.init.ones_(self.bias.data[hidden_dim : 2 * hidden_dim])
+
+    def initial_state(self, rows: int) -> tuple[Tensor, Tensor]:
+        """h (rows, P) and c (rows, H), zeros."""
+        projected, hidden = self.projection.shape
+        return self.projection.new_zeros(rows, projected), self.projection.new_zeros(rows, hidden)
+
+    def forward(self, x: Tensor, lengths: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x (T, B, D) -> h (T, B, P), and the state after step `lengths` (B,) of each row, h (B, P) and c (B, H)."""
+        h0, c0 = state
+        dtype = compute_dtype(x)
+        weight, bias, projection = (p.to(dtype) for p in (self.weight, self.bias, self.projection))
+        with torch.autocast(x.device.type, enabled=False):
+            h, c = _ProjectedLSTMSequence.apply(x.to(dtype), h0.to(dtype), c0, weight, bias, projection, self.clips)
+        rows = torch.arange(x.shape[1], device=x.device)
+        return h, (h[lengths - 1, rows].to(c0.dtype), c[lengths - 1, rows])

@@ -1,0 +1,1 @@
+"""Static word vectors: their files, training, neighbours, analogies and evaluation."""

@@ -1,0 +1,169 @@
+"""textgraft.train_vectors: word vectors from text."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textgraft import __version__
+from textgraft.errors import UserError, did_you_mean
+from textgraft.vectors import word2vec
+from textgraft.vectors.corpus import WordFile
+from textgraft.vectors.fasttext_binary import SETTINGS
+from textgraft.vectors.word_vectors import WordVectors
+
+Method = Literal["skipgram", "cbow", "fasttext", "glove"]
+METHODS: dict[Method, dict[str, Any]] = {
+    "skipgram": {"window": 5, "epochs": 5, "rate": 0.025},
+    "cbow": {"window": 5, "epochs": 5, "rate": 0.05},
+    "fasttext": {"window": 5, "epochs": 5, "rate": 0.05},
+    "glove": {"window": 10, "epochs": 25, "rate": 0.05},
+}
+"""Each method with what holds where nobody says otherwise: its authors' program's own values."""
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """How vectors are trained; a window, epochs or a rate of 0 are what METHODS says.
+
+    `vocabulary` bounds the words, the most frequent first (None: all); `sample` is word2vec's sub-sampling threshold;
+    `hierarchical` puts hierarchical softmax in the place of `negative` samples; `minn`, `maxn` and `buckets` are
+    fastText's n-grams. `lowercase` trains on words in lower case and looks them up so. `workers` are threads.
+    """
+
+    method: Method = "skipgram"
+    dimensions: int = 100
+    window: int = 0
+    min_count: int = 5
+    vocabulary: int | None = None
+    epochs: int = 0
+    rate: float = 0.0
+    negative: int = 5
+    hierarchical: bool = False
+    sample: float = 1e-3
+    minn: int = 3
+    maxn: int = 6
+    buckets: int = 2_000_000
+    lowercase: bool = True
+    seed: int = 0
+    workers: int = 1
+
+    def filled(self) -> VectorOptions:
+        """With the method's own values filled in. Raises UserError for what cannot be."""
+        if self.method not in METHODS:
+            raise UserError(f"unknown method '{self.method}'.", remedy=did_you_mean(str(self.method), METHODS))
+        given = {name: getattr(self, name) for name in ("window", "epochs", "rate")}
+        options = replace(self, **{**METHODS[self.method], **{name: value for name, value in given.items() if value}})
+        positive = ("dimensions", "window", "min_count", "epochs", "rate", "workers", "buckets", "minn")
+        for name in (*positive, *(["vocabulary"] if self.vocabulary is not None else [])):
+            if getattr(options, name) <= 0:
+                raise UserError(f"{getattr(options, name)} is out of range.", where=name, remedy="Give more than 0.")
+        if not options.hierarchical and options.negative < 1:
+            remedy = "Give 1 or more, or ask for hierarchical softmax."
+            raise UserError(f"{options.negative} is out of range.", where="negative", remedy=remedy)
+        if options.maxn < options.minn:
+            message = f"n-grams of {options.minn} to {options.maxn} characters are none."
+            raise UserError(message, where="maxn", remedy="Give minn or more.")
+        return options
+
+
+def train_vectors(
+    texts: Iterable[str],
+    method: Method = "skipgram",
+    *,
+    options: VectorOptions | None = None,
+    about: Mapping[str, Any] | None = None,
+    work: str | Path | None = None,
+    show: bool = False,
+) -> WordVectors:
+    """Learn vectors of the words of `texts`, as text.words cuts them, from which words stand near which.
+
+    Skip-gram and CBOW (Mikolov et al. 2013, arXiv:1301.3781, arXiv:1310.4546) and fastText (Bojanowski et al. 2017) are
+    trained by gensim, GloVe (Pennington et al. 2014) by us. `texts` are read once, cut into a file in a temporary
+    folder under `work` (None: the system's), and not kept. `about` is added to the vectors' `run`, and
+    `options.method` gives way to `method`. One thread (`workers`) gives the same bits for the same seed. Not resumable:
+    what was killed begins anew.
+
+    Raises UserError for options out of range, where gensim is needed and missing (before any text is read), and where
+    there are too few words.
+    """
+    chosen = replace(options or VectorOptions(), method=method).filled()
+    if chosen.method != "glove":
+        word2vec.check_installed()
+    began = time.monotonic()
+    if work is not None:
+        Path(work).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".textgraft-vectors-", dir=work) as folder:
+        corpus = WordFile.write(texts, Path(folder) / "words.txt", lowercase=chosen.lowercase, show=show)
+        vocabulary = corpus.vocabulary(min_count=chosen.min_count, most=chosen.vocabulary)
+        run = _run(chosen, corpus)
+        if chosen.method == "glove":
+            words = list(vocabulary)
+            rows, losses = _glove(corpus, words, chosen, Path(folder), show)
+            found = WordVectors(words, rows)
+            run["losses"] = losses
+        else:
+            words, own, subwords = word2vec.train(corpus, vocabulary, chosen, show=show)
+            found = WordVectors(words, own, subwords=subwords)
+    found.counts = np.array([vocabulary[word] for word in found.words], dtype=np.int64)
+    found.lowercase = chosen.lowercase
+    found.run = {**run, "seconds": time.monotonic() - began, **(about or {})}
+    return found
+
+
+def _glove(
+    corpus: WordFile, words: list[str], options: VectorOptions, folder: Path, show: bool
+) -> tuple[NDArray[np.float32], list[float]]:
+    from textgraft.vectors import cooccurrence, glove
+
+    documents = _ids(corpus, {word: number for number, word in enumerate(words)})
+    pairs = cooccurrence.count_pairs(documents, len(words), folder, window=options.window, seed=options.seed)
+    if not pairs.total:
+        raise UserError("no two words stand near one another.", remedy="Are texts of more than a word in it?")
+    model = glove.GloVe.begin(len(words), options.dimensions, options.seed)
+    losses = glove.train(
+        model,
+        pairs,
+        epochs=options.epochs,
+        rate=options.rate,
+        seed=options.seed,
+        workers=options.workers,
+        show=show,
+    )
+    return model.vectors(), losses
+
+
+def _ids(corpus: WordFile, index: Mapping[str, int]) -> Iterator[NDArray[np.int32]]:
+    """Word ids of each line. Words outside the vocabulary are left out before distances are measured, as in GloVe."""
+    for words in corpus.sentences():
+        yield np.array([index[word] for word in words if word in index], dtype=np.int32)
+
+
+def _run(options: VectorOptions, corpus: WordFile) -> dict[str, Any]:
+    """What run.json says of how the vectors came to be."""
+    names = ("numpy", "torch") if options.method == "glove" else ("numpy", "gensim")
+    settings = asdict(options)
+    if options.method != "fasttext":
+        settings = {k: v for k, v in settings.items() if k not in ("minn", "maxn", "buckets")}
+    if options.method == "glove":
+        settings = {k: v for k, v in settings.items() if k not in ("negative", "hierarchical", "sample")}
+    run: dict[str, Any] = {
+        "stage": "vectors",
+        "settings": settings,
+        "tokens_seen": sum(corpus.counts.values()),
+        "versions": {"textgraft": __version__, **{name: version(name) for name in names}},
+        "machine": {"cores": os.cpu_count(), "threads": options.workers},
+    }
+    if options.method == "fasttext":
+        header = {"ws": options.window, "epoch": options.epochs, "minCount": options.min_count, "neg": options.negative}
+        run["fasttext"] = SETTINGS | header | {"loss": 1 if options.hierarchical else 2, "t": options.sample}
+    return run
