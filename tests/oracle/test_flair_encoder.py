@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from textgraft.artifact import Artifact
+from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction
 from textgraft.encoders.flair import Flair, FlairConfig
@@ -18,7 +19,6 @@ from textgraft.model import Model, build
 from textgraft.text.characters import of_vocabulary
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.word_memory import WordMemory
-from textgraft.word_vectors import word_vectors
 
 CHARACTERS = of_vocabulary(["<unk>", "\n", " ", *"abcdefgABCก"])
 DIRECTIONS: tuple[Direction, ...] = ("left", "right")
@@ -124,6 +124,16 @@ def whole(model: Model, tokenizer: Tokenizer, sentence: list[str]) -> np.ndarray
     with torch.no_grad():
         vectors: np.ndarray = model.encoder(Batch(ids, torch.ones_like(ids, dtype=torch.bool))).top[0, 1:].numpy()
     return vectors
+
+
+def test_an_elmo_reads_words_by_their_spelling() -> None:
+    texts = ["a bb ccc dd"] * 2
+    tokenizer = Tokenizer.train(texts, kind="word", model="spelling", min_frequency=1)
+    shape = {"character_dim": 4, "filters": [[1, 3], [2, 5]], "projection_dim": 3, "hidden_dim": 7, "num_layers": 1}
+    model = build({"encoder": {"name": "elmo", **shape}, "head": {"name": "features", "input_dim": 6}})
+    (found,) = word_vectors(Artifact(model.eval(), tokenizer), [["a", "new-word", "dd"]], precision="fp32")
+    assert found.shape == (3, 6)
+    assert len({row.tobytes() for row in found}) == 3
 
 
 def test_nothing_and_nonsense() -> None:

@@ -25,10 +25,10 @@ from textgraft import (
     tag_finetune,
 )
 from textgraft.artifact import load
+from textgraft.contextual import word_vectors
 from textgraft.foreign import flair
 from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.characters import CharacterTokenizer
-from textgraft.word_vectors import word_vectors
 
 RECIPE = """
 name = "tiny-flair"
