@@ -167,6 +167,17 @@ def test_no_name_beside_the_list_is_found(names: str, tmp_path: Path) -> None:
         flair.load(f"flair:{path}")
 
 
+def test_torchscript_is_not_opened(tmp_path: Path) -> None:
+    """torch.load would hand it to another reader, which runs what is in it."""
+    path = tmp_path / "lm.pt"
+    with zipfile.ZipFile(FOLDER / "forward.pt") as source, zipfile.ZipFile(path, "w") as target:
+        for entry in source.namelist():
+            target.writestr(entry, source.read(entry))
+        target.writestr(source.namelist()[0].split("/")[0] + "/constants.pkl", b"\x80\x02).")
+    with pytest.raises(UserError, match=r"asks for TorchScript.*could run code"):
+        flair.load(f"flair:{path}")
+
+
 def altered(**changes: Any) -> dict[str, Any]:
     return flair.read(FOLDER / "forward.pt") | changes
 

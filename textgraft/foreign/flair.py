@@ -3,7 +3,7 @@
 A file is a pickle: the weights, the shape, and the vocabulary as an object of Flair's class Dictionary. Flair writes
 pickle protocol 4, which torch's own reader of weights alone does not read. So the file is read by a pickle reader that
 knows no name but those in ALLOWED, all of them plain containers and numbers beside two stand-ins of ours, one for the
-Dictionary and one that makes tensors; at any other name the file is refused, and nothing in it runs.
+Dictionary and one that makes tensors; at any other name the file is refused, and nothing in it runs. So is TorchScript.
 
 torch keeps two biases for each layer, which only ever appear as their sum; ours keeps the sum.
 """
@@ -72,7 +72,9 @@ def read(path: Path) -> dict[str, Any]:
     Raises UserError as `load` does.
     """
     try:
-        content = torch.load(path, map_location="cpu", weights_only=False, pickle_module=_reader())
+        file = io.BytesIO(path.read_bytes())
+        _refuse_script(file)
+        content = torch.load(file, map_location="cpu", weights_only=False, pickle_module=_reader())
     except OSError as error:
         raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=AGAIN) from error
     except Refused as error:
@@ -88,6 +90,13 @@ def read(path: Path) -> dict[str, Any]:
         message = f"this is no language model of Flair's ('{(absent or ['dictionary'])[0]}' is missing)."
         raise UserError(message, where=str(path), remedy=AGAIN)
     return {**content, "dictionary": items}
+
+
+def _refuse_script(file: io.BytesIO) -> None:
+    """Raises Refused for TorchScript, which torch.load would hand to a reader of programs, not to ours."""
+    if file.getvalue().startswith(b"PK") and "constants.pkl" in torch._C.PyTorchFileReader(file).get_all_records():
+        raise Refused("TorchScript")
+    file.seek(0)
 
 
 def _reader() -> Any:
