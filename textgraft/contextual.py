@@ -47,12 +47,12 @@ def word_vectors(
     model.eval()
     with computing_in(precision, model.device):
         read = _carried if carries else _at_once
-        read(windows, found, model, pad_id=tokenizer.pad_id, window=window)
+        read(windows, found, model=model, pad_id=tokenizer.pad_id, window=window)
     model.train(was_training)
     return found
 
 
-def _at_once(windows: Sequence[WordWindow], found: list[np.ndarray], model: Model, *, pad_id: int, window: int) -> None:
+def _at_once(windows: Sequence[WordWindow], found: list[np.ndarray], *, model: Model, pad_id: int, window: int) -> None:
     """Fill in the vectors of the words that each window speaks for."""
     piece = chosen_piece(model.encoder.direction)
     batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
@@ -65,14 +65,14 @@ def _at_once(windows: Sequence[WordWindow], found: list[np.ndarray], model: Mode
             found[one.sentence][one.start : one.start + len(one.spans)] = read[row, : len(one.spans)]
 
 
-def _carried(windows: Sequence[WordWindow], found: list[np.ndarray], model: Model, *, pad_id: int, window: int) -> None:
+def _carried(windows: Sequence[WordWindow], found: list[np.ndarray], *, model: Model, pad_id: int, window: int) -> None:
     """Fill in the vectors of whole sentences, which are read `window` tokens at a time."""
     sizes = [min(window, len(w.ids)) for w in windows]
     for indices in budget_batches(sizes, tokens=TOKENS_PER_BATCH, rows=512):
-        _carry([windows[i] for i in indices], found, model, pad_id=pad_id, window=window)
+        _carry([windows[i] for i in indices], found, model=model, pad_id=pad_id, window=window)
 
 
-def _carry(windows: Sequence[WordWindow], found: list[np.ndarray], model: Model, *, pad_id: int, window: int) -> None:
+def _carry(windows: Sequence[WordWindow], found: list[np.ndarray], *, model: Model, pad_id: int, window: int) -> None:
     """Read a batch of sentences in the order of the encoder, the states handed on."""
     encoder = model.encoder
     piece = chosen_piece(encoder.direction)
