@@ -43,6 +43,8 @@ _PUBLIC = {
     "convert_vectors": "textgraft.vectors.formats",
     "plot_vectors": "textgraft.report.word_map",
     "WordVectors": "textgraft.vectors.word_vectors",
+    "word_vectors": "textgraft.contextual",
+    "WordMemory": "textgraft.word_memory",
     "convert": "textgraft.foreign.convert",
     "fetch": "textgraft.foreign.fetch",
     "lr_find": "textgraft.stages.rates",

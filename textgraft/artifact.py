@@ -42,6 +42,8 @@ MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1]
 
 FOREIGN, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
 """How the names of other programs' models begin: the transformers library's, TensorFlow checkpoints, ELMo's files."""
+FLAIR = "flair:"
+"""How Flair's files are named, which only `convert` opens, since they are pickles (foreign.flair)."""
 
 
 class Predictor(Protocol):
@@ -220,6 +222,9 @@ def find(name: str | Path) -> Path:
     for folder in (Path(name), *(base / str(name) for base in MODEL_FOLDERS)):
         if (folder / "config.json").is_file():
             return folder
+    if str(name).startswith(FLAIR):
+        remedy = f"Convert it first: textgraft convert {name} --out FOLDER; then name FOLDER."
+        raise UserError("a file of Flair's is a pickle, which only convert opens.", where=str(name), remedy=remedy)
     if Path(name).is_dir():
         raise UserError(
             "there is no config.json here, so this is not a model folder.",

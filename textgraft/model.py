@@ -23,6 +23,7 @@ ENCODERS = {
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
+    "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),
 }
 HEADS = {
     "bidirectional_language_model": (

@@ -65,6 +65,11 @@ ENCODERS |= {
     "xl-same-length": {**TRANSFORMER_XL, "same_length": True, "memory_length": 5, "clamp_length": 3},
     "xl-adaptive": {**TRANSFORMER_XL, "cutoffs": [6, 15], "div_value": 2.0, "memory_length": 11},
 }
+FLAIR = {"name": "flair", "vocab_size": V, "embedding_dim": 6, "truncate": 4}
+ENCODERS |= {
+    "flair-left": {**FLAIR, "direction": "left", "hidden_dim": 6, "num_layers": 1},
+    "flair-right-projected": {**FLAIR, "direction": "right", "hidden_dim": 5, "num_layers": 2, "projection_dim": 6},
+}
 ENCODERS |= {
     "elmo": {
         "name": "elmo",
@@ -148,10 +153,13 @@ def fits(encoder: str, head: str) -> bool:
     width.
     """
     below, above = ENCODERS[encoder], HEADS[head]
-    one_width = below.get("hidden_dim", 6) == 6 or below["name"] != "awd_lstm"
+    one_width = below.get("hidden_dim", 6) == 6 or below["name"] not in ("awd_lstm", "flair")
     match above.get("readout", "last"):
         case "sum-last-4" | "concat-last-4":
             if below["num_layers"] < 4:
+                return False
+        case "second-to-last":
+            if below["num_layers"] < 2:
                 return False
         case "sum" | "mix" | "elmo-mix":
             if not one_width:
@@ -178,7 +186,7 @@ def read_dim(encoder: str, head: str) -> int:
     match HEADS[head].get("readout", "last"):
         case "concat-last-4":
             return 4 * WIDTH
-        case "second-to-last" if below["name"] == "awd_lstm":
+        case "second-to-last" if below["name"] in ("awd_lstm", "flair"):
             return int(below["hidden_dim"])
         case _:
             return WIDTH
@@ -209,6 +217,9 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
             if isinstance(module, torch.nn.BatchNorm1d):
                 module.running_mean.normal_()
                 module.running_var.uniform_(0.5, 2)
+    if below["name"] == "flair":  # whose characters start so alike that options differ by what bfloat16 rounds away
+        with torch.no_grad():
+            model.encoder.embedding.weight.mul_(10)
     return model.eval()
 
 
@@ -314,6 +325,8 @@ def embedded(model: Model, batch: Batch) -> Tensor:
     match model.describe()["encoder"]["name"]:
         case "awd_lstm":
             return encoder.embedding(batch.ids) * encoder.config.input_scale
+        case "flair":
+            return encoder.embedding(batch.ids)
         case "gpt":
             return encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]
         case "bert":

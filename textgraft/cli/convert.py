@@ -14,10 +14,14 @@ from textgraft.cli.console import print_json
 def convert(
     model: Annotated[
         str,
-        typer.Argument(help="hf:FOLDER, hf:NAME, tf:FOLDER, elmo:FOLDER, a model's folder, or one that ships."),
+        typer.Argument(
+            help="hf:FOLDER, hf:NAME, tf:FOLDER, elmo:FOLDER, flair:FILE, a model's folder, or one that ships."
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    to: Annotated[str, typer.Option("--to", help="The format to write: textgraft, huggingface or elmo.")] = "textgraft",
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder (or Flair's file) to write; must not exist.")],
+    to: Annotated[
+        str, typer.Option("--to", help="The format to write: textgraft, huggingface, elmo or flair.")
+    ] = "textgraft",
     half: Annotated[bool, typer.Option("--half", help="Store a textgraft model's weights as float16.")] = False,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
@@ -25,7 +29,7 @@ def convert(
     """Turn a Hugging Face BERT, DistilBERT, GPT or GPT-2 into a textgraft model, or the other way round.
 
     tf:FOLDER is a TensorFlow checkpoint of Google's BERT or OpenAI's GPT-2, elmo:FOLDER the options.json and
-    weights.hdf5 of a published ELMo.
+    weights.hdf5 of a published ELMo, flair:FILE a character language model as Flair saves it.
     """
     from typing import cast
 

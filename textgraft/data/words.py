@@ -1,8 +1,9 @@
 """Sentences of words as windows of tokens in which every word knows its positions, for every tokenizer.
 
-Each word is encoded alone, as if a space stood before it, so that its pieces do not depend on how a file or a program
-spaces words. A sentence that is longer than a window is read in several that overlap by about half; each word is
-tagged in the one that shows most of what is around it.
+Each word is encoded alone, as if a space stood before it (or, where spaces are tokens and an encoder reads from the
+left, after it), so that its pieces do not depend on how a file or a program spaces words. A sentence that is longer
+than a window is read in several that overlap by about half; each word is tagged in the one that shows most of what is
+around it.
 """
 
 from __future__ import annotations
@@ -81,11 +82,14 @@ def chosen_piece(direction: Direction) -> Piece:
     return "last" if direction == "left" else "first"
 
 
-def encode_words(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
+def encode_words(
+    tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], direction: Direction = "both"
+) -> list[WordPieces]:
     """The pieces of each sentence's words, one at least for each: a word that has none reads as unknown."""
     distinct = list(dict.fromkeys(word for words in sentences for word in words))
+    pieces_of = tokenizer.words(distinct, space="after" if direction == "left" else "before")
     unknown = np.array([tokenizer.unk_id], dtype=np.int32)
-    known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, tokenizer.words(distinct), strict=True)}
+    known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, pieces_of, strict=True)}
     unread = {w for w, ids in known.items() if np.array_equal(ids, unknown)}
     found = []
     for words in sentences:
@@ -111,7 +115,7 @@ def word_windows(
         raise UserError(f"{max_tokens} tokens leave no room for a word.", remedy="Raise max_tokens.")
     windows: list[WordWindow] = []
     coverage = Coverage()
-    for number, pieces in enumerate(encode_words(tokenizer, sentences)):
+    for number, pieces in enumerate(encode_words(tokenizer, sentences, direction)):
         sizes = np.diff(pieces.bounds)
         stretches = _stretches(pieces.bounds, room)
         owner = _owners(stretches, pieces.bounds, direction)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
+from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State, begun_by_length
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.dropout import embedding_dropout, variational_dropout
 from textgraft.nn.qrnn import QRNNLayer
@@ -108,24 +108,10 @@ class AWDLSTM(Encoder):
         return tuple(layer.initial_state(rows) for layer in layers)
 
     def begin(self, batch: Batch) -> Encoded:
-        """Padding would move the state, so rows of one length are read together, without it."""
-        top = self.embedding.weight.new_zeros(*batch.ids.shape, self.output_dim)
-        state: list[list[Tensor]] | None = None
-        lengths = batch.mask.sum(dim=1)
-        for length in lengths.unique().tolist():
-            rows = (lengths == length).nonzero().squeeze(1)
-            first = batch.ids.shape[1] - length
-            read = self(Batch(ids=batch.ids[rows, first:], mask=batch.mask[rows, first:]))
-            top[rows, first:] = read.top
-            if state is None:
-                state = [[t.new_zeros(len(lengths), *t.shape[1:]) for t in layer] for layer in read.state]
-            for whole, layer in zip(state, read.state, strict=True):
-                for target, values in zip(whole, layer, strict=True):
-                    target[rows] = values
-        assert state is not None
-        return Encoded(top=top, mask=batch.mask, state=tuple(map(tuple, state)))
+        return begun_by_length(self, batch)
 
     def _in_reading_order(self, x: Tensor, mask: Tensor) -> Tensor:
+        """For a backward model, each row of x (B, T, D) reversed within its own length; its own inverse."""
         return reversed_within(x, mask) if self.direction == "right" else x
 
     def classifier(self) -> dict[str, Any]:

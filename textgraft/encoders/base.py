@@ -97,6 +97,25 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
 
+def begun_by_length(encoder: Encoder, batch: Batch) -> Encoded:
+    """`Encoder.begin` of a recurrent family: padding would move the state, so rows of one length are read together."""
+    top = next(encoder.parameters()).new_zeros(*batch.ids.shape, encoder.output_dim)
+    state: list[list[Tensor]] | None = None
+    lengths = batch.mask.sum(dim=1)
+    for length in lengths.unique().tolist():
+        rows = (lengths == length).nonzero().squeeze(1)
+        first = batch.ids.shape[1] - length
+        read = encoder(Batch(ids=batch.ids[rows, first:], mask=batch.mask[rows, first:]))
+        top[rows, first:] = read.top
+        if state is None:
+            state = [[t.new_zeros(len(lengths), *t.shape[1:]) for t in layer] for layer in read.state]
+        for whole, layer in zip(state, read.state, strict=True):
+            for target, values in zip(whole, layer, strict=True):
+                target[rows] = values
+    assert state is not None
+    return Encoded(top=top, mask=batch.mask, state=tuple(map(tuple, state)))
+
+
 def with_fresh_top(source: Encoder, copied: int, seed: int) -> Encoder:
     """An encoder with the first `copied` layer groups of `source`, and above them weights drawn anew for `seed`.
 

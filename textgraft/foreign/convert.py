@@ -9,32 +9,47 @@ from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
-from textgraft.foreign import elmo, huggingface
+from textgraft.files import write_atomically
+from textgraft.foreign import elmo, flair, huggingface
 from textgraft.text.wordpiece import WordPieceTokenizer
 
-Format = Literal["textgraft", "huggingface", "elmo"]
+Format = Literal["textgraft", "huggingface", "elmo", "flair"]
 
 
 def convert(
     model: str | Path, out: Path | str, *, to: Format = "textgraft", half: bool = False, overwrite: bool = False
 ) -> Path:
-    """Write `model` as a folder in another format and return it.
+    """Write `model` as a folder, or Flair's file, in another format and return it.
 
     `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME`, `tf:FOLDER`
-    or `elmo:FOLDER` (hub.py). "textgraft" is an artifact, its weights float16 with `half`; "huggingface" a folder that
-    the transformers library opens, tokenizer and all; "elmo" options.json and weights.hdf5, which AllenNLP opens and
-    which have no place for a vocabulary. Raises UserError for what the other format has no place for, and if `out`
-    exists.
+    or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py). "textgraft" is an artifact, its weights float16
+    with `half`; "huggingface" a folder that the transformers library opens, tokenizer and all; "elmo" options.json and
+    weights.hdf5, which AllenNLP opens and which have no place for a vocabulary; "flair" a file that Flair opens, a
+    pickle as it wants it. Raises UserError for what the other format has no place for, and if `out` exists.
     """
     if to not in get_args(Format):
         raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))
-    artifact.refuse_existing(Path(out), overwrite)
-    source = load_one(model)
+    _refuse_existing(Path(out), to, overwrite)
+    source = flair.load(str(model)) if str(model).startswith(artifact.FLAIR) else load_one(model)
+    if to == "flair":
+        write_atomically(Path(out), flair.to_flair(source.model, source.tokenizer))
+        return Path(out)
     if to == "textgraft":
         return artifact.save(source, out, half=half, overwrite=overwrite)
     if to == "elmo":
         return elmo.save(source.model, out, overwrite=overwrite)
     return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source))
+
+
+def _refuse_existing(out: Path, to: Format, overwrite: bool) -> None:
+    """Raises UserError where `out` may not be written: of Flair's format it is a file."""
+    if to != "flair":
+        artifact.refuse_existing(out, overwrite)
+    elif out.is_dir():
+        raise UserError("this is a folder, and Flair's models are files.", where=str(out), remedy="Name a file.")
+    elif out.exists() and not overwrite:
+        remedy = "Name another, or pass --overwrite to replace it."
+        raise UserError("this file exists already.", where=str(out), remedy=remedy)
 
 
 def _others(source: Artifact) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ from textgraft.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.limits import limited
 from textgraft.text.normalize import Span
-from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
+from textgraft.text.tokenizer import Encoding, PairMarks, Side, Tokenizer
 
 END = "<|endoftext|>"
 UNKNOWN = "<unk>"
@@ -89,7 +89,7 @@ class BytePairTokenizer(Tokenizer):
         encodings = self._pipeline.encode_batch_fast([_valid(text) for text in texts])
         return [np.array(encoding.ids[len(self.starts) :], dtype=np.int32) for encoding in encodings]
 
-    def words(self, words: Sequence[str]) -> list[np.ndarray]:
+    def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
         """The ids of each word as if a space stood before it, int32, which is how the vocabulary knows most words."""
         return self.bodies([f" {word}" for word in words])
 

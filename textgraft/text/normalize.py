@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-Kind = Literal["subword", "word"]
+Kind = Literal["subword", "word", "character"]
 RULES_VERSION = 1
 """Raised whenever the same text would normalise differently; part of a tokenizer's fingerprint."""
 

@@ -21,7 +21,7 @@ from tokenizers import models
 
 from textgraft.errors import UserError
 from textgraft.text.limits import limited
-from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
+from textgraft.text.tokenizer import Encoding, PairMarks, Side, Tokenizer
 from textgraft.text.words import split_words
 
 CHARACTERS = 50
@@ -104,7 +104,7 @@ class SpellingTokenizer(Tokenizer):
         """The spellings of each text, (T, 50) int16, without the marks."""
         return [self._rows(_words(text), marked=False) for text in texts]
 
-    def words(self, words: Sequence[str]) -> list[np.ndarray]:
+    def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
         """Each word by itself, (1, 50) int16, whatever is in it."""
         return [_spelled(word)[None] for word in words]
 

@@ -28,10 +28,14 @@ from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, 
 from textgraft.text.thai import Segmenter, joined
 
 ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece", "spelling"]
+Side = Literal["before", "after"]
 
 _SEGMENTER = "textgraft_segmenter"
 _SPELLING = "textgraft_spelling"
 _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
+
+SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
+"""How many tokens a vocabulary of each kind has where nobody says."""
 
 PIECE_CHARACTERS = 100_000
 """Longer texts go to the library in pieces, so that its memory stays small and both cores have work."""
@@ -135,8 +139,11 @@ class Tokenizer:
         """The ids of each text, int32, without the marks that `encode_batch` puts around it."""
         return [ids[1:] for ids in self.encode_batch(texts)]
 
-    def words(self, words: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each word by itself, int32, without marks; none where the vocabulary has nothing for it."""
+    def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
+        """The ids of each word of a sentence, int32, without marks; none where the vocabulary has nothing for it.
+
+        `space` says which of the spaces beside it is the word's own, where a vocabulary has spaces.
+        """
         return self.bodies(words)
 
     def corpus_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -175,7 +182,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`; GPT's and GPT-2's come as a BytePairTokenizer, ELMo's as a SpellingTokenizer.
+        """The inverse of `to_json`: GPT's and GPT-2's come as a BytePairTokenizer, ELMo's and Flair's as their own too.
 
         Raises UserError for a damaged or foreign one, or without its segmenter.
         """
@@ -200,6 +207,10 @@ class Tokenizer:
             from textgraft.text.wordpiece import WordPieceTokenizer
 
             return WordPieceTokenizer(pipeline, where=where)
+        from textgraft.text.characters import CharacterTokenizer, is_characters
+
+        if is_characters(pipeline):
+            return CharacterTokenizer(pipeline)
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
             raise UserError(message, where=where, remedy=_RESTORE)
@@ -221,7 +232,8 @@ class Tokenizer:
     ) -> Tokenizer:
         """A tokenizer learned from one pass over `texts`, the same for the same stream.
 
-        `vocab_size` counts the control words and is a ceiling (default: 10,000 subwords, 60,000 words as in ULMFiT).
+        `vocab_size` counts the control words and is a ceiling (default: 10,000 subwords, 60,000 words as in ULMFiT, and
+        1,000 characters, which is Flair's `kind`: see characters.py; no control words, no rules).
         `min_frequency` is what a word must reach (word level), a pair to be merged (BPE), or a character to be part
         of any subword; the rest read as `xxunk`. The library holds what it counts in memory, so no more than
         `max_characters` are read: mix a corpus that is sorted by topic before you pass it. Of text without spaces
@@ -237,8 +249,13 @@ class Tokenizer:
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
         written without spaces want subwords, or the `segmenter` "thai" (see thai.py; extra `[thai]`).
         """
-        size = vocab_size if vocab_size is not None else {"word": 60_000, "subword": 10_000}.get(kind, 0)
+        size = vocab_size if vocab_size is not None else SIZES.get(kind, 0)
         _check_settings(kind, model, size, min_frequency)
+        if kind == "character":
+            from textgraft.text.characters import train as train_characters  # which imports this module
+
+            _segmenter(segmenter, kind)  # which characters do not have
+            return train_characters(texts, vocab_size=size, min_frequency=min_frequency, max_characters=max_characters)
         if model == "byte_level" and kind == "subword":
             from textgraft.text.byte_level import train_byte_level  # which imports this module
 
@@ -277,8 +294,8 @@ def vocabulary_map(old: Tokenizer, new: Tokenizer) -> np.ndarray:
 
 
 def _check_settings(kind: str, model: str, vocab_size: int, min_frequency: int) -> None:
-    if kind not in ("subword", "word"):
-        raise UserError(f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, ("subword", "word")))
+    if kind not in SIZES:
+        raise UserError(f"there is no tokenizer kind '{kind}'.", remedy=did_you_mean(kind, SIZES))
     if model not in get_args(ModelName):
         remedy = did_you_mean(model, get_args(ModelName))
         raise UserError(f"there is no subword model '{model}'.", remedy=remedy)
@@ -297,7 +314,7 @@ def _segmenter(name: str | None, kind: Kind) -> Segmenter | None:
     if name != "thai":
         raise UserError(f"there is no segmenter '{name}'.", where="segmenter", remedy=did_you_mean(name, ("thai",)))
     if kind != "word":
-        message, remedy = "a segmenter cuts words, and these are subwords.", "Leave it out, or make the kind 'word'."
+        message, remedy = f"a segmenter cuts words, and these are {kind}s.", "Leave it out, or make the kind 'word'."
         raise UserError(message, where="segmenter", remedy=remedy)
     return Segmenter.installed()
 
