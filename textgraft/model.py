@@ -21,6 +21,7 @@ ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
+    "cove": ("textgraft.encoders.cove", "CoVe", "CoVeConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
 }
 HEADS = {
@@ -35,6 +36,7 @@ HEADS = {
         "MaskedLanguageModelConfig",
     ),
     "tagging": ("textgraft.heads.tagging", "TaggingHead", "TaggingConfig"),
+    "translation": ("textgraft.heads.translation", "TranslationHead", "TranslationConfig"),
 }
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
@@ -21,7 +20,7 @@ from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, Sta
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.dropout import embedding_dropout, variational_dropout
 from textgraft.nn.qrnn import QRNNLayer
-from textgraft.nn.recurrent import LSTMLayer
+from textgraft.nn.recurrent import LSTMLayer, reversed_within
 
 CELLS = ("lstm", "qrnn")
 DIRECTIONS = ("left", "right")
@@ -127,13 +126,7 @@ class AWDLSTM(Encoder):
         return Encoded(top=top, mask=batch.mask, state=tuple(map(tuple, state)))
 
     def _in_reading_order(self, x: Tensor, mask: Tensor) -> Tensor:
-        """For a backward model, each row of x (B, T, D) reversed within its own length; its own inverse."""
-        if self.direction != "right":
-            return x
-        positions = torch.arange(x.shape[1], device=x.device)
-        lengths = mask.sum(dim=1, keepdim=True)
-        index = torch.where(positions < lengths, lengths - 1 - positions, positions)
-        return x.gather(1, index[:, :, None].expand_as(x))
+        return reversed_within(x, mask) if self.direction == "right" else x
 
     def classifier(self) -> dict[str, Any]:
         """ULMFiT's head, which sees the words too."""

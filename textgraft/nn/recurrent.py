@@ -110,6 +110,14 @@ def _windows_in_torch(
     return torch.cat(outputs), c[0]
 
 
+def reversed_within(x: Tensor, mask: Tensor) -> Tensor:
+    """Each row of x (B, T, D) reversed within its own length, of which mask (B, T) tells; its own inverse."""
+    positions = torch.arange(x.shape[1], device=x.device)
+    lengths = mask.sum(dim=1, keepdim=True)
+    index = torch.where(positions < lengths, lengths - 1 - positions, positions)
+    return x.gather(1, index[:, :, None].expand_as(x))
+
+
 class LSTMLayer(nn.Module):
     """An LSTM layer whose hidden-to-hidden weights are dropped anew in each forward pass.
 
