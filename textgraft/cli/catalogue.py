@@ -34,6 +34,7 @@ def recipes(as_json: o.AsJson = False) -> None:
     """List the recipes that ship, for --recipe, and the templates for `textgraft prompt --template`."""
     from textgraft.prompting import load_template
     from textgraft.stages.pretrain import load_pretrain_recipe
+    from textgraft.stages.translation import RECIPES, load_translation_recipe
     from textgraft.training.phases import load_recipe, recipe_names
 
     found: list[dict[str, Any]] = []
@@ -43,6 +44,9 @@ def recipes(as_json: o.AsJson = False) -> None:
         found.append({"name": recipe.name, "stages": stages, **about})
     for made in map(load_pretrain_recipe, recipe_names("pretrain")):
         found.append({"name": made.name, "stages": ["pretrain"], "description": made.description})
+    for taught in map(load_translation_recipe, recipe_names(RECIPES)):
+        about = {"description": taught.description, "source": taught.source}
+        found.append({"name": taught.name, "stages": ["cove train"], **about})
     for template in map(load_template, recipe_names("prompts")):
         found.append({"name": template.name, "stages": ["prompt"], "description": template.description})
     if as_json:

@@ -1,7 +1,7 @@
 """CoVe (McCann, Bradbury, Xiong & Socher 2017, arXiv:1708.00107): the encoder of a translator, beside its word vectors.
 
 A bidirectional LSTM of two layers learns to read while it feeds an attentional decoder (heads/translation.py); what it
-says of a sentence, set beside each word's static vector, is what tasks get: [GloVe(w); CoVe(w)], their equation 6.
+says of a sentence, set beside each word's static vector, is what tasks get: [GloVe(w); CoVe(w)] (§4).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Decoding:
 
 
 class TranslationHead(Head):
-    """An LSTM decoder with input feeding and attention (McCann et al. 2017, §3.1; Luong et al. 2015, §3.3).
+    """An LSTM decoder with input feeding and attention (McCann et al. 2017, §3; Luong et al. 2015, §3.3).
 
         h_t = LSTM([z_t-1; h̃_t-1], h_t-1)    α_t = attention(h_t, H)
         h̃_t = tanh(W [Hᵀ α_t; h_t] + b)       p(word t) = softmax(W_out h̃_t + b_out)

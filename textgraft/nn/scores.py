@@ -43,7 +43,7 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """q · k (Luong et al. 2015, eq. 8 "dot")."""
+    """q · k (Luong et al. 2015, §3.1 "dot")."""
 
     same_width = True
 
@@ -59,7 +59,7 @@ class ScaledDot(Dot):
 
 
 class General(Score):
-    """qᵀ W k (Luong et al. 2015, eq. 8 "general"); W k is computed once for a text."""
+    """qᵀ W k (Luong et al. 2015, §3.1 "general"); W k is computed once for a text."""
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__(query_dim, key_dim)
