@@ -27,42 +27,10 @@ from textgraft.text.normalize import CONTROL
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.bleu import corpus_bleu, sacrebleu
 
-TARGET_TOKENIZER = "target_tokenizer.json"
 MAX_TOKENS = 100
 AT_ONCE, ROWS, TOKENS_PER_BATCH = 1024, 64, 4096
 NEVER = tuple(CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxfld"))
 """What a translation is not to hold."""
-RESTORE = "Restore the folder from where it came, or make it again."
-
-
-@dataclass
-class TranslatorArtifact(Artifact):
-    """An artifact whose head translates: beside the source language's tokenizer there is the target language's.
-
-    Whatever asks for an encoder loads the folder as it loads any other, and never opens the second tokenizer.
-    """
-
-    target: Tokenizer | None = None
-
-    def files(self, *, half: bool = False) -> dict[str, bytes]:
-        assert self.target is not None
-        files = {**super().files(half=half), TARGET_TOKENIZER: self.target.to_json().encode()}
-        named = {name: data for name, data in files.items() if name not in ("config.json", "README.md")}
-        return {**files, "config.json": artifact.config(self.model.describe(), named)}
-
-
-def load_translator(model: str | Path) -> TranslatorArtifact:
-    """The translator in a folder. Raises UserError for a model of another task, and as artifact.load does."""
-    loaded = artifact.load(model)
-    if not isinstance(loaded.model.head, TranslationHead):
-        remedy = "Make one with textgraft cove train."
-        raise UserError("this model does not translate.", where=str(model), remedy=remedy)
-    path = artifact.find(model) / TARGET_TOKENIZER
-    target = Tokenizer.load(path)
-    if target.vocab_size != loaded.model.head.config.vocab_size:
-        message = f"it has {target.vocab_size:,} tokens and the model {loaded.model.head.config.vocab_size:,}."
-        raise UserError(message, where=str(path), remedy=RESTORE)
-    return TranslatorArtifact(loaded.model, loaded.tokenizer, None, loaded.run, target)
 
 
 def translation_targets(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> list[np.ndarray]:
@@ -123,12 +91,17 @@ class Translator:
     Raises UserError for a model of another task.
     """
 
-    def __init__(self, model: str | Path | TranslatorArtifact, *, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, TranslatorArtifact) else load_translator(model)
-        assert isinstance(self.artifact.model.head, TranslationHead)
-        assert self.artifact.target is not None
-        self.model, self.head = self.artifact.model, self.artifact.model.head
-        self.tokenizer, self.target = self.artifact.tokenizer, self.artifact.target
+    def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
+        self.artifact = model if isinstance(model, Artifact) else artifact.load(model)
+        self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
+        where = "" if isinstance(model, Artifact) else str(model)
+        if not isinstance(self.model.head, TranslationHead):
+            remedy = "Make one with textgraft cove train."
+            raise UserError("this model does not translate.", where=where, remedy=remedy)
+        if self.artifact.target is None or self.artifact.target.vocab_size != self.model.head.config.vocab_size:
+            message = f"{artifact.TARGET} is missing, or another model's."
+            raise UserError(message, where=where, remedy=artifact.RESTORE)
+        self.head, self.target = self.model.head, self.artifact.target
         self.max_tokens, self.precision = int(self.artifact.run.get("max_tokens", MAX_TOKENS)), precision
 
     def stream(self, texts: Iterable[str], *, beams: int = 1) -> Iterator[str]:

@@ -26,7 +26,7 @@ from textgraft.stages import translation as stage
 from textgraft.stages.translation import CoVeOptions, cove_train, load_translation_recipe
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import RECIPE_FOLDERS, recipe_names
-from textgraft.translation import NEVER, TARGET_TOKENIZER, Translator, _Decoder
+from textgraft.translation import NEVER, Translator, _Decoder
 
 TRAIN, VALID = pairs(400, 1), pairs(40, 2)
 FEW = pairs(60, 1)
@@ -162,8 +162,10 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path: Path, monkey
     assert (tmp_path / "killed.run" / "checkpoint.safetensors").exists()
     with pytest.raises(UserError, match="an unfinished run is here that differs in: train"):
         cove_train(VALID, tmp_path / "killed", valid=VALID, options=asked, show=False)
+    with pytest.raises(UserError, match="differs in: recipe, vectors"):  # whose width is the table's
+        cove_train(FEW, tmp_path / "killed", valid=VALID, vectors=Vectors(), options=asked, show=False)
     cove_train(FEW, tmp_path / "killed", valid=VALID, options=asked, show=False)
-    for name in ("model.safetensors", "tokenizer.json", TARGET_TOKENIZER):
+    for name in ("model.safetensors", "tokenizer.json", artifact.TARGET):
         whole, killed = ((tmp_path / folder / name).read_bytes() for folder in ("whole", "killed"))
         assert whole == killed, name
 
@@ -289,14 +291,23 @@ def test_only_a_translator_translates(tiny_lm: Path) -> None:
         Translator(tiny_lm)
 
 
+def test_a_copy_translates_and_one_without_its_second_vocabulary_is_refused(learned: Path, tmp_path: Path) -> None:
+    loaded = artifact.load(learned)
+    copy = artifact.save(loaded, tmp_path / "copy")
+    assert Translator(copy, precision="fp32").translate(["red dog"]) == ["hund rot"]
+    for wrong in (None, textgraft.Tokenizer.train(["other words"], kind="word", min_frequency=1)):
+        with pytest.raises(UserError, match=f"{artifact.TARGET} is missing, or another model's"):
+            Translator(artifact.save(replace(loaded, target=wrong), tmp_path / str(wrong is None)))
+
+
 def test_a_damaged_target_vocabulary_is_named(learned: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cove"
     folder.mkdir()
     for file in learned.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    path = folder / TARGET_TOKENIZER
+    path = folder / artifact.TARGET
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(UserError, match=TARGET_TOKENIZER):
+    with pytest.raises(UserError, match=artifact.TARGET):
         Translator(folder)
     path.unlink()
     with pytest.raises(UserError, match="missing"):
@@ -339,7 +350,7 @@ def test_a_classifier_and_a_tagger_are_made_from_it(learned: Path, tmp_path: Pat
     textgraft.finetune(data, tmp_path / "classifier", model=learned, options=asked, show=False)
     made = artifact.load(tmp_path / "classifier")
     assert made.model.describe()["encoder"]["name"] == "cove"
-    assert not (tmp_path / "classifier" / TARGET_TOKENIZER).exists()
+    assert not (tmp_path / "classifier" / artifact.TARGET).exists()
     sentences = [Sentence.of(t.split(), ["A" if w in ("red", "old") else "N" for w in t.split()]) for t in texts]
     tag_options = textgraft.TagOptions(recipe=str(recipe), baseline=False, settings=SETTINGS)
     done = textgraft.tag_finetune(

@@ -62,8 +62,7 @@ def train(
     check_out(out, overwrite)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
-    chosen = {"recipe": recipe, "score": score, "reach": reach, "max_tokens": max_tokens, "bleu": bleu}
-    options = CoVeOptions(**chosen, settings=settings)  # type: ignore[arg-type]
+    options = CoVeOptions(recipe=recipe, score=score, reach=reach, max_tokens=max_tokens, bleu=bleu, settings=settings)
     pairs = read_parallel(source, target)
     held = None if valid is None else read_parallel(*valid)
     with resumable(out):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from textgraft.artifact import Artifact
 from textgraft.data.parallel import Parallel
 from textgraft.data.stream import ExampleStream
 from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_words
@@ -24,7 +25,6 @@ from textgraft.training.session import drive, put_in_place, refuse_existing, wei
 from textgraft.translation import (
     MAX_TOKENS,
     Translator,
-    TranslatorArtifact,
     held_out_loss,
     padded_targets,
     translation_targets,
@@ -141,12 +141,20 @@ def cove_train(
     tokenizers = _tokenizers(recipe, train)
     model = new_translator(recipe, (tokenizers[0].vocab_size, tokenizers[1].vocab_size), settings.seed)
     table = _start_table(model, tokenizers[0], vectors)
-    asked = {"stage": "cove", "train": train.content_hash(), "valid": held.content_hash(), "recipe": repr(recipe)}
-    asked |= {"start": weights_hash(model), "options": repr(replace(options, settings=settings))}
+    asked: dict[str, Any] = {
+        "stage": "cove",
+        "train": train.content_hash(),
+        "valid": held.content_hash(),
+        "recipe": repr(recipe),
+    }
+    asked |= {
+        "vectors": None if vectors is None else weights_hash(model),
+        "options": repr(replace(options, settings=settings)),
+    }
     folder = work_folder(out, asked)
     run, left_out = _run(model, tokenizers, (train, held), recipe, replace(options, settings=settings))
     drive(run, folder / "checkpoint.safetensors", title="cove", show=show)
-    made = TranslatorArtifact(run.model.cpu().eval(), tokenizers[0], None, {}, tokenizers[1])
+    made = Artifact(run.model.cpu().eval(), tokenizers[0], None, {}, tokenizers[1])
     data = {"pairs": len(train) - left_out, "held out": len(held), "files": [Path(name).name for name in train.names]}
     data |= {"left out, blank": train.blank, "left out, too long": left_out}
     record = provenance(stage="cove", name=out.name, base={}, data=data, recipe=recipe.name, settings=settings)
@@ -232,7 +240,7 @@ def _validator(
     return validate
 
 
-def _measured(made: TranslatorArtifact, held: Parallel, options: CoVeOptions) -> dict[str, Any]:
+def _measured(made: Artifact, held: Parallel, options: CoVeOptions) -> dict[str, Any]:
     translator = Translator(made, precision=options.settings.precision)
     if not options.bleu:
         return translator.loss(held)
