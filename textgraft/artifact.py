@@ -37,6 +37,8 @@ from textgraft.training.calibration import probabilities
 FORMAT = 1
 FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
+TARGET = "target_tokenizer.json"
+"""What a translator has too."""
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
 
@@ -74,12 +76,16 @@ class Predictor(Protocol):
 
 @dataclass
 class Artifact:
-    """A model with all it needs to be used again; `run` is what run.json says of how it came to be."""
+    """A model with all it needs to be used again; `run` is what run.json says of how it came to be.
+
+    `target` is the tokenizer of the language that a translator writes.
+    """
 
     model: Model
     tokenizer: Tokenizer
     labels: Labels | None = None
     run: dict[str, Any] = field(default_factory=dict)
+    target: Tokenizer | None = None
 
     has_vectors = True
 
@@ -119,6 +125,8 @@ class Artifact:
         }
         if self.labels is not None:
             files["labels.json"] = self.labels.to_json().encode()
+        if self.target is not None:
+            files[TARGET] = self.target.to_json().encode()
         card = model_card(self.run).encode()
         return {**files, "config.json": config(self.model.describe(), files), "README.md": card}
 
@@ -324,7 +332,8 @@ def load(name: str | Path) -> Artifact:
     if "labels.json" in files:
         labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
-    return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]))
+    target = Tokenizer.from_json(files[TARGET].decode(), where=str(folder / TARGET)) if TARGET in files else None
+    return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]), target)
 
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -94,8 +94,18 @@ class Found:
     ended: Ended
 
 
+class Continuing(Protocol):
+    """B texts that go on: log probabilities of what comes next, rows kept or copied, tokens added."""
+
+    def next_token(self) -> Tensor:
+        """(B, V) log probabilities, float32."""
+
+    def add(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
+        """The texts are now those of `rows` (which may repeat), each with one token more."""
+
+
 class Reader:
-    """A model at work on B texts: log probabilities of what comes next, rows kept or copied, tokens added."""
+    """A language model at work on B texts: log probabilities of what comes next, rows kept or copied, tokens added."""
 
     def __init__(self, model: Model, prompts: Sequence[Sequence[int]], precision: str) -> None:
         self.model, self.precision = model.eval(), precision
@@ -149,10 +159,25 @@ def write(
     Row i draws its own random numbers, by the seed and `first_row` + i. Raises UserError for a prompt longer than the
     model can look at.
     """
-    ids: list[list[int]] = [[] for _ in prompts]
     rooms = [room(model, prompt, options.max_tokens) for prompt in prompts]
+    reader = Reader(model, prompts, options.precision)
+    yield from go_on(reader, prompts, rooms, options, tokens, first_row=first_row, stopped=stopped)
+
+
+def go_on(
+    reader: Continuing,
+    prompts: Sequence[Sequence[int]],
+    rooms: Sequence[int],
+    options: GenerateOptions,
+    tokens: Tokens,
+    *,
+    first_row: int = 0,
+    stopped: Callable[[int, list[int]], bool] = lambda row, ids: False,
+) -> Iterator[Written]:
+    """`write` for whatever goes on from `prompts`, which `reader` has read; `rooms` are the most tokens of each."""
+    ids: list[list[int]] = [[] for _ in prompts]
     generators = [np.random.default_rng([options.seed, first_row + row]) for row in range(len(prompts))]
-    reader, active = Reader(model, prompts, options.precision), list(range(len(prompts)))
+    active = list(range(len(prompts)))
     while True:
         log_p = reader.next_token()
         changed = processed(log_p, [[*prompts[row], *ids[row]] for row in active], options, tokens.never)
@@ -266,10 +291,21 @@ def beam_search(
     As transformers searches with `early_stopping=False`: over when no running text, at its present length, would be
     better than the worst of `beams` finished ones. Raises UserError for a prompt longer than the model can look at.
     """
+    rooms = [room(model, prompt, options.max_tokens) for prompt in prompts]
+    return search(Reader(model, prompts, options.precision), prompts, rooms, options, tokens)
+
+
+def search(
+    reader: Continuing,
+    prompts: Sequence[Sequence[int]],
+    rooms: Sequence[int],
+    options: GenerateOptions,
+    tokens: Tokens,
+) -> list[Found]:
+    """`beam_search` for whatever goes on from `prompts`, as in `go_on`."""
     beams = options.beams
     searches = [_Search(beams, options.length_penalty) for _ in prompts]
-    rooms = [room(model, prompt, options.max_tokens) for prompt in prompts]
-    reader, active = Reader(model, prompts, options.precision), list(range(len(prompts)))
+    active = list(range(len(prompts)))
     log_p, written = reader.next_token().repeat_interleave(beams, dim=0), 0
     while active:
         written += 1

@@ -22,6 +22,7 @@ ENCODERS = {
     "elmo": ("textgraft.encoders.elmo", "ELMo", "ELMoConfig"),
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
+    "cove": ("textgraft.encoders.cove", "CoVe", "CoVeConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
     "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),
 }
@@ -42,6 +43,7 @@ HEADS = {
         "MaskedLanguageModelConfig",
     ),
     "tagging": ("textgraft.heads.tagging", "TaggingHead", "TaggingConfig"),
+    "translation": ("textgraft.heads.translation", "TranslationHead", "TranslationConfig"),
 }
 
 

@@ -80,8 +80,14 @@ ENCODERS |= {
         "num_layers": 2,
     },
 }
-WIDTH = 6  # of what every encoder shows
-STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in ("bert", "elmo")]
+COVE = {"name": "cove", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 4}
+ENCODERS |= {
+    "cove": {**COVE, "num_layers": 2},
+    "cove-one-layer": {**COVE, "num_layers": 1},
+}
+WIDTH = 6  # of what every encoder shows, but CoVe
+SEE_ALL = ("bert", "elmo", "cove")
+STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in SEE_ALL]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
     f"lm-{layer}-{'tied' if tied else 'untied'}": {"name": "language_model", "output_layer": layer, "tied": tied}
@@ -137,12 +143,22 @@ HEADS |= {
     "read-mix-span": {"name": "span", "readout": "mix"},
     "read-elmo-mix": {"name": "tagging", "tags": ["x", "y", "z"], "readout": "elmo-mix"},
 }
+TRANSLATION = {"name": "translation", "embedding_dim": 5, "hidden_dim": 7, "window": 2}
+TRANSLATION |= {"input_dropout": 0.1, "hidden_dropout": 0.1}
+HEADS |= {
+    "translate": {**TRANSLATION, "num_layers": 2, "score": "general"},
+    "translate-additive-near": {**TRANSLATION, "num_layers": 1, "score": "additive", "reach": "local-p"},
+    "translate-location-near": {**TRANSLATION, "num_layers": 1, "score": "location", "reach": "local-m"},
+    "translate-content": {**TRANSLATION, "num_layers": 1, "score": "content", "hidden_dim": 8, "words_dim": 6},
+    "translate-dot": {**TRANSLATION, "num_layers": 1, "score": "dot", "hidden_dim": 8, "words_dim": 6},
+    "translate-scaled-dot": {**TRANSLATION, "num_layers": 1, "score": "scaled_dot", "hidden_dim": 8, "words_dim": 6},
+}
 
 
 def direction(encoder: str) -> str:
     """What a position may look at; the recurrent families say so in their config."""
     below = ENCODERS[encoder]
-    return below.get("direction", "both" if below["name"] in ("bert", "elmo") else "left")
+    return below.get("direction", "both" if below["name"] in SEE_ALL else "left")
 
 
 def fits(encoder: str, head: str) -> bool:
@@ -153,7 +169,7 @@ def fits(encoder: str, head: str) -> bool:
     width.
     """
     below, above = ENCODERS[encoder], HEADS[head]
-    one_width = below.get("hidden_dim", 6) == 6 or below["name"] not in ("awd_lstm", "flair")
+    one_width = below.get("hidden_dim", 6) == 6 or below["name"] not in ("awd_lstm", "flair", "cove")
     match above.get("readout", "last"):
         case "sum-last-4" | "concat-last-4":
             if below["num_layers"] < 4:
@@ -168,7 +184,13 @@ def fits(encoder: str, head: str) -> bool:
     sees_all = direction(encoder) == "both"
     if above.get("pooling") == "first" and direction(encoder) == "left":
         return False  # which has read one token there
+    if above.get("pooling") in ("first", "last") and below["name"] == "cove":
+        return False  # of which one side has read one token there
+    if above.get("tied", True) and above["name"] in TOKEN_HEADS and below["name"] == "cove":
+        return False  # what it shows is wider than its table
     match above["name"]:
+        case "translation":
+            return not below.get("pooler", False) and ("words_dim" not in above or below["name"] == "cove")
         case "language_model":
             several_tables, is_tied = "cutoffs" in below, above.get("tied", True)
             return not sees_all and (above.get("output_layer") == "adaptive" or not (several_tables and is_tied))
@@ -186,6 +208,10 @@ def read_dim(encoder: str, head: str) -> int:
     match HEADS[head].get("readout", "last"):
         case "concat-last-4":
             return 4 * WIDTH
+        case "second-to-last" if below["name"] == "cove":
+            return 2 * int(below["hidden_dim"])
+        case "last" if below["name"] == "cove":
+            return int(below["embedding_dim"] + 2 * below["hidden_dim"])
         case "second-to-last" if below["name"] in ("awd_lstm", "flair"):
             return int(below["hidden_dim"])
         case _:
@@ -196,6 +222,8 @@ def tied_head(encoder: str) -> str:
     """A language-model head that shares the encoder's tables, if it has any."""
     if ENCODERS[encoder]["name"] == "elmo":
         return "both-ways-full"
+    if ENCODERS[encoder]["name"] == "cove":
+        return "lm-full-untied"
     return "lm-adaptive-tied" if "cutoffs" in ENCODERS[encoder] else "lm-full-tied"
 
 
@@ -206,7 +234,7 @@ def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Mod
     """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": read_dim(encoder, head)}
-    has_table = above["name"] in TOKEN_HEADS
+    has_table = above["name"] in (*TOKEN_HEADS, "translation")
     if above["name"] != "tagging":
         above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
     complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
@@ -305,8 +333,8 @@ def rows_of_each(model: Model) -> int:
 
 
 def is_of_tokens(model: Model) -> bool:
-    """Whether the head has a target for every position, not for the text."""
-    return model.describe()["head"]["name"] in TOKEN_HEADS
+    """Whether the head has a target for every position, or as many as if it had, not for the text."""
+    return model.describe()["head"]["name"] in (*TOKEN_HEADS, "translation")
 
 
 def counts_targets(model: Model) -> bool:
@@ -325,7 +353,7 @@ def embedded(model: Model, batch: Batch) -> Tensor:
     match model.describe()["encoder"]["name"]:
         case "awd_lstm":
             return encoder.embedding(batch.ids) * encoder.config.input_scale
-        case "flair":
+        case "flair" | "cove":
             return encoder.embedding(batch.ids)
         case "gpt":
             return encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]

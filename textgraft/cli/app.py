@@ -15,6 +15,7 @@ from textgraft.cli import (
     catalogue,
     compare,
     convert,
+    cove,
     data,
     distil,
     fetch,
@@ -85,6 +86,7 @@ def _build() -> typer.Typer:
     app.add_typer(inspect.group(), name="inspect")
     app.add_typer(tagging.group(), name="tag")
     app.add_typer(vectors.group(), name="vectors")
+    app.add_typer(cove.group(), name="cove")
     return app
 
 

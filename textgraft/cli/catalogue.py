@@ -35,6 +35,7 @@ def recipes(as_json: o.AsJson = False) -> None:
     from textgraft.prompting import load_template
     from textgraft.stages.distil_options import load_distil_recipe
     from textgraft.stages.pretrain import load_pretrain_recipe
+    from textgraft.stages.translation import RECIPES, load_translation_recipe
     from textgraft.training.phases import load_recipe, recipe_names
 
     found: list[dict[str, Any]] = []
@@ -47,6 +48,9 @@ def recipes(as_json: o.AsJson = False) -> None:
     for taught in map(load_distil_recipe, recipe_names("distil")):
         about = {"description": taught.description, "source": taught.source}
         found.append({"name": taught.name, "stages": ["distil"], **about})
+    for translated in map(load_translation_recipe, recipe_names(RECIPES)):
+        about = {"description": translated.description, "source": translated.source}
+        found.append({"name": translated.name, "stages": ["cove train"], **about})
     for template in map(load_template, recipe_names("prompts")):
         found.append({"name": template.name, "stages": ["prompt"], "description": template.description})
     if as_json:

@@ -1,4 +1,4 @@
-"""Commands that have verbs of their own: `textgraft qa`, `tag`, `inspect`."""
+"""Commands that have verbs of their own: `textgraft qa`, `tag`, `cove`, `inspect`."""
 
 from __future__ import annotations
 

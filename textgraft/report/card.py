@@ -10,6 +10,7 @@ from textgraft.report import wording
 STAGES = {
     "pretrain": "A language model, pretrained on general text. Adapt it to a domain or fine-tune it on labels.",
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
+    "cove": "A translator, whose encoder gives words vectors in their context (CoVe). Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
     "distil": "A smaller model that learned to answer as a larger one does.",
     "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
@@ -22,6 +23,10 @@ BLEND = "Several models fitted to labelled texts, whose answers are averaged wit
 LIMITS = {
     "pretrain": "It has read what is named under Data and repeats the errors and leanings of that text.",
     "adapt": "It has read what is named under Data and repeats the errors and leanings of that text.",
+    "cove": (
+        "It has read what is named under Data and repeats the errors and leanings of those sentences and of whoever "
+        "translated them. A translation may say what the sentence does not."
+    ),
     "finetune": (
         "It gives one of the answers it was trained on to any text whatever, also to text of another kind, language or "
         "time, where the scores above do not hold. Look at the calibration before acting on a probability."

@@ -114,7 +114,7 @@ def objective(model: Model, where: str) -> Objective:
     name = model.describe()["head"]["name"]
     if name not in OBJECTIVES:
         lost = "has been fine-tuned for a task and lost its language-model head"
-        why = "is an encoder without a language-model head" if name == "features" else lost
+        why = "is an encoder without a language-model head" if name in ("features", "translation") else lost
         raise UserError(
             f"this model {why}.",
             where=where,

@@ -1,0 +1,160 @@
+"""Write a text's translation: an LSTM decoder that looks back at the encoder's text for every word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textgraft.data.batch import Batch
+from textgraft.encoders.base import Encoded, State
+from textgraft.heads.base import Head, Loss
+from textgraft.nn.chunked import IGNORE
+from textgraft.nn.recurrent import LSTMLayer
+from textgraft.nn.scores import new_attention
+from textgraft.nn.softmax import ChunkedSoftmax
+from textgraft.text.normalize import CONTROL
+
+BEGIN, END = CONTROL.index("xxbos"), CONTROL.index("xxeos")
+"""What stands before the first word of a translation, and after the last."""
+
+
+@dataclass(frozen=True)
+class TranslationConfig:
+    """A decoder over a vocabulary of its own; `score`, `reach` and `window` are those of nn.scores.
+
+    The first `words_dim` of the encoder's `input_dim` features are not looked at: CoVe's word vectors, which stand
+    beside what its LSTMs say.
+    """
+
+    vocab_size: int
+    input_dim: int
+    words_dim: int = 0
+    embedding_dim: int = 300
+    hidden_dim: int = 600
+    num_layers: int = 2
+    score: str = "general"
+    reach: str = "global"
+    window: int = 10
+    input_dropout: float = 0.2
+    hidden_dropout: float = 0.2
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Where the translations of B texts stand: the texts, and what the decoder has in mind."""
+
+    keys: Tensor  # (B, S, K) what is looked at
+    prepared: Tensor  # (B, S, any) the same as the score wants it
+    mask: Tensor  # (B, S)
+    hidden: Tensor  # (B, H) h̃, from which the next word is told and which is fed to the next step
+    layers: State  # of each LSTM layer (h, c), (B, H)
+    step: int = 0
+
+    def rows(self, index: Tensor) -> Decoding:
+        """The decodings of these rows, which may repeat."""
+        chosen = (self.keys[index], self.prepared[index], self.mask[index], self.hidden[index])
+        return Decoding(*chosen, tuple(tuple(t[index] for t in layer) for layer in self.layers), self.step)
+
+
+class TranslationHead(Head):
+    """An LSTM decoder with input feeding and attention (McCann et al. 2017, §3; Luong et al. 2015, §3.3).
+
+        h_t = LSTM([z_t-1; h̃_t-1], h_t-1)    α_t = attention(h_t, H)
+        h̃_t = tanh(W [Hᵀ α_t; h_t] + b)       p(word t) = softmax(W_out h̃_t + b_out)
+
+    Where we differ: McCann et al.'s score has a bias on the query, Luong's "general" has none; the decoder starts from
+    the text's first and last position, where either side has read all, through tanh of a linear layer (as Bahdanau et
+    al. 2015, A.2.2, from one side), because an encoder here hands out vectors and not its cells.
+
+    Raises UserError for an unknown score or reach, and for one that does not go with the widths.
+    """
+
+    config: TranslationConfig
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__()
+        self.config = config
+        keys, hidden = config.input_dim - config.words_dim, config.hidden_dim
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
+        nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)
+        self.start = nn.Linear(2 * keys, config.num_layers * hidden)
+        widths = [config.embedding_dim + hidden] + [hidden] * (config.num_layers - 1)
+        self.layers = nn.ModuleList(LSTMLayer(width, hidden) for width in widths)
+        self.attention = new_attention(config.score, config.reach, query_dim=hidden, key_dim=keys, window=config.window)
+        self.combined = nn.Linear(keys + hidden, hidden)
+        self.output = ChunkedSoftmax(config.vocab_size, hidden)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """(B, V) log probabilities of the first word."""
+        begin = torch.full((len(encoded.top),), BEGIN, device=encoded.top.device)
+        decoding, _ = self.step(begin, self.begin(encoded))
+        return self.next_word(decoding)
+
+    def begin(self, encoded: Encoded) -> Decoding:
+        """Before anything is written."""
+        keys = encoded.top[:, :, self.config.words_dim :]
+        last = (encoded.mask.sum(dim=1) - 1)[:, None, None].expand(-1, 1, keys.shape[2])
+        ends = torch.cat([keys.gather(1, last)[:, 0], keys[:, 0]], dim=1)
+        starts = torch.tanh(self.start(ends)).to(keys.dtype).chunk(self.config.num_layers, dim=1)
+        layers = tuple((start, torch.zeros_like(start)) for start in starts)
+        hidden = torch.zeros_like(starts[0])
+        return Decoding(keys, self.attention.prepared(keys), encoded.mask, hidden, layers)
+
+    def step(self, words: Tensor, decoding: Decoding) -> tuple[Decoding, Tensor]:
+        """One word (B,) further, BEGIN first: the new decoding and the attention's weights (B, S)."""
+        return self._step(self._embedded(words), decoding)
+
+    def next_word(self, decoding: Decoding) -> Tensor:
+        """(B, V) log probabilities of the word after those that were stepped over."""
+        return self.output.log_probs(decoding.hidden)
+
+    def loss(self, encoded: Encoded, batch: Batch) -> Loss:
+        """Cross entropy summed over target words, whose number is the count, each told what stands before it.
+
+        `batch.targets` (B, T') are a translation's ids with END behind them, IGNORE behind that.
+        """
+        assert batch.targets is not None
+        targets = _without_empty_columns(batch.targets)
+        hidden, _ = self._taught(encoded, targets)
+        total, count = self.output.loss(hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1))
+        return Loss(total=total, count=count)
+
+    @torch.no_grad()
+    def alignment(self, encoded: Encoded, targets: Tensor) -> Tensor:
+        """(B, T', S): where the decoder looks as it writes each word of given translations, as `loss` has them."""
+        return self._taught(encoded, targets)[1]
+
+    def _taught(self, encoded: Encoded, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """h̃ (B, T', H) and weights (B, T', S) where every word before is the right one."""
+        before = F.pad(targets[:, :-1], (1, 0), value=BEGIN)
+        words = self._embedded(before.masked_fill(before == IGNORE, END))
+        decoding, hidden, weights = self.begin(encoded), [], []
+        for step in range(targets.shape[1]):
+            decoding, seen = self._step(words[:, step], decoding)
+            hidden.append(decoding.hidden)
+            weights.append(seen)
+        return torch.stack(hidden, dim=1), torch.stack(weights, dim=1)
+
+    def _embedded(self, words: Tensor) -> Tensor:
+        return F.dropout(self.embedding(words), self.config.input_dropout, self.training)
+
+    def _step(self, embedded: Tensor, decoding: Decoding) -> tuple[Decoding, Tensor]:
+        x, layers = torch.cat([embedded, decoding.hidden], dim=1), []
+        for layer, state in zip(self.layers, decoding.layers, strict=True):
+            outputs, new = layer(x[None], state)
+            x = F.dropout(outputs[0], self.config.hidden_dropout, self.training)
+            layers.append(new)
+        x = x.to(decoding.keys.dtype)
+        weights = self.attention(x, decoding.prepared, decoding.mask, decoding.step)
+        seen = torch.bmm(weights[:, None].to(decoding.keys.dtype), decoding.keys)[:, 0]
+        hidden = torch.tanh(self.combined(torch.cat([seen.to(x.dtype), x], dim=1))).to(x.dtype)
+        hidden = F.dropout(hidden, self.config.hidden_dropout, self.training)
+        return replace(decoding, hidden=hidden, layers=tuple(layers), step=decoding.step + 1), weights
+
+
+def _without_empty_columns(targets: Tensor) -> Tensor:
+    """Targets (B, T') as wide as the longest translation among them: a step costs time."""
+    return targets[:, : int((targets != IGNORE).sum(dim=1).max())]
