@@ -10,21 +10,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
-from textgraft.data.batch import budget_batches
+from textgraft.data.batch import Batch, budget_batches
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
 from textgraft.data.tags import Scheme, converted, entities
-from textgraft.data.words import Coverage, WordWindow, word_batches, word_windows
+from textgraft.data.words import Coverage, WordWindow, word_windows
 from textgraft.errors import UserError
-from textgraft.heads.tagging import TaggingHead, at_words
-from textgraft.inference import TOKENS_PER_BATCH
+from textgraft.heads.tagging import TaggingHead
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.text.words import split_words
 from textgraft.training.tag_metrics import TagScores, score_tags
+from textgraft.word_features import read_words
 
 AT_ONCE = 256
 """Sentences whose windows are held in memory together."""
@@ -89,19 +90,13 @@ def word_logits(
     model: Model, windows: Sequence[WordWindow], lengths: Sequence[int], pad_id: int, precision: str = "auto"
 ) -> list[np.ndarray]:
     """For each sentence, of so many words, their logits (N, C), float32, put together from its windows."""
-    head = tagging_head(model)
-    found = [np.zeros((length, len(head.config.tags)), dtype=np.float32) for length in lengths]
-    batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
-    piece = head.config.piece
-    for indices, batch in zip(batches, word_batches(windows, batches, pad_id, piece=piece), strict=True):
+
+    def answer(batch: Batch) -> Tensor:
         with computing_in(precision, model.device):
-            logits = model(batch)
-        assert batch.words is not None
-        read = at_words(logits, batch.words.to(logits.device)).float().cpu().numpy()
-        for row, index in enumerate(indices):
-            window = windows[index]
-            found[window.sentence][window.start : window.start + len(window.spans)] = read[row, : len(window.spans)]
-    return found
+            logits: Tensor = model(batch)
+            return logits
+
+    return read_words(windows, lengths, pad_id, answer, piece=tagging_head(model).config.piece)
 
 
 def decoded(model: Model, logits: Sequence[np.ndarray]) -> list[tuple[list[str], list[float]]]:
