@@ -23,6 +23,7 @@ ENCODERS = {
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
+    "word_lstm": ("textgraft.encoders.word_lstm", "WordLSTM", "WordLSTMConfig"),
 }
 HEADS = {
     "bidirectional_language_model": (

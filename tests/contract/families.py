@@ -75,8 +75,16 @@ ENCODERS |= {
         "num_layers": 2,
     },
 }
+WORD_LSTM = {"name": "word_lstm", "vectors_dim": 5, "projection_dim": 4, "character_dim": 4, "character_filters": 2}
+ENCODERS |= {
+    "word-lstm": {**WORD_LSTM, "hidden_dim": 3, "num_layers": 2},
+    "word-lstm-given": {**WORD_LSTM, "hidden_dim": 3, "num_layers": 4, "projection_dim": 6, "character_filters": 0},
+}
+SPELLED = ("elmo", "word_lstm")
+VECTORS = torch.randn(V, 5, generator=torch.Generator().manual_seed(0))
+"""What another model says of each id, for encoders that read such."""
 WIDTH = 6  # of what every encoder shows
-STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in ("bert", "elmo")]
+STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in ("bert", *SPELLED)]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
     f"lm-{layer}-{'tied' if tied else 'untied'}": {"name": "language_model", "output_layer": layer, "tied": tied}
@@ -137,7 +145,7 @@ HEADS |= {
 def direction(encoder: str) -> str:
     """What a position may look at; the recurrent families say so in their config."""
     below = ENCODERS[encoder]
-    return below.get("direction", "both" if below["name"] in ("bert", "elmo") else "left")
+    return below.get("direction", "both" if below["name"] in ("bert", *SPELLED) else "left")
 
 
 def fits(encoder: str, head: str) -> bool:
@@ -160,6 +168,8 @@ def fits(encoder: str, head: str) -> bool:
     sees_all = direction(encoder) == "both"
     if above.get("pooling") == "first" and direction(encoder) == "left":
         return False  # which has read one token there
+    if above.get("pooling") in ("first", "last") and below["name"] == "word_lstm":
+        return False  # one of whose directions has
     match above["name"]:
         case "language_model":
             several_tables, is_tied = "cutoffs" in below, above.get("tied", True)
@@ -186,7 +196,7 @@ def read_dim(encoder: str, head: str) -> int:
 
 def tied_head(encoder: str) -> str:
     """A language-model head that shares the encoder's tables, if it has any."""
-    if ENCODERS[encoder]["name"] == "elmo":
+    if ENCODERS[encoder]["name"] in SPELLED:
         return "both-ways-full"
     return "lm-adaptive-tied" if "cutoffs" in ENCODERS[encoder] else "lm-full-tied"
 
@@ -242,7 +252,8 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
         answerable=_answerable(lengths, width),
         words=words(lengths),
-        spellings=SPELLINGS if model.describe()["encoder"]["name"] == "elmo" else None,
+        spellings=SPELLINGS if model.describe()["encoder"]["name"] in SPELLED else None,
+        vectors=VECTORS[ids] if model.describe()["encoder"]["name"] == "word_lstm" else None,
     )
 
 
@@ -325,6 +336,12 @@ def embedded(model: Model, batch: Batch) -> Tensor:
         case "elmo":
             assert batch.spellings is not None
             return torch.cat([encoder.characters(batch.spellings)] * 2, dim=1)[batch.ids]
+        case "word_lstm":
+            given = [] if not encoder.config.vectors_dim else [batch.vectors]
+            parts = [v if encoder.projection is None else encoder.projection(v) for v in given]
+            if encoder.characters is not None:
+                parts.append(encoder.characters(batch.spellings)[batch.ids])
+            return torch.cat(parts, dim=2)
         case "transformer_xl":
             return encoder.embedding(batch.ids) * encoder.config.embedding_dim**0.5
         case name:
@@ -360,6 +377,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         answerable=batch.answerable[rows, :width],
         words=batch.words[rows, :width],
         spellings=batch.spellings,
+        vectors=None if batch.vectors is None else batch.vectors[rows, :width],
     )
 
 
