@@ -10,6 +10,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,7 +51,9 @@ class WordSource(Protocol):
     name: str
     readout: str
     width: int
-    fingerprint: str
+
+    @property
+    def fingerprint(self) -> str: ...
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
         """(W, width) for each sentence of W words, float32 or float16."""
@@ -107,11 +110,20 @@ class FrozenModel:
         self.max_tokens = min(max_tokens, encoder.max_length or max_tokens)
         self._read = frozen_readout(model.model, readout)
         self.width = encoder.output_dim if self._read is None else self._read.output_dim
-        about = [model.model.describe(), model.tokenizer.fingerprint, readout, self.max_tokens, precision]
-        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-        digest.update(artifact.weights(model.model))
-        self.fingerprint = digest.hexdigest()
         model.model.eval()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Over all that the vectors depend on."""
+        model, tokenizer = self.artifact.model, self.artifact.tokenizer
+        about = [model.describe(), tokenizer.fingerprint, self.readout, self.max_tokens, self.precision]
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+        digest.update(artifact.weights(model))
+        return digest.hexdigest()
+
+    def computing_in(self, precision: str) -> FrozenModel:
+        """The same source at another precision."""
+        return FrozenModel(self.artifact, self.name, self.readout, max_tokens=self.max_tokens, precision=precision)
 
     @torch.no_grad()
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
