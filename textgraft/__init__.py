@@ -65,6 +65,7 @@ _PUBLIC = {
     "Settings": "textgraft.training.loop",
     "TextClassifier": "textgraft.estimators",
     "TextEmbedder": "textgraft.estimators",
+    "SequenceTagger": "textgraft.sequence_tagger",
     "UserError": "textgraft.errors",
 }
 __all__ = ["__version__", *_PUBLIC]
