@@ -33,6 +33,8 @@ _PUBLIC = {
     "read_conll": "textgraft.data.conll",
     "tag_finetune": "textgraft.stages.tagging",
     "TagOptions": "textgraft.stages.tagging",
+    "Stack": "textgraft.stack",
+    "Network": "textgraft.stages.stacked_tagging",
     "tag_predict": "textgraft.tagging",
     "tag_evaluate": "textgraft.tagging",
     "Tagger": "textgraft.tagging",
@@ -72,6 +74,7 @@ _PUBLIC = {
     "Settings": "textgraft.training.loop",
     "TextClassifier": "textgraft.estimators",
     "TextEmbedder": "textgraft.estimators",
+    "SequenceTagger": "textgraft.sequence_tagger",
     "UserError": "textgraft.errors",
 }
 __all__ = ["__version__", *_PUBLIC]

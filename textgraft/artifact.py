@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ from textgraft.nn.readout import LAST, new_readout
 from textgraft.report.card import model_card
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.calibration import probabilities
+
+if TYPE_CHECKING:
+    from textgraft.stack import Stack
 
 FORMAT = 1
 FILES = ("model.safetensors", "tokenizer.json", "run.json")
@@ -79,6 +82,7 @@ class Artifact:
     """A model with all it needs to be used again; `run` is what run.json says of how it came to be.
 
     `target` is the tokenizer of the language that a translator writes.
+    `stack` holds the frozen models that a tagger over words reads; they are folders inside its own.
     """
 
     model: Model
@@ -86,6 +90,7 @@ class Artifact:
     labels: Labels | None = None
     run: dict[str, Any] = field(default_factory=dict)
     target: Tokenizer | None = None
+    stack: Stack | None = None
 
     has_vectors = True
 
@@ -128,7 +133,12 @@ class Artifact:
         if self.target is not None:
             files[TARGET] = self.target.to_json().encode()
         card = model_card(self.run).encode()
-        return {**files, "config.json": config(self.model.describe(), files), "README.md": card}
+        description, below = self.model.describe(), {}
+        if self.stack is not None:
+            description["stack"], below = self.stack.described(), self.stack.files()
+        # The config.json of each folder inside vouches for the rest of it.
+        vouched = files | {name: data for name, data in below.items() if name.endswith("/config.json")}
+        return {**files, **below, "config.json": config(description, vouched), "README.md": card}
 
 
 def save(
@@ -333,7 +343,12 @@ def load(name: str | Path) -> Artifact:
         labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
     target = Tokenizer.from_json(files[TARGET].decode(), where=str(folder / TARGET)) if TARGET in files else None
-    return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]), target)
+    stack = None
+    if "stack" in config:
+        from textgraft.stack import Stack  # which imports this module
+
+        stack = Stack.load(folder, config["stack"])
+    return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]), target, stack)
 
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:

@@ -138,7 +138,7 @@ def embed_sequences(
     """
     if any(isinstance(s, Rows) for s in sequences):
         raise UserError("a question with options is not one text.", remedy="Embed texts or pairs.")
-    readout = _readout(model, layers)
+    readout = frozen_readout(model, layers)
 
     def pooled(batch: Batch) -> Tensor:
         batch = batch.to(model.device)
@@ -151,8 +151,11 @@ def embed_sequences(
     return _over_batches(model, sequences, pad_id, precision, pooled)
 
 
-def _readout(model: Model, name: str) -> Readout | None:
-    """What reads the layers, with what the model has learned of it; None for the top layer as it is."""
+def frozen_readout(model: Model, name: str) -> Readout | None:
+    """What reads the layers, with what the model has learned of it; None for the top layer as it is.
+
+    Raises UserError for layers that cannot be read so, and for a mix that the model has not learned.
+    """
     if name == LAST:
         return None
     if model.readout is not None and model.head.config.readout == name:

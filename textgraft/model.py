@@ -25,6 +25,7 @@ ENCODERS = {
     "cove": ("textgraft.encoders.cove", "CoVe", "CoVeConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
     "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),
+    "word_lstm": ("textgraft.encoders.word_lstm", "WordLSTM", "WordLSTMConfig"),
 }
 HEADS = {
     "bidirectional_language_model": (

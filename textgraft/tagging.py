@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
-from textgraft.data.batch import budget_batches
+from textgraft.data.batch import Batch, budget_batches
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
 from textgraft.data.tags import Scheme, converted, entities
-from textgraft.data.words import Coverage, WordWindow, word_batches, word_windows
+from textgraft.data.words import Coverage, Vectors, WordWindow, word_windows
 from textgraft.errors import UserError
-from textgraft.heads.tagging import TaggingHead, at_words
-from textgraft.inference import TOKENS_PER_BATCH
+from textgraft.heads.tagging import TaggingHead
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.text.words import split_words
 from textgraft.training.tag_metrics import TagScores, score_tags
+from textgraft.word_features import read_words
 
 AT_ONCE = 256
 """Sentences whose windows are held in memory together."""
@@ -64,6 +65,13 @@ class Reply:
             found.append(Mention(kind, text[start:end], start, end, first, last, sure))
         return found
 
+    @property
+    def spans(self) -> list[tuple[int, int, str]]:
+        """What is to be marked in the text: entities with their types, or words with their tags."""
+        if self.has_entities:
+            return [(m.start, m.end, m.type) for m in self.mentions]
+        return [(*span, tag) for span, tag in zip(self.sentence.spans, self.tags, strict=True)]
+
     def listed(self) -> dict[str, Any]:
         """The text, its words with offset, tag and probability, and its entities, as JSON has it."""
         rows = zip(self.sentence.words, self.sentence.spans, self.tags, self.probabilities, strict=True)
@@ -86,22 +94,23 @@ def tagging_head(model: Model) -> TaggingHead:
 
 @torch.no_grad()
 def word_logits(
-    model: Model, windows: Sequence[WordWindow], lengths: Sequence[int], pad_id: int, precision: str = "auto"
+    model: Model,
+    windows: Sequence[WordWindow],
+    lengths: Sequence[int],
+    pad_id: int,
+    precision: str = "auto",
+    *,
+    vectors: Vectors | None = None,
 ) -> list[np.ndarray]:
     """For each sentence, of so many words, their logits (N, C), float32, put together from its windows."""
-    head = tagging_head(model)
-    found = [np.zeros((length, len(head.config.tags)), dtype=np.float32) for length in lengths]
-    batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
-    piece = head.config.piece
-    for indices, batch in zip(batches, word_batches(windows, batches, pad_id, piece=piece), strict=True):
+
+    def answer(batch: Batch) -> Tensor:
         with computing_in(precision, model.device):
-            logits = model(batch)
-        assert batch.words is not None
-        read = at_words(logits, batch.words.to(logits.device)).float().cpu().numpy()
-        for row, index in enumerate(indices):
-            window = windows[index]
-            found[window.sentence][window.start : window.start + len(window.spans)] = read[row, : len(window.spans)]
-    return found
+            logits: Tensor = model(batch)
+            return logits
+
+    piece = tagging_head(model).config.piece
+    return read_words(windows, lengths, pad_id, answer, piece=piece, vectors=vectors)
 
 
 def decoded(model: Model, logits: Sequence[np.ndarray]) -> list[tuple[list[str], list[float]]]:
@@ -137,8 +146,9 @@ def stream_tags(
     while part := list(islice(rest, AT_ONCE)):
         words = [s.words for s in part]
         windows, coverage = word_windows(tokenizer, words, max_tokens, direction=model.encoder.direction)
+        vectors = None if tagger.stack is None else tagger.stack.of(words)
         model.eval()
-        logits = word_logits(model, windows, list(map(len, part)), tokenizer.pad_id, precision)
+        logits = word_logits(model, windows, list(map(len, part)), tokenizer.pad_id, precision, vectors=vectors)
         model.train(was_training)
         for sentence, (tags, sure) in zip(part, decoded(model, logits), strict=True):
             yield Reply(sentence, tuple(tags), tuple(sure), has_entities), coverage
@@ -168,6 +178,8 @@ class Tagger:
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto", show: bool = False) -> None:
         self.artifact = model if isinstance(model, Artifact) else artifact.load(model)
+        if self.artifact.stack is not None:
+            self.artifact = replace(self.artifact, stack=self.artifact.stack.computing_in(precision))
         try:
             self.config = tagging_head(self.artifact.model).config
         except UserError as error:

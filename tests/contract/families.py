@@ -85,8 +85,16 @@ ENCODERS |= {
     "cove": {**COVE, "num_layers": 2},
     "cove-one-layer": {**COVE, "num_layers": 1},
 }
+WORD_LSTM = {"name": "word_lstm", "vectors_dim": 5, "projection_dim": 4, "character_dim": 4, "character_filters": 2}
+ENCODERS |= {
+    "word-lstm": {**WORD_LSTM, "hidden_dim": 3, "num_layers": 2},
+    "word-lstm-given": {**WORD_LSTM, "hidden_dim": 3, "num_layers": 4, "projection_dim": 6, "character_filters": 0},
+}
+SPELLED = ("elmo", "word_lstm")
+VECTORS = torch.randn(V, 5, generator=torch.Generator().manual_seed(0))
+"""What another model says of each id, for encoders that read such."""
 WIDTH = 6  # of what every encoder shows, but CoVe
-SEE_ALL = ("bert", "elmo", "cove")
+SEE_ALL = ("bert", "cove", *SPELLED)
 STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in SEE_ALL]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
@@ -184,7 +192,7 @@ def fits(encoder: str, head: str) -> bool:
     sees_all = direction(encoder) == "both"
     if above.get("pooling") == "first" and direction(encoder) == "left":
         return False  # which has read one token there
-    if above.get("pooling") in ("first", "last") and below["name"] == "cove":
+    if above.get("pooling") in ("first", "last") and below["name"] in ("cove", "word_lstm"):
         return False  # of which one side has read one token there
     if above.get("tied", True) and above["name"] in TOKEN_HEADS and below["name"] == "cove":
         return False  # what it shows is wider than its table
@@ -220,7 +228,7 @@ def read_dim(encoder: str, head: str) -> int:
 
 def tied_head(encoder: str) -> str:
     """A language-model head that shares the encoder's tables, if it has any."""
-    if ENCODERS[encoder]["name"] == "elmo":
+    if ENCODERS[encoder]["name"] in SPELLED:
         return "both-ways-full"
     if ENCODERS[encoder]["name"] == "cove":
         return "lm-full-untied"
@@ -281,7 +289,8 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
         answerable=_answerable(lengths, width),
         words=words(lengths),
-        spellings=SPELLINGS if model.describe()["encoder"]["name"] == "elmo" else None,
+        spellings=SPELLINGS if model.describe()["encoder"]["name"] in SPELLED else None,
+        vectors=VECTORS[ids] if model.describe()["encoder"]["name"] == "word_lstm" else None,
     )
 
 
@@ -366,6 +375,12 @@ def embedded(model: Model, batch: Batch) -> Tensor:
         case "elmo":
             assert batch.spellings is not None
             return torch.cat([encoder.characters(batch.spellings)] * 2, dim=1)[batch.ids]
+        case "word_lstm":
+            given = [] if not encoder.config.vectors_dim else [batch.vectors]
+            parts = [v if encoder.projection is None else encoder.projection(v) for v in given]
+            if encoder.characters is not None:
+                parts.append(encoder.characters(batch.spellings)[batch.ids])
+            return torch.cat(parts, dim=2)
         case "transformer_xl":
             return encoder.embedding(batch.ids) * encoder.config.embedding_dim**0.5
         case name:
@@ -401,6 +416,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         answerable=batch.answerable[rows, :width],
         words=batch.words[rows, :width],
         spellings=batch.spellings,
+        vectors=None if batch.vectors is None else batch.vectors[rows, :width],
     )
 
 

@@ -48,6 +48,10 @@ def windows(batch: Batch, borders: list[int], direction: str) -> list[Batch]:
     cuts = [slice(a, b) for a, b in zip([0, *borders], [*borders, batch.ids.shape[1]], strict=True)]
     assert batch.targets is not None
     parts = [replace(batch, ids=batch.ids[:, c], mask=batch.mask[:, c], targets=batch.targets[:, c]) for c in cuts]
+    for name in ("segments", "vectors"):
+        whole = getattr(batch, name)
+        if whole is not None:
+            parts = [replace(part, **{name: whole[:, c]}) for part, c in zip(parts, cuts, strict=True)]
     return parts[::-1] if direction == "right" else parts
 
 
@@ -291,7 +295,8 @@ def test_looks_only_where_its_direction_allows(encoder: str, position: int) -> N
     batch = drawn_batch(model, (9, 9, 9))
     changed = batch.ids.clone()
     changed[:, position] = (changed[:, position] + 1) % V
-    before, after = model.encoder(batch).top, model.encoder(replace(batch, ids=changed)).top
+    vectors = None if batch.vectors is None else families.VECTORS[changed]
+    before, after = model.encoder(batch).top, model.encoder(replace(batch, ids=changed, vectors=vectors)).top
     moved = (before != after).any(dim=2).any(dim=0)
     positions = torch.arange(9)
     match model.encoder.direction:

@@ -164,7 +164,7 @@ def test_what_a_readout_learned_in_a_lesson_stays_with_the_student() -> None:
     taught = Taught(build(description), FromAnswers(torch.zeros(1, 2), "single", 1.0, 0.5))
     with torch.no_grad():
         taught.readout.weights[0] = 7.0  # type: ignore[union-attr, index, operator]
-    assert float(taught.student.readout.weights[0]) == 7.0  # type: ignore[union-attr, index, arg-type]
+    assert taught.student.readout.weights[0].item() == 7.0  # type: ignore[union-attr, index, operator]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])

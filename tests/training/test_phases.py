@@ -1,5 +1,6 @@
 """Recipes, phases and which layer groups they train."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from textgraft.encoders.base import LayerGroup
 from textgraft.errors import UserError
 from textgraft.training.optimizers import build_optimizer, set_rates
 from textgraft.training.phases import (
+    Anneal,
     Phase,
     Stage,
     load_recipe,
@@ -175,3 +177,25 @@ def test_few_texts_are_read_more_often() -> None:
     assert [phase.epochs for phase in each.plan(4, steps_per_epoch=1)] == [4, 4, 4]
     with pytest.raises(UserError, match=r"least_steps is -1\."):
         Stage(least_steps=-1)
+
+
+def test_annealing_is_read_from_a_recipe_and_is_part_of_what_a_stage_is_known_by() -> None:
+    stage = load_recipe("tagger-sgd").finetune
+    (phase,) = stage.phases
+    assert phase.anneal == Anneal(factor=0.5, patience=3, least=1e-4)
+    without = replace(stage, phases=(replace(phase, anneal=None),))
+    assert repr(without) == repr(stage)  # as runs before knew it
+    assert without.identity == repr(without)
+    others = [replace(stage, phases=(replace(phase, anneal=Anneal(factor)),)) for factor in (0.5, 0.25)]
+    assert len({s.identity for s in (without, *others)}) == 3
+
+
+def test_mistakes_in_annealing_are_named_with_their_place(tmp_path: Path) -> None:
+    for text, expected in (("factor = 1.0", "factor is 1.0"), ("fact = 0.5", "Did you mean 'factor'")):
+        path = tmp_path / "mine.toml"
+        head = 'name = "m"\ndescription = "d"\nsource = "s"\n[finetune]\n[[finetune.phases]]\n'
+        path.write_text(f'{head}name = "all"\nepochs = 1\nlr = 0.1\nanneal = {{ {text} }}\n')
+        with pytest.raises(UserError) as error:
+            load_recipe(str(path))
+        assert "anneal" in str(error.value)
+        assert expected in str(error.value)

@@ -50,8 +50,19 @@ def finetune(
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
     repair_tags: RepairTags = False,
-    scheme: Annotated[str, typer.Option("--scheme", help="How entities are learned: IOB2 or BIOES.")] = "IOB2",
-    crf: Annotated[bool, typer.Option("--crf", help="Learn which tag follows which, too.")] = False,
+    stack: Annotated[
+        str | None,
+        typer.Option("--stack", help="Train on what these say: models and word vectors, NAME,NAME@READOUT,…"),
+    ] = None,
+    keep_gb: Annotated[
+        float, typer.Option("--keep-gb", min=0, help="With --stack, how much of that to keep on disk.")
+    ] = 2.0,
+    scheme: Annotated[
+        str | None, typer.Option("--scheme", help="How entities are learned: IOB2 (default) or BIOES (with --stack).")
+    ] = None,
+    crf: Annotated[
+        bool | None, typer.Option("--crf/--no-crf", help="Learn which tag follows which; --stack does.")
+    ] = None,
     recipe: o.Recipe = "default",
     readout: o.Readout = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=4, help="Of a window over a long sentence.")] = 256,
@@ -70,20 +81,26 @@ def finetune(
 ) -> None:
     """Make a tagger from sentences with tags, and say how good it is beside each word's most frequent tag."""
     from textgraft.cli.train import check_out, resumable
-    from textgraft.stages.tagging import TagOptions, tag_finetune
+    from textgraft.stack import Stack
+    from textgraft.stages.stacked_tagging import Network
+    from textgraft.stages.tagging import STACKED, TagOptions, tag_finetune
     from textgraft.training.loop import Settings
 
     check_out(out, overwrite)
+    if stack is not None and model != "en-ulmfit":
+        raise UserError("both a model and a stack.", where="--stack", remedy="Put the model among the stack's names.")
     o.use_threads(threads)
-    given: Any = scheme
+    suited = TagOptions() if stack is None else STACKED
+    given: Any = suited.scheme if scheme is None else scheme
     options = TagOptions(
         recipe=recipe,
         max_tokens=max_tokens,
         scheme=given,
-        crf=crf,
+        crf=suited.crf if crf is None else crf,
         held_out=held_out,
         baseline=baseline,
         readout=readout,
+        network=Network(kept_bytes=round(keep_gb * 1e9)),
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )
     paths = {"train": train, "valid": valid, "test": test}
@@ -100,7 +117,7 @@ def finetune(
         done = tag_finetune(
             parts["train"],
             out,
-            model=model,
+            model=model if stack is None else Stack.open(stack.split(","), precision=precision),
             valid=parts.get("valid"),
             test=parts.get("test"),
             options=options,
@@ -148,6 +165,10 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="A page to write, with what was found in colours.")
+    ] = None,
+    colour: Annotated[bool, typer.Option("--colour", help="Brackets and colours, as --format colour.")] = False,
     format: Annotated[
         str | None, typer.Option("--format", help="conll, json (a line a sentence) or colour; else as fits.")
     ] = None,
@@ -159,31 +180,38 @@ def predict(
     """Tag the words of a file or of texts, as CoNLL columns, as JSON with characters' offsets, or in colours."""
     from textgraft.data.words import Coverage
     from textgraft.files import writing_atomically
+    from textgraft.report.tagged_page import tagged_page
     from textgraft.stages.preflight import check_writable
     from textgraft.tagging import Tagger
 
-    chosen = _chosen_format(format, file, out)
-    if out is not None:
-        check_writable(out)
+    if colour and format not in (None, "colour"):
+        raise UserError(f"colours are not {format}.", where="--colour", remedy="Leave out --colour or --format.")
+    if html is not None and out is not None:
+        raise UserError("both a page and a file.", where="--html", remedy="Name one at a time.")
+    chosen = _chosen_format("colour" if colour else format, file, out)
+    target = html or out
+    if target is not None:
+        check_writable(target)
     columns, sentences = _asked(file, text, word_column, tag_column)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision)
     total, count = Coverage(), 0
 
-    def shown() -> Iterator[str]:
+    def replies() -> Iterator[Reply]:
         nonlocal total, count
         for reply, coverage in tagger.stream(sentences):
             total, count = total + coverage, count + 1
-            yield from _shown(reply, chosen, columns)
+            yield reply
 
-    if out is None:
-        for line in shown():
+    lines = tagged_page(replies()) if html else (line for r in replies() for line in _shown(r, chosen, columns))
+    if target is None:
+        for line in lines:
             print(line)
     else:
-        with writing_atomically(out) as written:
-            for line in shown():
+        with writing_atomically(target) as written:
+            for line in lines:
                 written.write(f"{line}\n".encode("utf-8", "replace"))
-        say(f"Written: {out} ({count:,} sentences)")
+        say(f"Written: {target} ({count:,} sentences)")
     _tell_cut([vars(total)])
 
 
@@ -243,9 +271,7 @@ def _coloured(reply: Reply) -> str:
 
     from textgraft.report.wording import printable
 
-    spans = [(m.start, m.end, m.type) for m in reply.mentions]
-    if not reply.has_entities:
-        spans = [(*span, tag) for span, tag in zip(reply.sentence.spans, reply.tags, strict=True)]
+    spans = reply.spans
     names = sorted({name for *_, name in spans})
     shown, at = Text(), 0
     for start, end, name in spans:

@@ -79,6 +79,7 @@ class Batch:
     words: Tensor | None = None  # (B, W) int64, the position that speaks for each word, -1 where there are no more
     spellings: Tensor | None = None  # (U, C) int64, the characters of the words that `ids` number, 0 being padding
     from_right: Tensor | None = None  # (B, T) int64, what the direction from the right reads, if it is not `ids`
+    vectors: Tensor | None = None  # (B, T, D) what frozen models say of the words at these positions (word_features)
 
     def to(self, device: torch.device) -> Batch:
         """This batch on `device`; a GPU copies it out of pinned memory while the processor goes on."""

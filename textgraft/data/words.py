@@ -8,12 +8,13 @@ around it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from textgraft.data.batch import Batch, iterate, shuffled_batches
 from textgraft.data.tags import Piece
@@ -21,6 +22,9 @@ from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE
 from textgraft.text.tokenizer import Tokenizer
+
+Vectors = Callable[[Sequence[int]], Sequence[np.ndarray]]
+"""Numbers of sentences to the vectors of all their words, (W, D) each."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,15 @@ class WordPieces:
 class WordWindow:
     """T tokens, marks among them, that hold words of a sentence, and are to tell the tags of n of them.
 
-    These are the words from `start` on; word `start + i` has the positions spans[i] (n of [first, last + 1)).
+    These are the words from `start` on; word `start + i` has the positions spans[i] (n of [first, last + 1)). `shown`
+    is which words stand in the window at all, [first, last + 1).
     """
 
     sentence: int
     ids: np.ndarray
     start: int
     spans: np.ndarray
+    shown: tuple[int, int]
 
     def positions(self, piece: Piece) -> np.ndarray:
         """(n,) where the piece that speaks for each word stands."""
@@ -126,7 +132,8 @@ def word_windows(
             begin, end = pieces.bounds[first], min(pieces.bounds[last], pieces.bounds[first] + room)
             ids = np.concatenate([marks.before, pieces.ids[begin:end], marks.after]).astype(np.int32)
             places = np.stack([pieces.bounds[owned], np.minimum(pieces.bounds[owned + 1], end)], axis=1)
-            windows.append(WordWindow(number, ids, int(owned[0]), places - begin + len(marks.before)))
+            spans = places - begin + len(marks.before)
+            windows.append(WordWindow(number, ids, int(owned[0]), spans, (first, last)))
         too_long = sizes[sizes > room]
         lost = int((too_long - room).sum())
         coverage += Coverage(1, len(sizes), int(len(stretches) > 1), len(too_long), lost, pieces.unknown)
@@ -165,8 +172,12 @@ def word_batches(
     *,
     piece: Piece,
     tags: Sequence[np.ndarray] | None = None,
+    vectors: Vectors | None = None,
 ) -> Iterator[Batch]:
-    """The padded batches for lists of indices, with `words` (B, W) and, given sentences' `tags`, targets (B, W)."""
+    """The padded batches for lists of indices, with `words` (B, W) and, given sentences' `tags`, targets (B, W).
+
+    Given `vectors` of words, each of which is one token, the batches have these where the words stand.
+    """
     for indices, batch in zip(batches, iterate([w.ids for w in windows], batches, pad_id), strict=True):
         chosen = [windows[i] for i in indices]
         width = max(len(w.spans) for w in chosen)
@@ -178,7 +189,19 @@ def word_batches(
             if tags is not None:
                 own = tags[window.sentence][window.start : window.start + count]
                 targets[row, :count] = torch.from_numpy(own.astype(np.int64))
-        yield replace(batch, words=words, targets=None if tags is None else targets)
+        placed = None if vectors is None else _placed(vectors, chosen, batch.ids.shape[1])
+        yield replace(batch, words=words, targets=None if tags is None else targets, vectors=placed)
+
+
+def _placed(vectors: Vectors, windows: Sequence[WordWindow], width: int) -> Tensor:
+    """(B, T, D) float32: the words' vectors at their positions, zeros at marks and padding."""
+    found = vectors([window.sentence for window in windows])
+    placed = torch.zeros(len(windows), width, found[0].shape[1])
+    for row, window, own in zip(placed, windows, found, strict=True):
+        first, last = window.shown
+        begin = int(window.spans[0, 0]) - (window.start - first)
+        row[begin : begin + last - first] = torch.from_numpy(own[first:last].astype(np.float32))
+    return placed
 
 
 class WordStream:
@@ -195,9 +218,10 @@ class WordStream:
         piece: Piece,
         rows: int = 16,
         seed: int = 0,
+        vectors: Vectors | None = None,
     ) -> None:
         self.windows, self.tags, self.pad_id, self.piece = windows, tags, pad_id, piece
-        self.rows, self.seed = rows, seed
+        self.rows, self.seed, self.vectors = rows, seed, vectors
         self._plan = lru_cache(maxsize=2)(self._draw_plan)
 
     def _draw_plan(self, epoch: int) -> list[list[int]]:
@@ -213,4 +237,5 @@ class WordStream:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         plan = self._plan(epoch)[start:]
-        return word_batches(self.windows, plan, self.pad_id, piece=self.piece, tags=self.tags)
+        vectors = self.vectors
+        return word_batches(self.windows, plan, self.pad_id, piece=self.piece, tags=self.tags, vectors=vectors)

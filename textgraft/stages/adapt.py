@@ -75,7 +75,7 @@ def adapt(
         "model": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
         "texts": content_hash(texts),
-        "recipe": repr(stage),
+        "recipe": stage.identity,
         "settings": repr(settings),
         "own_vocabulary": own_vocabulary,
     }

@@ -177,7 +177,7 @@ def _asked(
         "teacher": content_hash([*(one.config for one in saved), teacher.weights]),
         "student": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
-        "recipe": repr(stage),
+        "recipe": stage.identity,
         "options": repr(options),
     }
 

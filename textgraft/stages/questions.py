@@ -249,7 +249,7 @@ def _asked(
         "data": {name: _described(part) for name, part in {"train": train, **parts}.items()},
         "model": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
-        "recipe": repr(stage),
+        "recipe": stage.identity,
         "options": repr(options),
     } | ({"readout": options.readout} if options.readout != LAST else {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,9 +19,12 @@ from textgraft.data.words import Coverage, WordStream, chosen_piece, word_window
 from textgraft.errors import UserError, did_you_mean
 from textgraft.linear import frequent_tags
 from textgraft.model import Model, build, with_dropout
+from textgraft.nn.device import resolve_device
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
+from textgraft.stack import Stack
+from textgraft.stages.stacked_tagging import Network
 from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
 from textgraft.training.loop import Run, Settings
 from textgraft.training.loop import Scores as Validated
@@ -52,6 +56,7 @@ class TagOptions:
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
     readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    network: Network = field(default=Network(), repr=False)  # so is this, which counts with a stack alone
 
     def __post_init__(self) -> None:
         check_readout(self.readout)
@@ -62,6 +67,10 @@ class TagOptions:
             raise UserError(f"there is no piece '{self.piece}'.", remedy=did_you_mean(self.piece, ("first", "last")))
         if self.max_tokens < 4:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 4 or more.")
+
+
+STACKED = TagOptions(scheme="BIOES", crf=True)
+"""What suits a stack where nobody says how."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,7 @@ def tag_finetune(
     train: Tagged,
     out: Path | str,
     *,
-    model: str | Path = "en-ulmfit",
+    model: str | Path | Stack = "en-ulmfit",
     valid: Tagged | None = None,
     test: Tagged | None = None,
     options: TagOptions | None = None,
@@ -105,25 +114,26 @@ def tag_finetune(
     `test`, else from `valid`, else from sentences held out of `train`. The folder also holds predictions.conll of the
     examined sentences: word, tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
 
+    With a Stack of frozen models and word vectors as `model`, a network over words is trained on what they say
+    (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the sources go into the folder.
+
     Raises UserError if `out` exists, for data of several kinds of tags, and for an encoder that cannot hold a window.
     """
-    out, options = Path(out), options or TagOptions()
+    out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     refuse_existing(out, overwrite)
-    source = artifact.load(model)
+    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else artifact.load(model)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
     stage.refuse_auxiliary(options.recipe)
     folder = work_folder(out, _asked(train, parts, source, stage, options))
-    run, coverage = _run(source, stage, train, parts, options)
     with Meter() as meter:
-        drive(run, folder / "tagger.checkpoint.safetensors", title="tag", show=show)
-    tagger = Artifact(run.model.cpu().eval(), source.tokenizer)
+        tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
     name, examined = next((n, parts[n]) for n in ("test", "held out", "valid") if n in parts)
     sentences = examined.sentences
     replies, seen = tag_all(tagger, sentences, options.max_tokens, options.settings.precision, show=show)
     found = {TAGGER: scores(examined, replies)}
-    costs = {TAGGER: {"minutes": round(run.progress.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}}
+    costs = {TAGGER: {"minutes": round(tagger.run["seconds"] / 60, 3), "peak_mb": round(meter.peak_mb)}}
     if options.baseline:
         with Meter() as meter:
             words, tags = [s.words for s in train.sentences], [s.tags for s in train.sentences]
@@ -131,13 +141,47 @@ def tag_finetune(
         found[frequent_tags.NAME] = score_tags([s.tags for s in sentences], guessed, train.scheme)
         costs[frequent_tags.NAME] = {"minutes": round(meter.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}
     record = _record(out, source, train, parts, replace(options, settings=options.settings.of(stage)))
-    record |= {"examined": name, "history": run.progress.history, "seconds": run.progress.seconds}
+    record |= tagger.run | {"examined": name}
     record |= {"coverage": {"train": asdict(coverage), name: asdict(seen)}}
+    if source.stack is not None:
+        words_of = {part: [s.words for s in of.sentences] for part, of in (("train", train), *parts.items())}
+        unknown = {part: source.stack.unknown(words) for part, words in words_of.items()}
+        record |= {"stack": source.stack.names, "words_without_vector": unknown}
     record["results"] = results(found, costs, words=train.words)
     tagger.run = record
     documents = {"predictions.conll": predictions(examined, replies).encode("utf-8", "replace")}
     put_in_place(tagger, out, overwrite=overwrite, documents=documents)
     return TagResult(out, record, examined, replies, found)
+
+
+def train_tagger(
+    source: Artifact,
+    train: Tagged,
+    options: TagOptions,
+    folder: Path,
+    *,
+    parts: Mapping[str, Tagged] | None = None,
+    show: bool = False,
+) -> tuple[Artifact, Coverage]:
+    """The tagger that `source` becomes on all of `train`, and what of it did not fit into windows.
+
+    `options` are those that `fitted` gives; "valid" among `parts` chooses the epoch. Its run says what the training
+    was: its history and seconds, those spent on a stack's vectors (in this process) among them. Unfinished work lies in
+    `folder`.
+    """
+    parts, settings, stack = parts or {}, options.settings, source.stack
+    stage, began, read = load_recipe(options.recipe).finetune, time.perf_counter(), source
+    if stack is not None:
+        stack.to(resolve_device(settings.device))
+        known = [train, *(part for name, part in parts.items() if name == "valid")]
+        read = replace(source, stack=options.network.kept(stack, known, folder, show=show))
+    prepared = time.perf_counter() - began if stack else 0.0
+    run, coverage = _run(read, stage, train, parts, options)
+    drive(run, folder / "tagger.checkpoint.safetensors", title="tag", show=show)
+    if stack is not None:
+        stack.to(torch.device("cpu"))
+    trained = {"history": run.progress.history, "seconds": run.progress.seconds + prepared}
+    return Artifact(run.model.cpu().eval(), source.tokenizer, run=trained, stack=stack), coverage
 
 
 def chosen_parts(
@@ -200,7 +244,9 @@ def _run(
     number = {tag: i for i, tag in enumerate(learned.tags)}
     tags = [np.array([number[tag] for tag in s.tags], dtype=np.int64) for s in learned.sentences]
     piece = options.piece or "first"
-    stream = WordStream(windows, tags, pad_id=tokenizer.pad_id, piece=piece, rows=stage.rows, seed=settings.seed)
+    vectors = None if source.stack is None else source.stack.of(words)
+    about: Any = {"pad_id": tokenizer.pad_id, "piece": piece, "rows": stage.rows, "seed": settings.seed}
+    stream = WordStream(windows, tags, **about, vectors=vectors)
     phases = stage.plan(len(model.layer_groups()), stream.length(0))
     validate = _validator(parts["valid"], source, options) if "valid" in parts else None
     return Run(model, phases, stream, settings.of(stage), validate), coverage
@@ -208,7 +254,7 @@ def _run(
 
 def _validator(valid: Tagged, source: Artifact, options: TagOptions) -> Callable[[Model], Validated]:
     def validate(model: Model) -> Validated:
-        tagger = Artifact(model, source.tokenizer)
+        tagger = Artifact(model, source.tokenizer, stack=source.stack)
         replies, _ = tag_all(tagger, valid.sentences, options.max_tokens, options.settings.precision)
         found = scores(valid, replies)
         value = found.headline.value or 0.0
@@ -232,14 +278,23 @@ def _asked(
     train: Tagged, parts: Mapping[str, Tagged], source: Artifact, stage: Stage, options: TagOptions
 ) -> dict[str, Any]:
     """What the result depends on: another of any of these is another run."""
-    return {
-        "stage": "tag",
-        "data": {name: _described(part) for name, part in {"train": train, **parts}.items()},
-        "model": weights_hash(source.model),
-        "tokenizer": source.tokenizer.fingerprint,
-        "recipe": repr(stage),
-        "options": repr(options),
-    } | ({"readout": options.readout} if options.readout != LAST else {})
+    stacked = (
+        {"stack": [s.fingerprint for s in source.stack.sources], "network": repr(options.network)}
+        if source.stack
+        else {}
+    )
+    return (
+        stacked
+        | {
+            "stage": "tag",
+            "data": {name: _described(part) for name, part in {"train": train, **parts}.items()},
+            "model": weights_hash(source.model),
+            "tokenizer": source.tokenizer.fingerprint,
+            "recipe": stage.identity,
+            "options": repr(options),
+        }
+        | ({"readout": options.readout} if options.readout != LAST else {})
+    )
 
 
 def _described(part: Tagged) -> dict[str, Any]:

@@ -98,6 +98,9 @@ class Progress:
     best: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     finished: bool = False
+    annealed: float = 1.0  # what annealing multiplies the phase's rates with
+    level: float | None = None  # the phase's best score, as annealing sees it
+    flat: int = 0  # validations since then, or since the rate last fell
 
 
 class Run:
@@ -187,7 +190,7 @@ class Run:
         def done() -> float:
             return at.step / total if slot is None else min(1.0, max(0.0, at.seconds - slot[0]) / slot[1])
 
-        while done() < 1 and not self.out_of_patience():
+        while done() < 1 and not self._over(phase):
             epoch = first_epoch + at.epoch
             length = self.stream.length(epoch)
             batches = self.stream.batches(epoch, at.batch)
@@ -211,7 +214,7 @@ class Run:
                     at.epoch, at.batch, at.epoch_loss, at.epoch_count = at.epoch + 1, 0, 0.0, 0
                     self.state = None
                 yield Step(phase.name, shown_epoch, step, done(), loss / count, lr, at.tokens, at.seconds, scores)
-                if self.out_of_patience():
+                if self._over(phase):
                     return
                 if ended:
                     break
@@ -234,7 +237,7 @@ class Run:
         # By time there is no count of steps; ten thousandths of the budget stand for them.
         at = (self.progress.step, total) if self.settings.minutes is None else (int(done * 10_000), 10_000)
         scale = sum(self.stream.rate_scale(b) for b in micro) / len(micro)
-        set_rates(self.optimizer, phase, *at, scale=scale)
+        set_rates(self.optimizer, phase, *at, scale=scale * self.progress.annealed)
         lr = float(self.optimizer.param_groups[-1]["lr"])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -276,6 +279,7 @@ class Run:
         row |= {"seconds": round(at.seconds, 3), "train_loss": at.epoch_loss / max(1, at.epoch_count)}
         if self.validate is None:
             at.history.append(row)
+            self._anneal(phase, -row["train_loss"])
             return None
         self.model.eval()
         averaged = self.optimizer.averaged() if isinstance(self.optimizer, NTASGD) else nullcontext()
@@ -290,7 +294,25 @@ class Run:
                 at.stale += 1
         if isinstance(self.optimizer, NTASGD):
             self.optimizer.observe(scores["loss"])
+        self._anneal(phase, scores["score"])
         return scores
+
+    def _anneal(self, phase: Phase, score: float) -> None:
+        """Lower the rate where `score`, of a validation or else the negative training loss, has long not risen."""
+        at, how = self.progress, phase.anneal
+        if how is None:
+            return
+        if at.level is None or score > at.level:
+            at.level, at.flat = score, 0
+            return
+        at.flat += 1
+        if at.flat > how.patience:
+            at.annealed, at.flat = at.annealed * how.factor, 0
+
+    def _over(self, phase: Phase) -> bool:
+        """Whether the phase ends before its time: for want of patience, or of a rate."""
+        cold = phase.anneal is not None and phase.lr * self.progress.annealed < phase.anneal.least
+        return cold or self.out_of_patience()
 
     def out_of_patience(self) -> bool:
         """Whether so many validations as the settings allow have gone by without a better score."""

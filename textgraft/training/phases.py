@@ -21,6 +21,30 @@ STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of
 
 
 @dataclass(frozen=True)
+class Anneal:
+    """Multiply the rate by `factor` after more than `patience` validations in a row without a gain.
+
+    The phase ends once its rate is below `least` (Akbik et al. 2018, §3.2, and its code; torch's ReduceLROnPlateau).
+    """
+
+    factor: float = 0.5
+    patience: int = 3
+    least: float = 1e-4
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+    def __post_init__(self) -> None:
+        wrong = [
+            (not 0 < self.factor < 1, "factor", "above 0 and below 1"),
+            (not self.patience >= 0, "patience", "0 or more"),
+            (not self.least >= 0, "least", "0 or more"),
+        ]
+        for is_wrong, key, remedy in wrong:
+            if is_wrong:
+                raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {remedy}.")
+
+
+@dataclass(frozen=True)
 class Phase:
     """One stretch of training: which layer groups, for how long, at which rates.
 
@@ -28,7 +52,8 @@ class Phase:
     `only` trains a single group instead, by its index from the bottom (-1 is the head), or "each" below the
     head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay **
     (distance from the top). For sgd the first of `betas` is the momentum; for muon they are AdamW's, which has the
-    embedding, the head and all vectors, while the matrices between are Muon's.
+    embedding, the head and all vectors, while the matrices between are Muon's. With `anneal` the rate falls where
+    validations stop gaining.
     """
 
     name: str
@@ -42,6 +67,7 @@ class Phase:
     optimizer: OptimizerName = "adamw"
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
+    anneal: Anneal | None = field(default=None, repr=False)  # younger than runs that are known by the rest's repr
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -111,7 +137,9 @@ class Stage:
     @property
     def identity(self) -> str:
         """What a run is known by: of two stages that train differently it is not the same."""
-        return repr(self) + (f" with auxiliary={self.auxiliary}" if self.auxiliary else "")
+        annealed = {phase.name: phase.anneal for phase in self.phases if phase.anneal}
+        text = repr(self) + (f" with auxiliary={self.auxiliary}" if self.auxiliary else "")
+        return text + (f" with anneal={annealed}" if annealed else "")
 
     def refuse_auxiliary(self, where: str) -> None:
         """Raises UserError, with the name of the recipe, where this stage wants what only classifiers have."""
@@ -301,7 +329,8 @@ def _explained(error: Any, path: Path, kind: Any) -> UserError:
     if isinstance(inner, UserError):
         return UserError(inner.message, where=where, remedy=inner.remedy)
     if first["type"] == "unexpected_keyword_argument":
-        table = kind if len(loc) == 1 else Phase if "phases" in loc else Stage
+        inside: Any = Anneal if "anneal" in loc else Phase if "phases" in loc else Stage
+        table = kind if len(loc) == 1 else inside
         known = [f.name for f in fields(table)]
         return UserError(f"unknown key '{loc[-1]}'.", where=where, remedy=did_you_mean(loc[-1], known))
     if first["type"] == "missing":

@@ -1,0 +1,78 @@
+"""SequenceTagger as scikit-learn uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_questions import write_recipe
+from made_up_tags import sentences, write_encoder
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from textgraft import SequenceTagger
+from textgraft.errors import UserError
+from textgraft.stages.stacked_tagging import Network
+from textgraft.tagging import Tagger
+
+X, Y = ([list(getattr(s, part)) for s in sentences(90, 1, names=True).sentences] for part in ("words", "tags"))
+SMALL = Network(hidden_dim=12, character_filters=4)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("estimator")
+    recipe = str(write_recipe(folder, 16))
+    return {"stack": [str(write_encoder(folder, "bert"))], "recipe": recipe, "network": SMALL, "precision": "fp32"}
+
+
+def test_learns_answers_and_is_saved_as_any_tagger(given: dict[str, Any], tmp_path: Path) -> None:
+    tagger = SequenceTagger(**given).fit(X[:70], Y[:70])
+    assert tagger.score(X[70:], Y[70:]) > 0.8
+    found, sure = tagger.predict(X[70:]), tagger.predict_confidence(X[70:])
+    assert [len(row) for row in found] == [len(row) for row in sure] == [len(words) for words in X[70:]]
+    assert {tag for row in found for tag in row} <= set(tagger.classes_)
+    assert all(0 <= p <= 1 for row in sure for p in row)
+    folder = tagger.save(tmp_path / "saved")
+    replies = Tagger(folder, precision="fp32").tag([tuple(words) for words in X[70:]])
+    assert [list(r.probabilities) for r in replies] == sure
+    again = SequenceTagger(**given).fit(X[:70], Y[:70])
+    assert again.predict_confidence(X[70:]) == sure  # bit for bit
+
+
+def test_one_encoder_and_tags_of_other_schemes(given: dict[str, Any]) -> None:
+    bioes = [["S-x", "O"], ["B-x", "E-x"]] * 8
+    words = [["a", "."], ["a", "b"]] * 8
+    tagger = SequenceTagger(given["stack"][0], recipe=given["recipe"], precision="fp32").fit(words, bioes)
+    assert set(tagger.classes_) == {"O", "B-x", "I-x"}
+    assert {tag for row in tagger.predict(words) for tag in row} <= {"O", "B-x", "I-x"}
+
+
+def test_clone_search_and_cross_validation(given: dict[str, Any]) -> None:
+    tagger = SequenceTagger(**given)
+    assert clone(tagger).get_params() == tagger.get_params()
+    with pytest.raises(NotFittedError):
+        clone(tagger).predict(X[:1])
+    quick = tagger.set_params(network=Network(hidden_dim=4, character_filters=2))
+    search = GridSearchCV(quick, {"crf": [False, True]}, cv=2, error_score="raise").fit(X[:30], Y[:30])
+    assert set(search.cv_results_["param_crf"]) == {False, True}
+    assert len(cross_val_score(quick, X[:30], Y[:30], cv=2, error_score="raise")) == 2
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ("a text", [["O"]], "one text"),
+        (["a text"], [["O"]], "no list of words"),
+        ([[]], [[]], "no list of words"),
+        ([["a", 1]], [["O", "O"]], "not a string"),
+        ([["a", "b"]], [["O"]], "a tag for each word"),
+        ([["a"]], [["O"], ["O"]], "inconsistent"),
+        ([["a", "b", "c"]], [["B-x", "O", "I-x"]], "may not"),
+    ],
+)
+def test_what_is_no_data_is_explained(given: dict[str, Any], x: Any, y: Any, message: str) -> None:
+    with pytest.raises((UserError, ValueError), match=f"(?i){message}"):
+        SequenceTagger(**given).fit(x, y)

@@ -1,0 +1,155 @@
+"""A stack: sources of words' vectors side by side (Akbik et al. 2018, §2.3), opened by name, saved in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from textgraft import artifact
+from textgraft.errors import UserError
+from textgraft.nn.readout import LAST, check_readout
+from textgraft.vectors.formats import load_vectors
+from textgraft.word_features import FrozenModel, Kept, StaticVectors, Words, WordSource, as_kept, bytes_kept, keep
+
+FOLDER = "sources"
+"""Where in a tagger's folder its sources are, numbered in order."""
+
+
+class Stack:
+    """Sources whose vectors stand side by side, `width` numbers a word. Raises UserError for none, or one twice."""
+
+    def __init__(self, sources: Sequence[WordSource]) -> None:
+        if not sources:
+            raise UserError("a stack of nothing.", where="--stack", remedy="Name models or word vectors.")
+        self.sources = list(sources)
+        for place, name in enumerate(self.names):
+            if name in self.names[:place]:
+                raise UserError(f"'{name}' comes twice.", where="--stack", remedy="Name each source once.")
+        self.width = sum(source.width for source in self.sources)
+
+    @classmethod
+    def open(cls, names: Iterable[str | Path], *, precision: str = "auto") -> Stack:
+        """The sources by name: a model, or a file or folder of word vectors; MODEL@READOUT reads other layers of it.
+
+        Raises UserError for what is not there, is no source (a tagger, an ensemble), or cannot be read so.
+        """
+        return cls([_opened(str(name), precision) for name in names])
+
+    @property
+    def names(self) -> list[str]:
+        """As people write them, a readout other than the last layer behind an @."""
+        return [s.name if s.readout == LAST else f"{s.name}@{s.readout}" for s in self.sources]
+
+    def vectors(self, sentences: Sequence[Words]) -> list[NDArray[np.float16]]:
+        """(W, width) for each sentence of W words."""
+        each = [source.vectors(sentences) for source in self.sources]
+        return [np.concatenate([as_kept(one) for one in of_one], axis=1) for of_one in zip(*each, strict=True)]
+
+    def of(self, sentences: Sequence[Words]) -> Callable[[Sequence[int]], list[NDArray[np.float16]]]:
+        """The vectors of those of `sentences` that are asked for by number (data.words.Vectors)."""
+        return lambda numbers: self.vectors([sentences[number] for number in numbers])
+
+    def kept(
+        self, sentences: Sequence[Words], folder: Path, *, most_bytes: int, show: bool = False
+    ) -> tuple[Stack, list[str]]:
+        """The stack with its models' vectors of `sentences` on disk, and the names of those for which that is too much.
+
+        The first ones are kept as long as all together take no more than `most_bytes`; the others compute theirs
+        whenever they are asked. Word vectors are looked up as they are.
+        """
+        sources: list[WordSource] = []
+        too_large = []
+        room = most_bytes
+        for source, name in zip(self.sources, self.names, strict=True):
+            size = bytes_kept(source, sentences)
+            if isinstance(source, StaticVectors | Kept):
+                sources.append(source)
+            elif size > room:
+                sources.append(source)
+                too_large.append(name)
+            else:
+                sources.append(keep(source, sentences, folder, show=show))
+                room -= size
+        return Stack(sources), too_large
+
+    def unknown(self, sentences: Sequence[Words]) -> dict[str, int]:
+        """For word vectors by name, how many words, each as often as it comes, have none."""
+        return {s.name: s.unknown(sentences) for s in self.sources if isinstance(s, StaticVectors)}
+
+    def described(self) -> list[dict[str, str]]:
+        """What `load` needs to know beside the files."""
+        return [
+            {"folder": f"{FOLDER}/{place}", "name": source.name, "readout": source.readout}
+            for place, source in enumerate(self.sources)
+        ]
+
+    def files(self) -> dict[str, bytes]:
+        """The files of all sources, each under its folder."""
+        pairs = zip(self.described(), self.sources, strict=True)
+        return {f"{about['folder']}/{name}": data for about, s in pairs for name, data in s.files().items()}
+
+    @classmethod
+    def load(cls, folder: Path, described: Any) -> Stack:
+        """The stack that lies in a tagger's folder. Raises UserError for missing, altered or strange files."""
+        try:
+            wanted = [(Path(about["folder"]), str(about["name"]), str(about["readout"])) for about in described]
+        except (TypeError, KeyError) as error:
+            message = f"this describes no stack ({error})."
+            raise UserError(message, where=str(folder / "config.json"), remedy=artifact.RESTORE) from error
+        if any(path.is_absolute() or ".." in path.parts for path, _, _ in wanted):
+            message = "this names sources outside of the folder."
+            raise UserError(message, where=str(folder / "config.json"), remedy=artifact.RESTORE)
+        return cls([_source(str(folder / path), name, readout, "auto") for path, name, readout in wanted])
+
+    def computing_in(self, precision: str) -> Stack:
+        """The same stack, its models at another precision."""
+        return Stack([s.computing_in(precision) if isinstance(s, FrozenModel) else s for s in self.sources])
+
+    def to(self, device: torch.device) -> Stack:
+        """The same stack, its models on `device`."""
+        for source in self.sources:
+            inside = source.source if isinstance(source, Kept) else source
+            if isinstance(inside, FrozenModel):
+                inside.artifact.model.to(device)
+        return self
+
+
+def _opened(name: str, precision: str) -> WordSource:
+    """The source NAME or NAME@READOUT; a path that is there may have an @ in it."""
+    path, at, readout = name.rpartition("@")
+    if not at or Path(name).exists():
+        return _source(name, name, LAST, precision)
+    check_readout(readout)
+    return _source(path, path, readout, precision)
+
+
+def _source(path: str, name: str, readout: str, precision: str) -> WordSource:
+    """What lies at `path`, to be known as `name`."""
+    if not path:
+        raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@READOUT.")
+    if not artifact.is_foreign(path):
+        if Path(path).is_file():
+            return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), readout)
+        folder = artifact.find(path)
+        config = artifact.read_config(folder)
+        if "vectors" in config:
+            return StaticVectors(load_vectors(folder), name, _folder_hash(config), readout)
+        if "members" in config:
+            message = "this is an ensemble of several models."
+            raise UserError(message, where=path, remedy="Name the folder of one of its members.")
+    return FrozenModel(artifact.load(path), name, readout, precision=precision)
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _folder_hash(config: Mapping[str, Any]) -> str:
+    return hashlib.sha256(artifact.to_json([config["vectors"], config["files"]])).hexdigest()
