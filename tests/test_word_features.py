@@ -16,6 +16,7 @@ from made_up_tags import TEXT, sentences
 from numpy.typing import NDArray
 
 from textgraft import word_features
+from textgraft.data.batch import Batch
 from textgraft.errors import UserError
 from textgraft.vectors.word_vectors import WordVectors
 from textgraft.word_features import FrozenModel, StaticVectors, as_kept, bytes_kept, keep, word_vectors
@@ -44,7 +45,7 @@ def test_vectors_are_those_of_a_direct_forward_pass(family: str, readout: str) -
         marks = tokenizer.pair_marks
         ids = [*marks.before, *(int(i) for piece in pieces for i in piece), *marks.after]
         row = torch.tensor([ids])
-        batch = word_features.Batch(row, torch.ones_like(row, dtype=torch.bool))
+        batch = Batch(row, torch.ones_like(row, dtype=torch.bool))
         layers = model.encoder(batch, keep="all").layers
         read = layers[-1 if readout == "last" else 0][0]
         at = np.cumsum([len(marks.before), *map(len, pieces)])

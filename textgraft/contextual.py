@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
+from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from textgraft.artifact import Artifact
-from textgraft.data.batch import budget_batches, pad
-from textgraft.data.words import WordWindow, chosen_piece, word_batches, word_windows
-from textgraft.encoders.base import Direction
+from textgraft.data.batch import Batch, budget_batches, pad
+from textgraft.data.tags import Piece
+from textgraft.data.words import Vectors, WordWindow, chosen_piece, word_batches, word_windows
+from textgraft.encoders.base import Direction, Encoded, State
 from textgraft.errors import UserError
 from textgraft.heads.tagging import at_words
-from textgraft.inference import TOKENS_PER_BATCH
+from textgraft.inference import TOKENS_PER_BATCH, frozen_readout
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
+from textgraft.nn.readout import LAST, Readout
 
 WINDOW = 512
 """Flair reads as many characters at a time."""
@@ -24,11 +28,43 @@ WHOLE = 1 << 40
 """More tokens than any sentence has."""
 
 
+def read_words(
+    windows: Sequence[WordWindow],
+    lengths: Sequence[int],
+    pad_id: int,
+    answer: Callable[[Batch], Tensor],
+    *,
+    piece: Piece,
+    vectors: Vectors | None = None,
+) -> list[np.ndarray]:
+    """For each sentence, of so many words, what `answer` (B, T, D) says where they are: (W, D), from all windows."""
+    found: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
+    batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
+    made = word_batches(windows, batches, pad_id, piece=piece, vectors=vectors)
+    for indices, batch in zip(batches, made, strict=True):
+        assert batch.words is not None
+        positions = answer(batch)
+        read = at_words(positions, batch.words.to(positions.device)).float().cpu().numpy()
+        for row, index in enumerate(indices):
+            window = windows[index]
+            if not found[window.sentence].size:
+                found[window.sentence] = np.zeros((lengths[window.sentence], read.shape[2]), dtype=np.float32)
+            found[window.sentence][window.start : window.start + len(window.spans)] = read[row, : len(window.spans)]
+    return found
+
+
 @torch.no_grad()
 def word_vectors(
-    source: Artifact, sentences: Sequence[Sequence[str]], *, window: int = WINDOW, precision: str = "auto"
+    source: Artifact,
+    sentences: Sequence[Sequence[str]],
+    *,
+    window: int = WINDOW,
+    readout: str = LAST,
+    precision: str = "auto",
 ) -> list[np.ndarray]:
     """(W, D) float32 of each sentence's W words: the encoder's top layer at the piece at which it has read the word.
+
+    `readout`, one of nn.readout.READOUTS, reads other layers than the top.
 
     An encoder that reads from one side and hands on its state reads sentences of any length `window` tokens at a time:
     the vectors are those that it would have read at once, and memory is bounded by the window. Others see windows that
@@ -42,57 +78,67 @@ def word_vectors(
     carries = encoder.direction != "both" and encoder.max_length is None and encoder.remembers(WHOLE)
     most = WHOLE if carries else min(window, encoder.max_length or window)
     windows, _ = word_windows(tokenizer, sentences, most, direction=encoder.direction)
-    found = [np.zeros((len(words), encoder.output_dim), dtype=np.float32) for words in sentences]
+    answer = _Answer(model, frozen_readout(model, readout))
+    lengths = [len(words) for words in sentences]
     was_training = model.training
     model.eval()
     with computing_in(precision, model.device):
-        read = _carried if carries else _at_once
-        read(windows, found, model=model, pad_id=tokenizer.pad_id, window=window)
+        if carries:
+            found = [np.zeros((length, answer.width), dtype=np.float32) for length in lengths]
+            _carried(windows, found, answer=answer, pad_id=tokenizer.pad_id, window=window)
+        else:
+            piece = chosen_piece(encoder.direction)
+            found = read_words(windows, lengths, tokenizer.pad_id, answer, piece=piece)
     model.train(was_training)
     return found
 
 
-def _at_once(windows: Sequence[WordWindow], found: list[np.ndarray], *, model: Model, pad_id: int, window: int) -> None:
-    """Fill in the vectors of the words that each window speaks for."""
-    piece = chosen_piece(model.encoder.direction)
-    batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
-    for indices, batch in zip(batches, word_batches(windows, batches, pad_id, piece=piece), strict=True):
-        on_device = batch.to(model.device)
-        assert on_device.words is not None
-        read = at_words(model.encoder(on_device).top, on_device.words).float().cpu().numpy()
-        for row, index in enumerate(indices):
-            one = windows[index]
-            found[one.sentence][one.start : one.start + len(one.spans)] = read[row, : len(one.spans)]
+class _Answer:
+    """What an encoder says of a batch, (B, T, D), through a readout if there is one; the state that it hands on."""
+
+    def __init__(self, model: Model, read: Readout | None) -> None:
+        self.encoder, self.device, self.read = model.encoder, model.device, read
+        self.width = model.encoder.output_dim if read is None else read.output_dim
+        self.state: State | None = None
+
+    def __call__(self, batch: Batch, state: State | None = None) -> Tensor:
+        keep: Literal["top", "all"] = "top" if self.read is None else "all"
+        encoded: Encoded = self.encoder(batch.to(self.device), state, keep=keep)
+        self.state = encoded.state
+        return encoded.top if self.read is None else self.read(encoded.layers)
 
 
-def _carried(windows: Sequence[WordWindow], found: list[np.ndarray], *, model: Model, pad_id: int, window: int) -> None:
+def _carried(
+    windows: Sequence[WordWindow], found: list[np.ndarray], *, answer: _Answer, pad_id: int, window: int
+) -> None:
     """Fill in the vectors of whole sentences, which are read `window` tokens at a time."""
     sizes = [min(window, len(w.ids)) for w in windows]
     for indices in budget_batches(sizes, tokens=TOKENS_PER_BATCH, rows=512):
-        _carry([windows[i] for i in indices], found, model=model, pad_id=pad_id, window=window)
+        _carry([windows[i] for i in indices], found, answer=answer, pad_id=pad_id, window=window)
 
 
-def _carry(windows: Sequence[WordWindow], found: list[np.ndarray], *, model: Model, pad_id: int, window: int) -> None:
+def _carry(
+    windows: Sequence[WordWindow], found: list[np.ndarray], *, answer: _Answer, pad_id: int, window: int
+) -> None:
     """Read a batch of sentences in the order of the encoder, the states handed on."""
-    encoder = model.encoder
+    encoder = answer.encoder
     piece = chosen_piece(encoder.direction)
-    rest = sorted(
-        windows, key=lambda w: -len(w.ids)
-    )  # those that end early leave the batch, and their states with them
+    # Those that end early leave the batch, and their states with them.
+    rest = sorted(windows, key=lambda w: -len(w.ids))
     state = encoder.initial_state(len(rest))
     for step in count():
         rest = [w for w in rest if len(w.ids) > step * window]
         if not rest:
             return
         borders = [_stretch(len(w.ids), step * window, window, encoder.direction) for w in rest]
-        batch = pad([w.ids[a:b] for w, (a, b) in zip(rest, borders, strict=True)], pad_id).to(model.device)
-        encoded = encoder(batch, tuple(tuple(t[: len(rest)] for t in layer) for layer in state))
-        assert encoded.state is not None
-        state = encoded.state
+        batch = pad([w.ids[a:b] for w, (a, b) in zip(rest, borders, strict=True)], pad_id)
+        read = answer(batch, tuple(tuple(t[: len(rest)] for t in layer) for layer in state))
+        assert answer.state is not None
+        state = answer.state
         for row, (one, (a, b)) in enumerate(zip(rest, borders, strict=True)):
             places = one.positions(piece)
             words = np.flatnonzero((places >= a) & (places < b))
-            vectors = encoded.top[row, torch.from_numpy(places[words] - a).long().to(model.device)]
+            vectors = read[row, torch.from_numpy(places[words] - a).long().to(answer.device)]
             found[one.sentence][one.start + words] = vectors.float().cpu().numpy()
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
+from textgraft.contextual import read_words
 from textgraft.data.batch import Batch, budget_batches
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
@@ -25,7 +26,6 @@ from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.text.words import split_words
 from textgraft.training.tag_metrics import TagScores, score_tags
-from textgraft.word_features import read_words
 
 AT_ONCE = 256
 """Sentences whose windows are held in memory together."""

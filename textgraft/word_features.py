@@ -1,7 +1,7 @@
 """Vectors of words in their sentences, from any frozen model or static word vectors; kept on disk where there is room.
 
 A stack is several such sources side by side (Akbik et al. 2018, §2.3). Vectors go from here on as float16, kept or not,
-so that where they come from changes no bit of what is learned from them.
+so that where they come from changes no more than rounding of what is learned from them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -18,18 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from textgraft import artifact
+from textgraft import artifact, contextual
 from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch, budget_batches
 from textgraft.data.progress import Meter
-from textgraft.data.words import Vectors, WordWindow, chosen_piece, word_batches, word_windows
 from textgraft.errors import UserError
 from textgraft.files import writing_atomically
-from textgraft.heads.tagging import at_words
-from textgraft.inference import TOKENS_PER_BATCH, frozen_readout
-from textgraft.nn.precision import computing_in
+from textgraft.inference import frozen_readout
 from textgraft.nn.readout import LAST
 from textgraft.vectors import folder as vectors_folder
 from textgraft.vectors.word_vectors import WordVectors
@@ -62,31 +57,6 @@ class WordSource(Protocol):
         """What a folder holds from which it is opened again, by name."""
 
 
-def read_words(
-    windows: Sequence[WordWindow],
-    lengths: Sequence[int],
-    pad_id: int,
-    answer: Callable[[Batch], Tensor],
-    *,
-    piece: Any,
-    vectors: Vectors | None = None,
-) -> list[NDArray[np.float32]]:
-    """For each sentence, of so many words, what `answer` (B, T, D) says where they are: (W, D), from all windows."""
-    found: list[NDArray[np.float32]] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
-    batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
-    made = word_batches(windows, batches, pad_id, piece=piece, vectors=vectors)
-    for indices, batch in zip(batches, made, strict=True):
-        assert batch.words is not None
-        positions = answer(batch)
-        read = at_words(positions, batch.words.to(positions.device)).float().cpu().numpy()
-        for row, index in enumerate(indices):
-            window = windows[index]
-            if not found[window.sentence].size:
-                found[window.sentence] = np.zeros((lengths[window.sentence], read.shape[2]), dtype=np.float32)
-            found[window.sentence][window.start : window.start + len(window.spans)] = read[row, : len(window.spans)]
-    return found
-
-
 class FrozenModel:
     """The layers of a model that is read and not trained, at the piece that speaks for each word (data.words).
 
@@ -108,8 +78,8 @@ class FrozenModel:
         encoder = model.model.encoder
         self.artifact, self.name, self.readout, self.precision = model, name, readout, precision
         self.max_tokens = min(max_tokens, encoder.max_length or max_tokens)
-        self._read = frozen_readout(model.model, readout)
-        self.width = encoder.output_dim if self._read is None else self._read.output_dim
+        read = frozen_readout(model.model, readout)
+        self.width = encoder.output_dim if read is None else read.output_dim
         model.model.eval()
 
     @cached_property
@@ -125,22 +95,10 @@ class FrozenModel:
         """The same source at another precision."""
         return FrozenModel(self.artifact, self.name, self.readout, max_tokens=self.max_tokens, precision=precision)
 
-    @torch.no_grad()
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
         """(W, width) float32 for each sentence. Raises UserError for one without a word."""
-        model, tokenizer = self.artifact.model, self.artifact.tokenizer
-        direction = model.encoder.direction
-        windows, _ = word_windows(tokenizer, sentences, self.max_tokens, direction=direction)
-
-        def answer(batch: Batch) -> Tensor:
-            with computing_in(self.precision, model.device):
-                if self._read is None:
-                    top: Tensor = model.encoder(batch.to(model.device)).top
-                    return top
-                return self._read(model.encoder(batch.to(model.device), keep="all").layers)
-
-        lengths = [len(words) for words in sentences]
-        return list(read_words(windows, lengths, tokenizer.pad_id, answer, piece=chosen_piece(direction)))
+        options: dict[str, Any] = {"window": self.max_tokens, "readout": self.readout, "precision": self.precision}
+        return list(contextual.word_vectors(self.artifact, sentences, **options))
 
     def files(self) -> dict[str, bytes]:
         """An artifact's, its weights as float16 where that loses nothing."""

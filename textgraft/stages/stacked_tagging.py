@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -31,7 +31,7 @@ class Network:
     num_layers: int = 1
     projection_dim: int | None = None
     character_filters: int = 30
-    kept_bytes: int = field(default=KEPT_BYTES, repr=False)  # which changes no bit
+    kept_bytes: int = KEPT_BYTES
 
     def __post_init__(self) -> None:
         if self.kept_bytes < 0:
