@@ -39,7 +39,7 @@ _PUBLIC = {
     "tag_evaluate": "textgraft.tagging",
     "Tagger": "textgraft.tagging",
     "train_vectors": "textgraft.vectors.training",
-    "VectorOptions": "textgraft.vectors.training",
+    "VectorOptions": "textgraft.vectors.options",
     "load_vectors": "textgraft.vectors.formats",
     "save_vectors": "textgraft.vectors.formats",
     "convert_vectors": "textgraft.vectors.formats",

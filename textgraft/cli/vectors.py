@@ -14,7 +14,7 @@ from textgraft.cli.groups import Verb, group_of
 from textgraft.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.vectors.training import Method
+    from textgraft.vectors.options import Method
     from textgraft.vectors.word_vectors import Neighbour
 
 N_GRAMS = "fastText's n-grams"
@@ -66,7 +66,8 @@ def train(
     from textgraft.data.readers import read_texts
     from textgraft.stages.preflight import check_writable
     from textgraft.vectors.formats import save_vectors
-    from textgraft.vectors.training import VectorOptions, train_vectors
+    from textgraft.vectors.options import VectorOptions
+    from textgraft.vectors.training import train_vectors
 
     refuse_existing(out, overwrite)
     check_writable(out)

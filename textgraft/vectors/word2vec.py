@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.errors import UserError
 from textgraft.vectors.corpus import WordFile
+from textgraft.vectors.options import VectorOptions
 from textgraft.vectors.progress import Bar
 from textgraft.vectors.subwords import ComposedRows, Subwords
-
-if TYPE_CHECKING:
-    from textgraft.vectors.training import VectorOptions
 
 
 def check_installed() -> None:
