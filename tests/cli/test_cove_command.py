@@ -162,7 +162,6 @@ def test_the_translator_is_a_model_like_any_other(made: Made, tmp_path: Path, ru
 
 
 def test_vectors_start_the_table(made: Made, tmp_path: Path, run: Program) -> None:
-    pytest.importorskip("textgraft.vectors.formats")
     rows = [("dog", 1), ("cat", 2), ("unheard", 3)]
     (tmp_path / "glove.txt").write_text("".join(f"{word} " + " ".join([f"{n}.5"] * 6) + "\n" for word, n in rows))
     done = run(*arguments(made.folder), "--vectors", tmp_path / "glove.txt", "--out", tmp_path / "out", "--quiet")
