@@ -24,7 +24,7 @@ from curves import DATA, HERE, examples
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch, budget_batches, iterate
 from textgraft.data.examples import Examples
@@ -175,7 +175,7 @@ def adapted(epochs: float) -> Callable[[Draw], np.ndarray]:
             path = folder.with_suffix(".toml")
             path.write_text(text)
             adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), show=False)
-        return tuned(draw, source=artifact.load(folder), stage=at_least(120))
+        return tuned(draw, source=opening.load(folder), stage=at_least(120))
 
     return way
 
@@ -231,7 +231,7 @@ class Pairs(Head):
 
 def pairs(draw: Draw) -> np.ndarray:
     """SetFit: the encoder learns pairs of labelled texts, then logistic regression reads its layers."""
-    source = artifact.load(ADAPTED_FROM[0])
+    source = opening.load(ADAPTED_FROM[0])
     sequences = draw.encoded(source, draw.train.texts)
     stream = ExampleStream(sequences, torch.from_numpy(draw.targets), pad_id=source.tokenizer.pad_id, seed=draw.seed)
     model = Model(source.model.encoder, Pairs())
@@ -290,8 +290,8 @@ def main() -> None:
             if str(seed) in done:
                 continue
             sample = train.take(sorted(nested_order(train, seed)[: asked.labels]))
-            backward = artifact.load(asked.backward) if asked.backward else None
-            draw = Draw(artifact.load(asked.model), backward, sample, labels, test.texts, pool, seed)
+            backward = opening.load(asked.backward) if asked.backward else None
+            draw = Draw(opening.load(asked.model), backward, sample, labels, test.texts, pool, seed)
             began = time.process_time()
             accuracy = float((WAYS[way](draw).argmax(axis=1) == truth).mean())
             done[str(seed)] = {"accuracy": accuracy, "seconds": time.process_time() - began}

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.data.corpus import Corpus, build_corpus
 from textgraft.data.readers import read_texts
 from textgraft.data.stream import LanguageModelStream
@@ -188,7 +188,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no side '{unknown[0]}'; there are {', '.join(SIDES)}")
     torch.set_num_threads(1)
-    tokenizer = artifact.load(asked.model).tokenizer
+    tokenizer = opening.load(asked.model).tokenizer
     train = build_corpus(read_texts(asked.train), tokenizer, asked.out / "train", source_description="train")
     held = build_corpus(read_texts(asked.valid), tokenizer, asked.out / "valid", source_description="valid")
     bench = Bench(train, held, load_pretrain_recipe("en-ulmfit"), tokenizer.vocab_size)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from ngrams import log_probabilities
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
 from textgraft.data.corpus import Corpus, build_corpus
@@ -89,7 +89,7 @@ def model_scores(loaded: Artifact, held: Corpus) -> dict[str, Any]:
 
 
 def compare(name: str, train: list[str], valid: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    loaded = artifact.load(name)
+    loaded = opening.load(name)
     if not isinstance(loaded.model.head, LanguageModelHead) or loaded.model.encoder.direction != "left":
         remedy = "Give one made by textgraft pretrain or adapt."
         raise UserError("this is no language model that reads from left to right.", where=name, remedy=remedy)

@@ -25,7 +25,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.data.corpus import Corpus
 from textgraft.data.readers import read_texts
 from textgraft.inference import embed_sequences, encode_texts
@@ -74,7 +74,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     """One model's figures."""
     process = psutil.Process()
     before, began = process.memory_info().rss, time.perf_counter()
-    source = artifact.load(name)
+    source = opening.load(name)
     loaded = time.perf_counter() - began
     texts = list(islice(_enough(text, tokens), 100_000))
     row: dict[str, Any] = {
@@ -98,7 +98,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     row["held_out_tokens"] = held.num_tokens
     row["ways"] = {}
     for way, (rounding, precision, size) in WAYS.items():
-        model = rounded(artifact.load(name).model, rounding)
+        model = rounded(opening.load(name).model, rounding)
         with torch.no_grad(), computing_in(precision):
             scores = language_model_validator(held)(model)
         matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)

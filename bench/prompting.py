@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from textgraft import PromptOptions, last_words, prompt
-from textgraft.artifact import load
 from textgraft.cli.prompt import verdict
 from textgraft.data.examples import Examples
 from textgraft.data.readers import read_texts
+from textgraft.opening import load
 from textgraft.training.metrics import bootstrap_interval
 
 POOL = 200

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from run import Record, write_json
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.data.conll import Tagged, read_conll
 from textgraft.errors import UserError
 from textgraft.nn.readout import LAST, READOUTS, new_readout
@@ -101,7 +101,7 @@ def main() -> None:
     train, test = read_conll(arguments.train), read_conll(arguments.test)
     train = train if arguments.sentences is None else train.sample(arguments.sentences)
     test = test if arguments.test_sentences is None else test.sample(arguments.test_sentences)
-    model = artifact.load(arguments.model).model
+    model = opening.load(arguments.model).model
     widths = model.encoder.widths
     names = ("model", "recipe", "max_tokens", "precision")
     settings = {name: getattr(arguments, name) for name in names} | {"weights": weights_hash(model)}

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from run import Record, write_json
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.data.conll import Tagged, read_conll
 from textgraft.report import wording
 from textgraft.stack import Stack
@@ -97,7 +97,7 @@ def main() -> None:
     opened = [Stack.open(name.split(","), precision=arguments.precision) for name in arguments.stack]
     settings["weights"] = [[source.fingerprint for source in stack.sources] for stack in opened]
     if arguments.finetuned:
-        settings["weights"].append(weights_hash(artifact.load(arguments.finetuned).model))
+        settings["weights"].append(weights_hash(opening.load(arguments.finetuned).model))
     record = Record(arguments.out / "taggers-unfinished.json", settings)
     rows, metric = [], ""
     for name in taggers:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.artifact import Artifact, to_json
 from textgraft.data.batch import budget_batches
 from textgraft.data.progress import Meter
@@ -181,7 +181,7 @@ class Reader:
         precision: str = "auto",
         show: bool = False,
     ) -> None:
-        self.artifact = model if isinstance(model, Artifact) else artifact.load(model)
+        self.artifact = model if isinstance(model, Artifact) else opening.load(model)
         where = "" if isinstance(model, Artifact) else str(model)
         if self.artifact.model.describe()["head"]["name"] != "span":
             remedy = "Make one with textgraft qa finetune."

@@ -313,16 +313,11 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def load(name: str | Path) -> Artifact:
-    """The artifact at a path, or one that ships by its name; weights in float32, the model in eval mode.
+    """The artifact in a folder of ours, or one that ships by its name; weights in float32, the model in eval mode.
 
-    `hf:FOLDER` and `hf:NAME` are models of the transformers library, `tf:FOLDER` is a TensorFlow checkpoint of BERT or
-    GPT-2, `elmo:FOLDER` a published ELMo (foreign.hub). Raises UserError for a missing, truncated, altered or future
-    file, and lists weights that do not fit.
+    `opening.load` takes other programs' models too, and opens the stack that a tagger reads, which is None here. Raises
+    UserError for a missing, truncated, altered or future file, and lists weights that do not fit.
     """
-    if is_foreign(name):
-        from textgraft.foreign import hub  # which imports this module
-
-        return hub.load(str(name))
     folder = find(name)
     config = read_config(folder)
     if "linear" in config:
@@ -343,12 +338,7 @@ def load(name: str | Path) -> Artifact:
         labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
     target = Tokenizer.from_json(files[TARGET].decode(), where=str(folder / TARGET)) if TARGET in files else None
-    stack = None
-    if "stack" in config:
-        from textgraft.stack import Stack  # which imports this module
-
-        stack = Stack.load(folder, config["stack"])
-    return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]), target, stack)
+    return Artifact(model.eval(), tokenizer, labels, json.loads(files["run.json"]), target)
 
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.artifact import Artifact, Predictor, is_foreign
 from textgraft.errors import UserError
 from textgraft.report.card import model_card
@@ -53,10 +53,10 @@ def save_ensemble(
 def load_ensemble(name: str | Path) -> Ensemble:
     """The models in a folder: the members of an ensemble, or the one model that it is.
 
-    Raises UserError as artifact.load does, and for files of an ensemble that are missing or altered.
+    Raises UserError as opening.load does, and for files of an ensemble that are missing or altered.
     """
     if is_foreign(name):
-        return Ensemble([artifact.load(name)], [1.0])
+        return Ensemble([opening.load(name)], [1.0])
     folder = artifact.find(name)
     config = artifact.read_config(folder)
     if "members" not in config:
@@ -75,13 +75,13 @@ def load_members(name: str | Path) -> list[Predictor]:
 def load_one(name: str | Path) -> Artifact:
     """The network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
     if is_foreign(name):
-        return artifact.load(name)
+        return opening.load(name)
     folder = artifact.find(name)
     if "members" in artifact.read_config(folder):
         raise UserError(
             "this is an ensemble of several models.", where=str(name), remedy="Name the folder of one of its members."
         )
-    return artifact.load(folder)
+    return opening.load(folder)
 
 
 def _load(folder: Path, config: Mapping[str, Any]) -> Predictor:
@@ -90,7 +90,7 @@ def _load(folder: Path, config: Mapping[str, Any]) -> Predictor:
 
         return MeanOfWords.load(folder)
     if "linear" not in config:
-        return artifact.load(folder)
+        return opening.load(folder)
     # Here, because scikit-learn takes a second to import, and a network does without it.
     from textgraft.linear import artifact as linear_artifact
 

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.artifact import Artifact
 from textgraft.classifier import Classifier
 from textgraft.data.examples import Examples, Label, Pair, TargetKind, as_text, reads
@@ -137,7 +137,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Its parameters are the defaults, but for `model`, which is the folder. Raises UserError for a damaged folder
         and for a model that predicts a quantity.
         """
-        member = artifact.load(path)
+        member = opening.load(path)
         estimator = cls(str(path), precision=precision)
         estimator.classifier_ = Classifier([member], precision=precision)
         labels = estimator.classifier_.labels
@@ -156,7 +156,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             if unlabelled is not None:
                 remedy = "Pass adapt=True, and the language model reads them first."
                 raise UserError("unlabelled texts are given, but nothing would read them.", remedy=remedy)
-            return artifact.load(self.model)
+            return opening.load(self.model)
         pool = texts + check_texts([] if unlabelled is None else unlabelled, name="unlabelled")
         adapted = adapt_language_model(
             pool,
@@ -166,7 +166,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
             show=self.verbose,
         )
-        return artifact.load(adapted)
+        return opening.load(adapted)
 
     def _train(self, source: Artifact, examples: Examples, given: Targets, folder: Path) -> Artifact:
         labels = Labels.fit(examples)
@@ -243,7 +243,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
-        self.artifact_ = artifact.load(self.model)
+        self.artifact_ = opening.load(self.model)
         read = new_readout(self.layers, self.artifact_.model.encoder.widths)
         self._n_features_out = pooled_dim(self.pooling, read.output_dim)
         return self

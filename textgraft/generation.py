@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from textgraft.artifact import Artifact, load
+from textgraft import opening
+from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch, budget_batches, pad
 from textgraft.decoding import Ended, GenerateOptions, Tokens, beam_search, write
 from textgraft.errors import UserError
@@ -208,7 +209,7 @@ def _without_beginning_of(text: str, stop: Iterable[str]) -> str:
 
 def left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
     """The model, if it is one that says what comes next. Raises UserError for any other."""
-    artifact = model if isinstance(model, Artifact) else load(model)
+    artifact = model if isinstance(model, Artifact) else opening.load(model)
     head = artifact.model.describe()["head"]["name"]
     if not head.endswith("language_model"):
         raise UserError("this model labels texts and writes none.", remedy="Name a language model.")

@@ -10,7 +10,7 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.tags import converted
 from textgraft.errors import UserError
@@ -76,7 +76,7 @@ class SequenceTagger(BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
         )
         if self.stack is None:
-            source = artifact.load(self.model)
+            source = opening.load(self.model)
         else:
             source = options.network.over(Stack.open(self.stack, precision=self.precision), self.seed)
         options = fitted(options, source)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from textgraft import artifact
 from textgraft.errors import UserError
+from textgraft.foreign import hub
 from textgraft.nn.readout import LAST, check_readout
 from textgraft.vectors.formats import load_vectors
 from textgraft.word_features import FrozenModel, Kept, StaticVectors, Words, WordSource, as_kept, bytes_kept, keep
@@ -133,17 +134,18 @@ def _source(path: str, name: str, readout: str, precision: str) -> WordSource:
     """What lies at `path`, to be known as `name`."""
     if not path:
         raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@READOUT.")
-    if not artifact.is_foreign(path):
-        if Path(path).is_file():
-            return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), readout)
-        folder = artifact.find(path)
-        config = artifact.read_config(folder)
-        if "vectors" in config:
-            return StaticVectors(load_vectors(folder), name, _folder_hash(config), readout)
-        if "members" in config:
-            message = "this is an ensemble of several models."
-            raise UserError(message, where=path, remedy="Name the folder of one of its members.")
-    return FrozenModel(artifact.load(path), name, readout, precision=precision)
+    if artifact.is_foreign(path):
+        return FrozenModel(hub.load(path), name, readout, precision=precision)
+    if Path(path).is_file():
+        return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), readout)
+    folder = artifact.find(path)
+    config = artifact.read_config(folder)
+    if "vectors" in config:
+        return StaticVectors(load_vectors(folder), name, _folder_hash(config), readout)
+    if "members" in config:
+        message = "this is an ensemble of several models."
+        raise UserError(message, where=path, remedy="Name the folder of one of its members.")
+    return FrozenModel(artifact.load(folder), name, readout, precision=precision)
 
 
 def _file_hash(path: Path) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.contextual import read_words
 from textgraft.data.batch import Batch, budget_batches
@@ -177,7 +177,7 @@ class Tagger:
     """A model fine-tuned to tag words, as a folder holds it. Raises UserError for a model of another task."""
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto", show: bool = False) -> None:
-        self.artifact = model if isinstance(model, Artifact) else artifact.load(model)
+        self.artifact = model if isinstance(model, Artifact) else opening.load(model)
         if self.artifact.stack is not None:
             self.artifact = replace(self.artifact, stack=self.artifact.stack.computing_in(precision))
         try:

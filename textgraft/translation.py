@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import budget_batches, pad
 from textgraft.data.parallel import Parallel
@@ -92,7 +92,7 @@ class Translator:
     """
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, Artifact) else artifact.load(model)
+        self.artifact = model if isinstance(model, Artifact) else opening.load(model)
         self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
         where = "" if isinstance(model, Artifact) else str(model)
         if not isinstance(self.model.head, TranslationHead):

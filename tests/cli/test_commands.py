@@ -15,8 +15,8 @@ from made_up_reviews import reviews
 from programs import Desk, Program, Result, environment, spawn
 
 from textgraft import predict
-from textgraft.artifact import load
 from textgraft.cli.app import COMMANDS
+from textgraft.opening import load
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 

@@ -17,8 +17,8 @@ import pytest
 from made_up_reviews import reviews
 from programs import Desk, Program, interrupt, unchanged, write_csv
 
-from textgraft.artifact import load
 from textgraft.files import cannot_write
+from textgraft.opening import load
 
 ROWS = list(zip(*reviews(12, 4)))
 GOOD = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)  # 13 lines

@@ -17,7 +17,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import textgraft
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.classifier import Classifier
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one, save_ensemble
@@ -321,7 +321,7 @@ def test_a_foreign_tokenizer_is_refused(fitted: dict[str, LinearArtifact], tmp_p
 
 
 def test_it_is_no_language_model(folder: Path) -> None:
-    for load in (artifact.load, load_one):
+    for load in (opening.load, load_one):
         with pytest.raises(UserError, match="a linear classifier, not a network"):
             load(folder)
 

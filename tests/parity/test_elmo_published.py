@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from textgraft import UserError, convert
-from textgraft.artifact import load
 from textgraft.data.batch import Batch, pad
 from textgraft.foreign import elmo
 from textgraft.foreign.elmo import from_published, read_weights, to_published
 from textgraft.model import Model, build
+from textgraft.opening import load
 from textgraft.text.spelling import SpellingTokenizer
 
 h5py = pytest.importorskip("h5py")

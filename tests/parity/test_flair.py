@@ -19,12 +19,13 @@ from make_flair_fixture import BATCHES, CHUNKS, FOLDER, MODELS, POOLINGS, SENTEN
 from safetensors.torch import load_file
 from torch import Tensor
 
-from textgraft.artifact import Artifact, load, save
+from textgraft.artifact import Artifact, save
 from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.errors import UserError
 from textgraft.foreign import flair
 from textgraft.foreign.convert import convert
+from textgraft.opening import load
 from textgraft.word_memory import WordMemory
 
 CLOSE = {"rtol": 0, "atol": 1e-5}

@@ -19,10 +19,10 @@ import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file
 
-from textgraft.artifact import load
 from textgraft.data.corpus import Corpus
 from textgraft.data.fingerprint import END_BYTES, difference, fingerprint
 from textgraft.errors import UserError
+from textgraft.opening import load
 from textgraft.stages.pretrain import pretrain
 from textgraft.training.loop import Run, Settings
 from textgraft.training.session import work_folder

@@ -19,13 +19,13 @@ from made_up_reviews import reviews
 from made_up_tags import sentences
 
 from textgraft import Settings, TextClassifier, Tokenizer, UserError, adapt, convert, distil, generate, pretrain
-from textgraft.artifact import load
 from textgraft.data.batch import Batch
 from textgraft.data.corpus import Corpus
 from textgraft.data.squad import parse_squad
 from textgraft.data.stream import BothEndsStream
 from textgraft.data.windows import WindowSettings
 from textgraft.model import build
+from textgraft.opening import load
 from textgraft.stages.adapt import held_out
 from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.stages.questions import QAOptions, qa_finetune

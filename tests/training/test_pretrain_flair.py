@@ -24,9 +24,9 @@ from textgraft import (
     pretrain,
     tag_finetune,
 )
-from textgraft.artifact import load
 from textgraft.contextual import word_vectors
 from textgraft.foreign import flair
+from textgraft.opening import load
 from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.characters import CharacterTokenizer
 

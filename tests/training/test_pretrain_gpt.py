@@ -9,8 +9,8 @@ import torch
 from made_up_reviews import reviews
 
 from textgraft import GenerateOptions, Settings, UserError, adapt, generate, pretrain
-from textgraft.artifact import load
 from textgraft.data.labels import Labels
+from textgraft.opening import load
 from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.training.classifier import Plan, new_classifier

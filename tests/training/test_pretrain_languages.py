@@ -13,9 +13,9 @@ import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file
 
-from textgraft.artifact import load
 from textgraft.data.languages import smoothed_shares
 from textgraft.errors import UserError
+from textgraft.opening import load
 from textgraft.stages.pretrain import load_pretrain_recipe, pretrain
 from textgraft.stages.pretraining_text import TextByLanguage, pretraining_text
 from textgraft.text.tokenizer import Tokenizer

@@ -12,10 +12,10 @@ import torch
 from made_up_reviews import reviews
 
 from textgraft import GenerateOptions, Settings, TextClassifier, UserError, adapt, generate, pretrain
-from textgraft.artifact import load
 from textgraft.data.stream import LanguageModelStream
 from textgraft.generation import score
 from textgraft.model import build
+from textgraft.opening import load
 from textgraft.stages.adapt import held_out, move_to_vocabulary
 from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.tokenizer import Tokenizer

@@ -15,9 +15,9 @@ from small_models import copied, language_model
 from torch import Tensor
 
 from textgraft import Settings, UserError, inspect_transfer
-from textgraft.artifact import load
 from textgraft.data.examples import Examples
 from textgraft.encoders.base import Encoder, with_fresh_top
+from textgraft.opening import load
 from textgraft.stages import transfer
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.stages.transfer import FRESH, OWN_SEED, B, Kind, TransferOptions, chosen_layers, prepared

@@ -87,7 +87,7 @@ def pretrain(
     as_json: o.AsJson = False,
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
-    from textgraft.artifact import load
+    from textgraft.opening import load
     from textgraft.stages.pretrain import pretrain
     from textgraft.training.loop import Settings
 
@@ -131,7 +131,7 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Let a language model read your domain's text; no labels needed."""
-    from textgraft.artifact import load
+    from textgraft.opening import load
     from textgraft.stages.adapt import adapt
     from textgraft.training.loop import Settings
 

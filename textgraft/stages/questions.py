@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.answering import Reply, SearchSettings, answer_all, as_file, predictions, scores
 from textgraft.artifact import Artifact
 from textgraft.data.squad import Squad, split_articles, without_answers
@@ -96,7 +96,7 @@ def qa_finetune(
 ) -> QAResult:
     """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `artifact.load` takes.
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `opening.load` takes.
     `valid` is answered after every epoch, and the weights with the best F1 are kept. Scores come from `test`, else from
     `valid`, else from articles held out of `train`. The folder also holds predictions.json ({id: answer}) and
     nbest.json of the examined questions. Killed, the same call goes on from there.
@@ -105,7 +105,7 @@ def qa_finetune(
     """
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
-    source = artifact.load(model)
+    source = opening.load(model)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from textgraft import artifact
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.conll import Tagged, conll_text, split_sentences
 from textgraft.data.tags import Piece, Scheme
@@ -109,7 +109,7 @@ def tag_finetune(
 ) -> TagResult:
     """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
-    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `artifact.load` takes. `valid` is
+    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `opening.load` takes. `valid` is
     tagged after every epoch, and the weights with the best F1 of entities, or accuracy, are kept. Scores come from
     `test`, else from `valid`, else from sentences held out of `train`. The folder also holds predictions.conll of the
     examined sentences: word, tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
@@ -121,7 +121,7 @@ def tag_finetune(
     """
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     refuse_existing(out, overwrite)
-    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else artifact.load(model)
+    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else opening.load(model)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
