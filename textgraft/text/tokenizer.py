@@ -195,22 +195,11 @@ class Tokenizer:
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
-        from textgraft.text.byte_level import BytePairTokenizer, is_byte_pair  # which imports this module
+        from textgraft.text import kinds  # which imports this module
 
-        if spelled is not None:
-            from textgraft.text.spelling import SpellingTokenizer
-
-            return SpellingTokenizer(pipeline, where=where)
-        if is_byte_pair(pipeline):
-            return BytePairTokenizer(pipeline)
-        if isinstance(pipeline.model, models.WordPiece):
-            from textgraft.text.wordpiece import WordPieceTokenizer
-
-            return WordPieceTokenizer(pipeline, where=where)
-        from textgraft.text.characters import CharacterTokenizer, is_characters
-
-        if is_characters(pipeline):
-            return CharacterTokenizer(pipeline)
+        own = kinds.found(pipeline, spelled=spelled is not None, where=where)
+        if own is not None:
+            return own
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
             message = f"this tokenizer is another program's: its first tokens are not {', '.join(CONTROL)}."
             raise UserError(message, where=where, remedy=_RESTORE)
@@ -251,31 +240,13 @@ class Tokenizer:
         """
         size = vocab_size if vocab_size is not None else SIZES.get(kind, 0)
         _check_settings(kind, model, size, min_frequency)
-        if kind == "character":
-            from textgraft.text.characters import train as train_characters  # which imports this module
-
-            _segmenter(segmenter, kind)  # which characters do not have
-            return train_characters(texts, vocab_size=size, min_frequency=min_frequency, max_characters=max_characters)
-        if model == "byte_level" and kind == "subword":
-            from textgraft.text.byte_level import train_byte_level  # which imports this module
-
-            sizes = {"vocab_size": size, "min_frequency": min_frequency, "max_characters": max_characters}
-            return train_byte_level(texts, **sizes)
-        if model == "wordpiece" and kind == "subword":
-            from textgraft.text.wordpiece import train as train_wordpiece  # which imports this module
-
-            return train_wordpiece(
-                texts,
-                vocab_size=size,
-                lowercase=lowercase,
-                min_frequency=min_frequency,
-                max_characters=max_characters,
-            )
-        if model == "spelling":
-            from textgraft.text.spelling import train as train_spelling  # which imports this module
-
-            return train_spelling(texts, vocab_size=size, min_frequency=min_frequency, max_characters=max_characters)
         cutter = _segmenter(segmenter, kind)
+        from textgraft.text import kinds  # which imports this module
+
+        sizes = {"vocab_size": size, "min_frequency": min_frequency, "max_characters": max_characters}
+        own = kinds.trained(kind, model, texts, lowercase=lowercase, **sizes)
+        if own is not None:
+            return own
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
         stream: Iterator[str] = (_prepared(text, kind, cutter) for text in limited(texts, max_characters))
         if kind == "subword":

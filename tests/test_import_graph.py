@@ -1,0 +1,108 @@
+"""The package's modules import one another without circles, inside functions too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import textgraft
+
+PACKAGE = Path(textgraft.__file__).parent
+ALLOWED = {
+    # Tokenizer.train and Tokenizer.load are constructors that give subclasses, which have to import what they extend.
+    ("textgraft.text.tokenizer", "textgraft.text.kinds"),
+}
+"""Imports that close a circle and may; each is inside a function."""
+
+
+def module_name(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """Every name that is imported in `node`, wherever it stands but under TYPE_CHECKING: a.b for `from a import b`
+    and `import a.b` alike."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "the package imports by whole names"
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    else:
+        types_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for child in node.orelse if isinstance(node, ast.If) and types_only else ast.iter_child_nodes(node):
+            yield from imported(child)
+
+
+def import_graph(package: Path) -> dict[str, set[str]]:
+    """Which modules of the package each of them imports; `from a import b` is of b where that is a module, else of a.
+
+    A folder's __init__ that Python runs on the way is left out, unless something is taken from it.
+    """
+    paths = {module_name(path, package): path for path in package.rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        names = list(imported(ast.parse(path.read_text(encoding="utf-8"))))
+        found = {name if name in paths else name.rpartition(".")[0] for name in names}
+        graph[module] = found & paths.keys() - {module}
+    return graph
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The modules of a circle in their order, the first one again at the end; empty where there is none."""
+    done: set[str] = set()
+
+    def search(module: str, way: list[str]) -> list[str]:
+        if module in way:
+            return [*way[way.index(module) :], module]
+        if module in done:
+            return []
+        for other in sorted(graph[module]):
+            if found := search(other, [*way, module]):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in sorted(graph) if (found := search(module, []))), [])
+
+
+def test_modules_import_one_another_without_circles() -> None:
+    graph = import_graph(PACKAGE)
+    assert len(graph) > 100
+    without = {module: {o for o in others if (module, o) not in ALLOWED} for module, others in graph.items()}
+    assert circle(without) == []
+
+
+@pytest.mark.parametrize("edge", sorted(ALLOWED))
+def test_what_is_allowed_is_needed(edge: tuple[str, str]) -> None:
+    graph = import_graph(PACKAGE)
+    others = {(a, b) for a in graph for b in graph[a]} - (ALLOWED - {edge})
+    assert circle({module: {b for a, b in others if a == module} for module in graph})
+
+
+@pytest.mark.parametrize(
+    ("line", "closes"),
+    [
+        ("from house import up", True),
+        ("import house.up", True),
+        ("from house.up import roof", True),
+        ("def f():\n    from house.up import roof", True),
+        ("class C:\n    def f(self):\n        if self:\n            import house.up", True),
+        ("try:\n    import house.up\nexcept ImportError:\n    pass", True),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import house.up", False),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import house.up", True),
+        ("import houses.up", False),
+        ("import house", False),
+    ],
+)
+def test_circles_are_seen_wherever_an_import_stands(line: str, closes: bool, tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    house.mkdir()
+    (house / "__init__.py").write_text("")
+    (house / "up.py").write_text("from house.down import stairs\nroof = stairs = 1\n")
+    (house / "down.py").write_text(f"{line}\nstairs = 1\n")
+    expected = ["house.down", "house.up", "house.down"] if closes else []
+    assert circle(import_graph(house)) == expected
