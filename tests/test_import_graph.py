@@ -25,12 +25,14 @@ def module_name(path: Path, package: Path) -> str:
 
 def imported(node: ast.AST) -> Iterator[str]:
     """Every name that is imported in `node`, wherever it stands but under TYPE_CHECKING: a.b for `from a import b`
-    and `import a.b` alike."""
+    and `import a.b` alike; and every string, since a registry names a module so."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         assert node.level == 0, "the package imports by whole names"
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
     else:
         types_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for child in node.orelse if isinstance(node, ast.If) and types_only else ast.iter_child_nodes(node):
@@ -40,7 +42,8 @@ def imported(node: ast.AST) -> Iterator[str]:
 def import_graph(package: Path) -> dict[str, set[str]]:
     """Which modules of the package each of them imports; `from a import b` is of b where that is a module, else of a.
 
-    A folder's __init__ that Python runs on the way is left out, unless something is taken from it.
+    A folder's __init__ that Python runs on the way is left out, unless something is taken from it, and so is the
+    package's own, which names all that it opens the door to.
     """
     paths = {module_name(path, package): path for path in package.rglob("*.py")}
     graph: dict[str, set[str]] = {}
@@ -48,7 +51,7 @@ def import_graph(package: Path) -> dict[str, set[str]]:
         names = list(imported(ast.parse(path.read_text(encoding="utf-8"))))
         found = {name if name in paths else name.rpartition(".")[0] for name in names}
         graph[module] = found & paths.keys() - {module}
-    return graph
+    return graph | {package.name: set()}
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
@@ -94,6 +97,7 @@ def test_what_is_allowed_is_needed(edge: tuple[str, str]) -> None:
         ("try:\n    import house.up\nexcept ImportError:\n    pass", True),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import house.up", False),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import house.up", True),
+        ("OPENED = {'roof': 'house.up'}", True),
         ("import houses.up", False),
         ("import house", False),
     ],
