@@ -191,6 +191,35 @@ def build_unfilled(description: dict[str, Any]) -> Model:
         return build(description)
 
 
+def build_fresh(description: dict[str, Any], seed: int) -> Model:
+    """What `build` makes, its weights drawn for `seed`; torch's random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build(description)
+
+
+def graft(encoder: Encoder, description: dict[str, Any], seed: int) -> Model:
+    """What `build_fresh` makes, with the encoder's weights from `encoder`.
+
+    What that has and the description leaves out, such as a pooler, stays behind.
+    """
+    model = build_fresh(description, seed)
+    values = encoder.state_dict()
+    model.encoder.load_state_dict({name: values[name] for name in model.encoder.state_dict()})
+    return model
+
+
+def graft_on_positions(source: Model, head: dict[str, Any], *, dropout: float, seed: int) -> Model:
+    """`graft` for a head that speaks at every position: a pooler, which none passes through, is left out.
+
+    `head` names each of its dropouts, since `dropout` multiplies those that are named.
+    """
+    description = {**source.describe(), "head": head}
+    if "pooler" in description["encoder"]:
+        description["encoder"]["pooler"] = False
+    return graft(source.encoder, with_dropout(description, dropout), seed)
+
+
 def with_dropout(description: dict[str, Any], multiplier: float) -> dict[str, Any]:
     """A description with every dropout multiplied (fastai's `drop_mult`); the weights do not change."""
 

@@ -15,7 +15,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.model import Model, build, build_unfilled, with_dropout
+from textgraft.model import Model, build_unfilled, graft, with_dropout
 from textgraft.nn.device import resolve_device
 from textgraft.nn.embedding import AdaptiveEmbedding
 from textgraft.provenance import provenance
@@ -186,11 +186,7 @@ def with_a_task(source: Artifact, seed: int) -> Artifact:
         "vocab_size": source.tokenizer.vocab_size if spelled else encoder.config.vocab_size,
         "input_dim": encoder.output_dim,
     }
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = build(description)
-    model.encoder.load_state_dict(encoder.state_dict())
-    return replace(source, model=model.eval())
+    return replace(source, model=graft(encoder, description, seed).eval())
 
 
 def with_dropout_of(stage: Stage, model: Model) -> Model:

@@ -16,7 +16,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.model import Model, with_dropout
+from textgraft.model import Model, build_fresh, with_dropout
 from textgraft.nn.device import resolve_device
 from textgraft.provenance import ancestry, provenance
 from textgraft.stages.adapt import held_out, with_dropout_of
@@ -26,7 +26,7 @@ from textgraft.training.loop import Run, Scores
 from textgraft.training.objectives import Validator, objective
 from textgraft.training.phases import Stage
 from textgraft.training.session import content_hash, drive, put_in_place, weights_hash, work_folder
-from textgraft.training.students import fresh, fresh_half_of, half_of, without_next_sentence
+from textgraft.training.students import fresh_half_of, half_of, without_next_sentence
 
 
 def distil_language_model(
@@ -117,7 +117,7 @@ def _pupil(
         message = f"the teacher looks at no more than {theirs.max_length} tokens, and the student at more."
         raise UserError(message, where=where, remedy="Give the student no more positions than the teacher has.")
     if options.from_scratch:
-        return fresh(with_dropout(found.model.describe(), stage.dropout), seed), found
+        return build_fresh(with_dropout(found.model.describe(), stage.dropout), seed), found
     return with_dropout_of(stage, found.model), found
 
 

@@ -14,7 +14,7 @@ import torch
 from textgraft.artifact import Artifact
 from textgraft.data.stream import TokenSource
 from textgraft.errors import UserError, did_you_mean
-from textgraft.model import Model, build, has_setting
+from textgraft.model import Model, build_fresh, has_setting
 from textgraft.provenance import provenance
 from textgraft.stages.pretraining_text import Corpora, Paths, PretrainingText, of_language, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
@@ -223,9 +223,7 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
         "input_dim": recipe.model.get("embedding_dim"),
         **recipe.head,
     }
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build({"encoder": encoder, "head": head})
+    return build_fresh({"encoder": encoder, "head": head}, seed)
 
 
 def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:

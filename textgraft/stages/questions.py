@@ -7,17 +7,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from textgraft import opening
 from textgraft.answering import Reply, SearchSettings, answer_all, as_file, predictions, scores
 from textgraft.artifact import Artifact
 from textgraft.data.squad import Squad, split_articles, without_answers
 from textgraft.data.windows import WindowSettings, WindowStream, encode_questions
 from textgraft.errors import UserError
-from textgraft.heads.span import SpanHead
+from textgraft.heads.span import SpanConfig, SpanHead
 from textgraft.linear import sentences
-from textgraft.model import Model, build, with_dropout
+from textgraft.model import Model, graft_on_positions
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
@@ -187,22 +185,10 @@ def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
 
 
 def new_reader(source: Model, stage: Stage, seed: int, *, readout: str = LAST) -> Model:
-    """The pretrained encoder under a fresh head, or under a reader's own if it reads the same layers.
-
-    A pooler, which no position needs, stays behind.
-    """
-    description = source.describe()
-    if "pooler" in description["encoder"]:
-        description["encoder"]["pooler"] = False
-    encoder = source.encoder
-    width = new_readout(readout, encoder.widths).output_dim
-    description["head"] = {"name": "span", "input_dim": width, "direction": encoder.direction, "readout": readout}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        # Built once more, so that defaults that the description does not name are multiplied too.
-        model = build(with_dropout(build(description).describe(), stage.dropout))
-    values = {name: value for name, value in encoder.state_dict().items() if not name.startswith("pooler.")}
-    model.encoder.load_state_dict(values)
+    """The pretrained encoder under a fresh head, or under a reader's own if it reads the same layers."""
+    width = new_readout(readout, source.encoder.widths).output_dim
+    head = SpanConfig(width, direction=source.encoder.direction, readout=readout)
+    model = graft_on_positions(source, {"name": "span", **asdict(head)}, dropout=stage.dropout, seed=seed)
     if isinstance(source.head, SpanHead) and source.head.config.readout == readout:
         model.head.load_state_dict(source.head.state_dict())
         if model.readout is not None and source.readout is not None:

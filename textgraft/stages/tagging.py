@@ -17,8 +17,9 @@ from textgraft.data.conll import Tagged, conll_text, split_sentences
 from textgraft.data.tags import Piece, Scheme
 from textgraft.data.words import Coverage, WordStream, chosen_piece, word_windows
 from textgraft.errors import UserError, did_you_mean
+from textgraft.heads.tagging import TaggingConfig
 from textgraft.linear import frequent_tags
-from textgraft.model import Model, build, with_dropout
+from textgraft.model import Model, graft_on_positions
 from textgraft.nn.device import resolve_device
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
@@ -215,21 +216,13 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
 
 
 def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) -> Model:
-    """The pretrained encoder under a fresh head; a pooler, which no position passes through, is left behind."""
-    description = source.describe()
-    if "pooler" in description["encoder"]:
-        description["encoder"]["pooler"] = False
+    """The pretrained encoder under a fresh head."""
     learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
     width = new_readout(options.readout, source.encoder.widths).output_dim
-    head = {"name": "tagging", "input_dim": width, "tags": learned.tags, "scheme": learned.scheme}
-    description["head"] = {**head, "piece": options.piece or "first", "crf": options.crf, "readout": options.readout}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.settings.seed)
-        # Built once more, so that defaults that the description does not name are multiplied too.
-        model = build(with_dropout(build(description).describe(), stage.dropout))
-    values = {name: value for name, value in source.encoder.state_dict().items() if not name.startswith("pooler.")}
-    model.encoder.load_state_dict(values)
-    return model
+    about: Any = {"piece": options.piece or "first", "crf": options.crf, "readout": options.readout}
+    head = TaggingConfig(width, tags=learned.tags, scheme=learned.scheme, **about)
+    seed = options.settings.seed
+    return graft_on_positions(source, {"name": "tagging", **asdict(head)}, dropout=stage.dropout, seed=seed)
 
 
 def _run(

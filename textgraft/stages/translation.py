@@ -15,7 +15,7 @@ from textgraft.data.parallel import Parallel
 from textgraft.data.stream import ExampleStream
 from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_words
 from textgraft.errors import UserError, did_you_mean
-from textgraft.model import Model, build
+from textgraft.model import Model, build_fresh
 from textgraft.provenance import provenance
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.bleu import sacrebleu
@@ -104,9 +104,7 @@ def new_translator(recipe: TranslationRecipe, vocabularies: tuple[int, int], see
     width = encoder.embedding_dim + 2 * encoder.hidden_dim
     head = {"name": "translation", "vocab_size": vocabularies[1], "input_dim": width}
     head |= {"words_dim": encoder.embedding_dim, **recipe.head}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build({"encoder": {"name": "cove", **asdict(encoder)}, "head": head})
+    return build_fresh({"encoder": {"name": "cove", **asdict(encoder)}, "head": head}, seed)
 
 
 def cove_train(

@@ -20,7 +20,7 @@ from textgraft.errors import UserError
 from textgraft.heads.auxiliary import AuxiliaryLanguageModel
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.inference import as_read_by, predict_logits
-from textgraft.model import Model, build, new_head, with_dropout
+from textgraft.model import Model, build_fresh, graft, new_head, with_dropout
 from textgraft.nn.readout import LAST, new_readout
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.loop import Run, Scores, Settings, load_values
@@ -91,12 +91,8 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         description["head"]["name"] = "choice"
     elif plan.both_orders:
         description["head"]["both_orders"] = True
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = build(with_dropout(description, plan.stage.dropout))
-    if not plan.from_scratch:
-        values = source.state_dict()
-        model.encoder.load_state_dict({name: values[name] for name in model.encoder.state_dict()})
+    description = with_dropout(description, plan.stage.dropout)
+    model = build_fresh(description, seed) if plan.from_scratch else graft(source, description, seed)
     if plan.class_weights is not None:
         weights: Any = model.head.class_weights
         weights.copy_(torch.from_numpy(plan.class_weights))

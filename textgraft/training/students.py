@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import torch
-
 from textgraft import artifact
 from textgraft.errors import UserError
-from textgraft.model import Model, build, build_unfilled, with_dropout
+from textgraft.model import Model, build_fresh, build_unfilled, with_dropout
 
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "encoder": {"num_segments": 0, "pooler": False},
@@ -65,14 +63,7 @@ def without_next_sentence(model: Model) -> Model:
 def fresh_half_of(teacher: Model, *, seed: int, dropout: float = 1.0) -> Model:
     """`half_of` the teacher by its shape, with weights drawn anew for `seed`."""
     kept_layers(int(teacher.describe()["encoder"]["num_layers"]))
-    return fresh(with_dropout(halved(teacher), dropout), seed)
-
-
-def fresh(description: dict[str, Any], seed: int) -> Model:
-    """The model of a description with weights drawn for `seed`; torch's random state stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build(description)
+    return build_fresh(with_dropout(halved(teacher), dropout), seed)
 
 
 def halved(teacher: Model) -> dict[str, Any]:
