@@ -92,12 +92,9 @@ class Comparison:
         if rival is None:
             return f"{text}; no baseline was run."
         test = self.against(rival)
-        better = (test.difference < 0) if self.labels.kind == "numeric" else (test.difference > 0)
-        gap = wording.difference(abs(test.difference), metric)
-        compared = f"{gap} {'better' if better else 'worse'} than" if test.difference else "No different from"
-        certain = "more than chance explains" if test.p < 0.05 else "no more than chance could give"
-        rival_score = wording.score(self.interval(rival).mean, metric)
-        return f"{text}. {compared} {rival.name} ({rival_score}): {certain} ({wording.p_value(test.p)})."
+        better_by = -test.difference if self.labels.kind == "numeric" else test.difference
+        named = f"{rival.name} ({wording.score(self.interval(rival).mean, metric)})"
+        return f"{text}. {wording.compared(better_by, test.p, metric, named)}"
 
     def table(self) -> str:
         """Every method with its score, interval and cost, and the verdict, as plain text."""
@@ -117,12 +114,8 @@ class Comparison:
             spread = wording.score(own["spread"], self.headline)
             others = [wording.score((result[other] or {}).get("mean"), other) for other in beside]
             rows.append([name, interval, spread, *others, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
-        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-        lines = [
-            "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-            for row in rows
-        ]
-        return "\n".join([*lines, "", *([self.chosen] if self.chosen else []), self.verdict()])
+        shown = wording.aligned(rows, left={0})
+        return "\n".join([shown, "", *([self.chosen] if self.chosen else []), self.verdict()])
 
     def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
         """The shape that every results.json keeps: methods, each with its metrics, minutes and peak memory."""

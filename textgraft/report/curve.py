@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from textgraft.data.check import Problem
@@ -165,12 +165,4 @@ def table_text(results: Mapping[str, Any]) -> str:
         for b in results["budgets"]
         for name, row in b["methods"].items()
     ]
-    return "\n".join([_aligned([head, *rows]), "", *results["verdict"]])
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(w) if i == 1 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))).rstrip()
-        for row in rows
-    )
+    return "\n".join([wording.aligned([head, *rows], left={1}), "", *results["verdict"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Sequence
 
 SHARES = ("accuracy", "f1", "precision", "recall", "exact_match")
 NOT_KNOWN = "–"
@@ -47,3 +48,23 @@ def difference(value: float, metric: str) -> str:
 def p_value(p: float) -> str:
     """`p = 0.031`, or `p < 0.001` where more digits would pretend to know."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def compared(by: float, p: float, metric: str, rival: str) -> str:
+    """`5.2 points better than LSA (80.4 %): more than chance explains (p = 0.031).`; `by` above 0 is better.
+
+    `rival` is what stands behind "than", in words.
+    """
+    gap = f"{difference(abs(by), metric)} {'better' if by > 0 else 'worse'} than"
+    certain = "more than chance explains" if p < 0.05 else "no more than chance could give"
+    return f"{gap if by else 'No different from'} {rival}: {certain} ({p_value(p)})."
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Container[int]) -> str:
+    """A table as plain text, the columns in `left` flush left and the others flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -19,12 +19,13 @@ from textgraft.model import Model, graft_on_positions
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
+from textgraft.stages.fine_tuning import asked, cost, examined, given, interval, table
 from textgraft.training.answer_metrics import AnswerScores
 from textgraft.training.loop import Run, Scores, Settings
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import paired_test
 from textgraft.training.phases import Stage, load_recipe, suited
-from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
 
 READER = "reader"
 
@@ -70,15 +71,7 @@ class QAResult:
 
     def table(self) -> str:
         """Every method with exact match, F1 and cost, and the verdict, as plain text."""
-        results = self.record["results"]
-        head = ["method", "exact match [95 % interval]", "F1 [95 % interval]", "minutes"]
-        rows = [head]
-        for name, found in results["methods"].items():
-            cells = (_interval(found, metric) for metric in ("exact_match", "f1"))
-            rows.append([name, *cells, f"{found['minutes']:.1f}"])
-        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, "", results["verdict"]])
+        return table(self.record["results"], ("exact_match", "f1"))
 
 
 def qa_finetune(
@@ -108,24 +101,25 @@ def qa_finetune(
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune
     stage.refuse_auxiliary(options.recipe)
-    folder = work_folder(out, _asked(train, parts, source, stage, options))
+    data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
+    folder = work_folder(out, asked("qa", data, [source], stage, options))
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
         drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=show)
     reader = Artifact(run.model.cpu().eval(), source.tokenizer)
-    name = _examined(parts)
-    examined = parts[name]
-    precision = options.settings.precision
-    replies = answer_all(reader, list(examined.asked()), options.windows, options.search, precision, show=show)
-    found = {READER: scores(examined, predictions(replies))}
-    costs = {READER: {"minutes": round(run.progress.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}}
+    name = examined(parts)
+    measured, precision = parts[name], options.settings.precision
+    replies = answer_all(reader, list(measured.asked()), options.windows, options.search, precision, show=show)
+    found = {READER: scores(measured, predictions(replies))}
+    costs = {READER: cost(meter, run.progress.seconds)}
     if options.baseline:
         with Meter() as meter:
             contexts = [context for context, _ in train.asked()]
-            nearest = sentences.nearest_sentences(list(examined.asked()), train=contexts)
-        found[sentences.NAME] = scores(examined, nearest)
-        costs[sentences.NAME] = {"minutes": round(meter.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}
-    record = _record(out, source, train, parts, replace(options, settings=options.settings.of(stage)))
+            nearest = sentences.nearest_sentences(list(measured.asked()), train=contexts)
+        found[sentences.NAME] = scores(measured, nearest)
+        costs[sentences.NAME] = cost(meter)
+    shared = _shared(train, parts)
+    record = _record(out, source, data, shared, replace(options, settings=options.settings.of(stage)))
     record |= {"examined": name, "history": run.progress.history, "seconds": run.progress.seconds}
     record["results"] = results(found, costs, questions=len(train))
     reader.run = record
@@ -134,7 +128,7 @@ def qa_finetune(
         "nbest.json": as_file({reply.id: reply.listed() for reply in replies}),
     }
     put_in_place(reader, out, overwrite=overwrite, documents=documents)
-    return QAResult(out, record, examined, replies, found)
+    return QAResult(out, record, measured, replies, found)
 
 
 def chosen_parts(
@@ -149,12 +143,12 @@ def chosen_parts(
         train, held = split_articles(train, options.held_out, seed)
         parts = {"held out": held}
     else:
-        parts = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+        parts = given(valid=valid, test=test)
     if options.questions is not None:
         train = train.sample(options.questions, seed)
     if options.examined_questions is not None:
-        examined = _examined(parts)
-        parts[examined] = parts[examined].sample(options.examined_questions, seed)
+        name = examined(parts)
+        parts[name] = parts[name].sample(options.examined_questions, seed)
     for part in (train, *parts.values()):
         lacking = without_answers([question for _, question in part.asked()])
         if lacking:
@@ -162,11 +156,6 @@ def chosen_parts(
             remedy = "Add answers, or mark them is_impossible."
             raise UserError(message, where=part.source, remedy=remedy)
     return train, parts
-
-
-def _examined(parts: Mapping[str, Squad]) -> str:
-    """Which of the parts is measured on: what nothing is chosen by, if there is such a one."""
-    return next(name for name in ("test", "held out", "valid") if name in parts)
 
 
 def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
@@ -226,33 +215,22 @@ def _validator(valid: Squad, source: Artifact, options: QAOptions) -> Callable[[
     return validate
 
 
-def _asked(
-    train: Squad, parts: Mapping[str, Squad], source: Artifact, stage: Stage, options: QAOptions
-) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run."""
-    return {
-        "stage": "qa",
-        "data": {name: _described(part) for name, part in {"train": train, **parts}.items()},
-        "model": weights_hash(source.model),
-        "tokenizer": source.tokenizer.fingerprint,
-        "recipe": stage.identity,
-        "options": repr(options),
-    } | ({"readout": options.readout} if options.readout != LAST else {})
-
-
 def _described(part: Squad) -> dict[str, Any]:
     articles = len(part.articles)
     source = Path(part.source).name
     return {"source": source, "articles": articles, "questions": len(part), "sha256": part.content_hash()}
 
 
+def _shared(train: Squad, parts: Mapping[str, Squad]) -> dict[str, int]:
+    """How many of each part's contexts are learned from too."""
+    read = {context for context, _ in train.asked()}
+    return {name: len(read & {context for context, _ in part.asked()}) for name, part in parts.items()}
+
+
 def _record(
-    out: Path, source: Artifact, train: Squad, parts: Mapping[str, Squad], options: QAOptions
+    out: Path, source: Artifact, data: dict[str, Any], shared: dict[str, int], options: QAOptions
 ) -> dict[str, Any]:
     """run.json but for what came of it."""
-    data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
-    read = {context for context, _ in train.asked()}
-    shared = {name: len(read & {context for context, _ in part.asked()}) for name, part in parts.items()}
     about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
     run = provenance(stage="qa", name=out.name, base=source.run, **about)
     return run | {
@@ -279,18 +257,10 @@ def results(found: Mapping[str, AnswerScores], costs: Mapping[str, Mapping[str, 
 def _verdict(found: Mapping[str, AnswerScores], methods: Mapping[str, Any]) -> str:
     """How good it is, and whether better than the baseline by more than chance explains."""
     own = methods[READER]
-    f1, exact = _interval(own, "f1"), _interval(own, "exact_match")
+    f1, exact = interval(own, "f1"), interval(own, "exact_match")
     text = f"F1 {f1} and exact match {exact} on {len(found[READER].ids):,} questions"
     if sentences.NAME not in found:
         return f"{text}; no baseline was run."
     test = paired_test(found[READER].f1, found[sentences.NAME].f1)
-    gap = f"{wording.difference(abs(test.difference), 'f1')} {'better' if test.difference > 0 else 'worse'} than"
-    compared = gap if test.difference else "No different from"
-    certain = "more than chance explains" if test.p < 0.05 else "no more than chance could give"
-    base = wording.score(methods[sentences.NAME]["f1"]["mean"], "f1")
-    return f"{text}. {compared} the nearest sentence (F1 {base}): {certain} ({wording.p_value(test.p)})."
-
-
-def _interval(method: Mapping[str, Any], metric: str) -> str:
-    value = method[metric]
-    return wording.interval(value["mean"], value["low"], value["high"], metric)
+    rival = f"the nearest sentence (F1 {wording.score(methods[sentences.NAME]['f1']['mean'], 'f1')})"
+    return f"{text}. {wording.compared(test.difference, test.p, 'f1', rival)}"

@@ -25,13 +25,14 @@ from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
 from textgraft.stack import Stack
+from textgraft.stages.fine_tuning import asked, cost, examined, given, interval, table
 from textgraft.stages.stacked_tagging import Network
 from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
 from textgraft.training.loop import Run, Settings
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.meter import Meter
 from textgraft.training.phases import Stage, load_recipe, suited
-from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.tag_metrics import TagScores, paired_ratio_test, score_tags
 
 TAGGER = "tagger"
@@ -86,15 +87,8 @@ class TagResult:
 
     def table(self) -> str:
         """Every method with its scores and cost, and the verdict, as plain text."""
-        results = self.record["results"]
         metrics = ("accuracy",) if self.examined.scheme == "plain" else ("f1", "precision", "recall")
-        rows = [["method", *(f"{wording.metric_name(m)} [95 % interval]" for m in metrics), "minutes"]]
-        for name, found in results["methods"].items():
-            cells = (_interval(found, metric) for metric in metrics)
-            rows.append([name, *cells, f"{found['minutes']:.1f}"])
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, "", results["verdict"]])
+        return table(self.record["results"], metrics)
 
 
 def tag_finetune(
@@ -127,22 +121,24 @@ def tag_finetune(
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
     stage.refuse_auxiliary(options.recipe)
-    folder = work_folder(out, _asked(train, parts, source, stage, options))
+    data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
+    stacked = _asked_of(source.stack, options)
+    folder = work_folder(out, asked("tag", data, [source], stage, options) | stacked)
     with Meter() as meter:
         tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
-    name, examined = next((n, parts[n]) for n in ("test", "held out", "valid") if n in parts)
-    sentences = examined.sentences
+    name = examined(parts)
+    measured, sentences = parts[name], parts[name].sentences
     replies, seen = tag_all(tagger, sentences, options.max_tokens, options.settings.precision, show=show)
-    found = {TAGGER: scores(examined, replies)}
-    costs = {TAGGER: {"minutes": round(tagger.run["seconds"] / 60, 3), "peak_mb": round(meter.peak_mb)}}
+    found = {TAGGER: scores(measured, replies)}
+    costs = {TAGGER: cost(meter, tagger.run["seconds"])}
     if options.baseline:
         with Meter() as meter:
             words, tags = [s.words for s in train.sentences], [s.tags for s in train.sentences]
             guessed = frequent_tags.frequent_tags(words, tags, [s.words for s in sentences], train.scheme)
         found[frequent_tags.NAME] = score_tags([s.tags for s in sentences], guessed, train.scheme)
-        costs[frequent_tags.NAME] = {"minutes": round(meter.seconds / 60, 3), "peak_mb": round(meter.peak_mb)}
-    record = _record(out, source, train, parts, replace(options, settings=options.settings.of(stage)))
-    record |= tagger.run | {"examined": name}
+        costs[frequent_tags.NAME] = cost(meter)
+    record = _record(out, source, data, replace(options, settings=options.settings.of(stage)))
+    record |= tagger.run | {"examined": name} | _overlap(train, parts)
     record |= {"coverage": {"train": asdict(coverage), name: asdict(seen)}}
     if source.stack is not None:
         words_of = {part: [s.words for s in of.sentences] for part, of in (("train", train), *parts.items())}
@@ -150,9 +146,9 @@ def tag_finetune(
         record |= {"stack": source.stack.names, "words_without_vector": unknown}
     record["results"] = results(found, costs, words=train.words)
     tagger.run = record
-    documents = {"predictions.conll": predictions(examined, replies).encode("utf-8", "replace")}
+    documents = {"predictions.conll": predictions(measured, replies).encode("utf-8", "replace")}
     put_in_place(tagger, out, overwrite=overwrite, documents=documents)
-    return TagResult(out, record, examined, replies, found)
+    return TagResult(out, record, measured, replies, found)
 
 
 def train_tagger(
@@ -196,7 +192,7 @@ def chosen_parts(
         train, held = split_sentences(train, options.held_out, options.settings.seed)
         parts = {"held out": held}
     else:
-        parts = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+        parts = given(valid=valid, test=test)
     for part in parts.values():
         if (part.scheme == "plain") != (train.scheme == "plain"):
             message = f"these tags are {part.scheme}, and those to learn from {train.scheme}."
@@ -267,27 +263,11 @@ def predictions(examined: Tagged, replies: list[Reply]) -> str:
     return conll_text(plain, both).replace("\t", " ")
 
 
-def _asked(
-    train: Tagged, parts: Mapping[str, Tagged], source: Artifact, stage: Stage, options: TagOptions
-) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run."""
-    stacked = (
-        {"stack": [s.fingerprint for s in source.stack.sources], "network": repr(options.network)}
-        if source.stack
-        else {}
-    )
-    return (
-        stacked
-        | {
-            "stage": "tag",
-            "data": {name: _described(part) for name, part in {"train": train, **parts}.items()},
-            "model": weights_hash(source.model),
-            "tokenizer": source.tokenizer.fingerprint,
-            "recipe": stage.identity,
-            "options": repr(options),
-        }
-        | ({"readout": options.readout} if options.readout != LAST else {})
-    )
+def _asked_of(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
+    """What the result depends on where it is over a stack."""
+    if stack is None:
+        return {}
+    return {"stack": [source.fingerprint for source in stack.sources], "network": repr(options.network)}
 
 
 def _described(part: Tagged) -> dict[str, Any]:
@@ -295,24 +275,26 @@ def _described(part: Tagged) -> dict[str, Any]:
     return {"source": Path(part.source).name, **numbers, "scheme": part.scheme, "sha256": part.content_hash()}
 
 
-def _record(
-    out: Path, source: Artifact, train: Tagged, parts: Mapping[str, Tagged], options: TagOptions
-) -> dict[str, Any]:
-    """run.json but for what came of it."""
-    data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
+def _overlap(train: Tagged, parts: Mapping[str, Tagged]) -> dict[str, Any]:
+    """What of each part is learned from too, and which of its tags are not."""
     read = {s.words for s in train.sentences}
-    shared = {name: sum(s.words in read for s in part.sentences) for name, part in parts.items()}
+    unseen = {name: sorted(set(part.tags) - set(train.tags)) for name, part in parts.items()}
+    return {
+        "sentences_in_training_too": {n: sum(s.words in read for s in part.sentences) for n, part in parts.items()},
+        "tags_not_in_training": {name: tags for name, tags in unseen.items() if tags},
+    }
+
+
+def _record(out: Path, source: Artifact, data: dict[str, Any], options: TagOptions) -> dict[str, Any]:
+    """run.json but for what came of it."""
     about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
     run = provenance(stage="tag", name=out.name, base=source.run, **about)
-    unseen = {name: sorted(set(part.tags) - set(train.tags)) for name, part in parts.items()}
     return run | {
         "max_tokens": options.max_tokens,
-        "scheme": "plain" if train.scheme == "plain" else options.scheme,
+        "scheme": "plain" if data["train"]["scheme"] == "plain" else options.scheme,
         "crf": options.crf,
         "piece": options.piece,
         "readout": options.readout,
-        "sentences_in_training_too": shared,
-        "tags_not_in_training": {name: tags for name, tags in unseen.items() if tags},
     }
 
 
@@ -332,19 +314,11 @@ def _verdict(found: Mapping[str, TagScores], methods: Mapping[str, Any]) -> str:
     """How good it is, and whether better than the baseline by more than chance explains."""
     own = found[TAGGER]
     metric, name = own.metric, wording.metric_name(own.metric)
-    shown = f"{name[0].upper()}{name[1:]} {_interval(methods[TAGGER], metric)}"
+    shown = f"{name[0].upper()}{name[1:]} {interval(methods[TAGGER], metric)}"
     text = f"{shown} on {len(own.words):,} sentences of {int(own.words.sum()):,} words"
     if frequent_tags.NAME not in found:
         return f"{text}; no baseline was run."
     base = found[frequent_tags.NAME]
     test = paired_ratio_test(own.headline, base.headline)
-    gap = f"{wording.difference(abs(test.difference), metric)} {'better' if test.difference > 0 else 'worse'} than"
-    compared = gap if test.difference else "No different from"
-    certain = "more than chance explains" if test.p < 0.05 else "no more than chance could give"
-    shown = wording.score(base.headline.value, metric)
-    return f"{text}. {compared} each word's most frequent tag ({shown}): {certain} ({wording.p_value(test.p)})."
-
-
-def _interval(method: Mapping[str, Any], metric: str) -> str:
-    value = method.get(metric)
-    return wording.NOT_KNOWN if value is None else wording.interval(value["mean"], value["low"], value["high"], metric)
+    rival = f"each word's most frequent tag ({wording.score(base.headline.value, metric)})"
+    return f"{text}. {wording.compared(test.difference, test.p, metric, rival)}"
