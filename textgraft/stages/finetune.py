@@ -17,12 +17,21 @@ from textgraft.data.splits import Split, stratified_folds
 from textgraft.ensemble import load_one, save_ensemble
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods, on_held_out
-from textgraft.inference import Truncation
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import ancestry, provenance
 from textgraft.stages.blend import Blend, blend, evidence_splits, language_candidate
 from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
-from textgraft.stages.members import Course, Finetuned, Member, encode_parts, ensemble, outcome_name, train_member
+from textgraft.stages.fine_tuning import asked, given
+from textgraft.stages.members import (
+    Course,
+    EncodedParts,
+    Finetuned,
+    Member,
+    encode_parts,
+    ensemble,
+    outcome_name,
+    train_member,
+)
 from textgraft.training.classifier import Plan, refuse_unpredictive
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe, suited
@@ -31,7 +40,6 @@ from textgraft.training.session import (
     put_in_place,
     refuse_existing,
     remove_work,
-    weights_hash,
     work_folder,
 )
 
@@ -111,61 +119,90 @@ def finetune(
 
     Raises UserError if `out` exists, for labels that cannot be learned, and for labels unseen in training.
     """
-    out, options = Path(out), options or FinetuneOptions()
+    out = Path(out)
     refuse_existing(out, overwrite)
-    refuse_single_texts(train, options)
-    if train.kind == "choice":  # linear classifiers have no part in it
-        options = replace(options, recipe=options.language_recipe)
+    parts = {"train": train, **given(valid=valid, test=test)}
     sources = language_models(model, backward)
-    for source in sources.values():
-        new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
-    labels, recipe = Labels.fit(train), suited(options.language_recipe, sources["forward"].model.encoder)
-    stage = load_recipe(recipe).finetune
-    for source in sources.values():
-        refuse_unpredictive(source.model, stage)
-    parts = {name: part for name, part in (("train", train), ("valid", valid), ("test", test)) if part is not None}
-    encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
-    examined = "test" if test is not None else "valid" if valid is not None else "folds"
-    splits = chosen_folds(train, options, measured=examined != "folds")
-    data = {name: _described(part) for name, part in parts.items()}
-    folder = work_folder(out, _asked(data, unlabelled, sources, stage, options))
-    course = Course(examined, options.settings.seed, options.seeds, splits, folder, show)
-    ground = Ground(train, parts.get(examined), labels, unlabelled or (), splits, course.seed, course.folder)
+    begun = _begun(out, parts, sources, unlabelled or (), options or FinetuneOptions(), show=show)
+    ground, options = begun.ground, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
-    linear = linear_candidates(ground, show=show) if options.blends and splits else None
-    weights = labels.class_weights(train, options.class_weights)
-    members = {
-        name: train_member(
-            name if backward is not None else "",
-            source,
-            _plan(source, stage, options, labels, weights),
-            encoded[name].parts,
-            course,
-        )
-        for name, source in sources.items()
-    }
-    choice = _weighed(linear, members, ground) if linear is not None else None
-    if linear is not None and choice is not None:
-        comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
-    else:
+    linear = linear_candidates(ground, show=show) if options.blends and ground.splits else None
+    members = _members(begun)
+    choice: Blend | None = None
+    if linear is None:
         comparison = _beside_the_language_model(members, ground, options, beside)
-    cut = encoded["forward"].cut
-    used = replace(options, settings=options.settings.of(stage))
+    else:
+        choice = _weighed(linear, members, ground)
+        comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, sources["forward"], data, used, examined, comparison, cut)
-        | {"recipe": recipe, "reads": reads(train.texts)}
-        | _told(choice, members),
-        examined=parts[examined] if examined != "folds" else train.take(ground.known.tolist()),
+        record=_record(out, begun, comparison) | _told(choice, members),
+        examined=train.take(ground.known.tolist()) if ground.examined is None else ground.examined,
         members=members,
-        stage=stage,
-        cut=cut,
+        stage=begun.stage,
+        cut=begun.encoded["forward"].cut,
         problems=check(train, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
     )
     _save(done, choice, overwrite)
     return done
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A fine-tuning before anything is trained: `options` fit the data, `data` describes each part of it."""
+
+    options: FinetuneOptions
+    sources: Mapping[str, Artifact]
+    recipe: str
+    stage: Stage
+    encoded: Mapping[str, EncodedParts]
+    data: Mapping[str, Any]
+    course: Course
+    ground: Ground
+
+
+def _begun(
+    out: Path,
+    parts: Mapping[str, Examples],
+    sources: Mapping[str, Artifact],
+    unlabelled: Sequence[str],
+    options: FinetuneOptions,
+    *,
+    show: bool,
+) -> _Begun:
+    """All that can be refused is refused here, and the work folder is there. Raises UserError as `finetune` does."""
+    train = parts["train"]
+    refuse_single_texts(train, options)
+    if train.kind == "choice":  # linear classifiers have no part in it
+        options = replace(options, recipe=options.language_recipe)
+    recipe = suited(options.language_recipe, sources["forward"].model.encoder)
+    stage = load_recipe(recipe).finetune
+    for source in sources.values():
+        new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
+        refuse_unpredictive(source.model, stage)
+    labels = Labels.fit(train)
+    encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
+    examined = next((name for name in ("test", "valid") if name in parts), "folds")
+    splits = chosen_folds(train, options, measured=examined != "folds")
+    data = {name: _described(part) for name, part in parts.items()}
+    plan = asked("finetune", data, sources.values(), stage, options) | {"unlabelled": content_hash(unlabelled)}
+    course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, plan), show)
+    ground = Ground(train, parts.get(examined), labels, unlabelled, splits, course.seed, course.folder)
+    return _Begun(options, sources, recipe, stage, encoded, data, course, ground)
+
+
+def _members(begun: _Begun) -> dict[str, Member]:
+    """The classifiers grown from each language model, trained now or taken from the work folder."""
+    labels = begun.ground.labels
+    weights = labels.class_weights(begun.ground.train, begun.options.class_weights)
+    members = {}
+    for direction, source in begun.sources.items():
+        plan = _plan(source, begun.stage, begun.options, labels, weights)
+        name = direction if len(begun.sources) > 1 else ""
+        members[direction] = train_member(name, source, plan, begun.encoded[direction].parts, begun.course)
+    return members
 
 
 def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
@@ -201,25 +238,6 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
     if count == 0 and not measured:
         raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
     return stratified_folds(train, count, options.settings.seed) if count else ()
-
-
-def _asked(
-    data: Mapping[str, Any],
-    unlabelled: Sequence[str] | None,
-    sources: Mapping[str, Artifact],
-    stage: Stage,
-    options: FinetuneOptions,
-) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run."""
-    return {
-        "stage": "finetune",
-        "data": data,
-        "unlabelled": content_hash(unlabelled or ()),
-        "model": " ".join(weights_hash(source.model) for source in sources.values()),
-        "tokenizer": " ".join(source.tokenizer.fingerprint for source in sources.values()),
-        "recipe": stage.identity,
-        "options": repr(options),
-    } | ({"readout": options.readout} if options.readout != LAST else {})
 
 
 def _plan(source: Artifact, stage: Stage, options: FinetuneOptions, labels: Labels, weights: np.ndarray | None) -> Plan:
@@ -291,20 +309,14 @@ def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[O
     return (named[0], []) if len(named) == 1 else (ensemble(named, name), named)
 
 
-def _record(
-    out: Path,
-    source: Artifact,
-    data: dict[str, Any],
-    options: FinetuneOptions,
-    examined: str,
-    comparison: Comparison,
-    cut: Mapping[str, Truncation],
-) -> dict[str, Any]:
+def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
-    settings, labels, texts = options.settings, comparison.labels, data["train"]["texts"]
-    return provenance(
-        stage="finetune", name=out.name, base=source.run, data=data, recipe=options.language_recipe, settings=settings
-    ) | {
+    options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
+    about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stage)}
+    base = begun.sources["forward"].run
+    shared = provenance(stage="finetune", name=out.name, base=base, recipe=begun.recipe, **about)
+    return shared | {
+        "reads": reads(begun.ground.train.texts),
         "labels": texts,
         "classes": list(labels.names),
         "kind": labels.kind,
@@ -312,8 +324,8 @@ def _record(
         "from_scratch": options.from_scratch,
         "max_tokens": options.max_tokens,
         "readout": options.readout,
-        "tokens_lost": {name: truncation.share for name, truncation in cut.items()},
-        "examined": examined,
+        "tokens_lost": {name: truncation.share for name, truncation in begun.encoded["forward"].cut.items()},
+        "examined": begun.course.examined,
         "results": comparison.results(labels=texts, seeds=options.seeds),
     }
 
