@@ -70,7 +70,37 @@ def adapt(
     stage = load_recipe(recipe).adapt
     if not stage.phases:
         raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
-    plan = {
+    plan = _asked(source, texts, stage, settings, own_vocabulary)
+    asked = content_hash(plan.items())
+    if reuse and out.exists() and _came_of(asked, out, overwrite):
+        return out
+    folder = work_folder(out, plan)
+    if own_vocabulary:
+        source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
+    train, valid = held_out(texts, source.tokenizer)
+    adapted = with_dropout_of(stage, source.model)
+    stream = learns.stream(adapted, train, source.tokenizer, stage, settings.seed)
+    validate = learns.validator(adapted, valid, source.tokenizer, tokens=math.inf)
+    with torch.no_grad():
+        before = validate(source.model.to(resolve_device(settings.device)).eval())
+    run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
+    drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
+    with torch.no_grad():
+        after = validate(adapted.eval())
+    data = {"texts": len(texts), "sha256": plan["texts"], "tokens": train.num_tokens}
+    about: dict[str, Any] = {"data": data, "recipe": recipe, "settings": settings.of(stage)}
+    record = provenance(stage="adapt", name=out.name, base=source.run, **about)
+    record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
+    record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": asked}
+    put_in_place(Artifact(adapted, source.tokenizer, None, record), out, overwrite=overwrite)
+    return out
+
+
+def _asked(
+    source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings, own_vocabulary: bool
+) -> dict[str, Any]:
+    """What the result depends on: another of any of these is another run."""
+    return {
         "stage": "adapt",
         "model": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
@@ -79,50 +109,23 @@ def adapt(
         "settings": repr(settings),
         "own_vocabulary": own_vocabulary,
     }
-    asked = content_hash(plan.items())
-    if reuse and out.exists():
-        if _came_of(asked, out):
-            return out
-        if not overwrite:
-            raise UserError(
-                "this is there already, and was not adapted from the same model on the same texts with these settings.",
-                where=str(out),
-                remedy="Name another --out, pass --overwrite, or remove it.",
-            )
-        refuse_existing(out, overwrite)
-    folder = work_folder(out, plan)
-    if own_vocabulary:
-        source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
-    tokenizer = source.tokenizer
-    train, valid = held_out(texts, tokenizer)
-    adapted = with_dropout_of(stage, source.model)
-    stream = learns.stream(adapted, train, tokenizer, stage, settings.seed)
-    validate = learns.validator(adapted, valid, tokenizer, tokens=math.inf)
-    with torch.no_grad():
-        before = validate(source.model.to(resolve_device(settings.device)).eval())
-    phases = stage.plan(len(adapted.layer_groups()))
-    run = Run(adapted, phases, stream, settings.of(stage), validate)
-    drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
-    with torch.no_grad():
-        after = validate(adapted.eval())
-    record: dict[str, Any] = provenance(
-        stage="adapt",
-        name=out.name,
-        base=source.run,
-        data={"texts": len(texts), "sha256": plan["texts"], "tokens": train.num_tokens},
-        recipe=recipe,
-        settings=settings.of(stage),
-    )
-    record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
-    record["held_out"] = {"tokens": valid.num_tokens, "before": before, "after": after}
-    record["asked"] = asked
-    put_in_place(Artifact(adapted, tokenizer, None, record), out, overwrite=overwrite)
-    return out
 
 
-def _came_of(asked: str, out: Path) -> bool:
-    """Whether `out`, by its run.json, is what `asked` (a hash of model, texts and settings) led to."""
-    return (out / "config.json").is_file() and load_one(out).run.get("asked") == asked
+def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
+    """Whether `out`, by its run.json, is what `asked` (a hash of model, texts and settings) led to.
+
+    Raises UserError where it is not, and may not be replaced.
+    """
+    if (out / "config.json").is_file() and load_one(out).run.get("asked") == asked:
+        return True
+    if not overwrite:
+        raise UserError(
+            "this is there already, and was not adapted from the same model on the same texts with these settings.",
+            where=str(out),
+            remedy="Name another --out, pass --overwrite, or remove it.",
+        )
+    refuse_existing(out, overwrite)
+    return False
 
 
 def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus]:

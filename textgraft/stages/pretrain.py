@@ -129,15 +129,7 @@ def pretrain(
     plan = load_pretrain_recipe(recipe)
     settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
     text = pretraining_text(sources, valid, plan.smoothing)
-    asked = {
-        "stage": "pretrain",
-        **text.asked(),  # which also finds out whether all of it is there
-        "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
-        "recipe": repr(plan),
-        "settings": repr(settings),
-        "tokens": tokens,
-    } | ({"start_from_counts": True} if plan.start_from_counts else {})
-    folder = work_folder(out, asked)
+    folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens))
     if plan.token_vectors and not (folder / VECTORS).exists():
         gensim_word2vec()
     tok = _tokenizer(plan, text, tokenizer, folder)
@@ -162,6 +154,20 @@ def pretrain(
     record |= _measured(model, tok, corpora, learns)
     put_in_place(Artifact(model, tok, None, record), out, half=True)
     return out
+
+
+def _asked(
+    plan: PretrainRecipe, text: PretrainingText, tokenizer: Path | str | None, settings: Settings, tokens: float | None
+) -> dict[str, Any]:
+    """What the result depends on: another of any of these is another run."""
+    return {
+        "stage": "pretrain",
+        **text.asked(),  # which also finds out whether all of it is there
+        "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
+        "recipe": repr(plan),
+        "settings": repr(settings),
+        "tokens": tokens,
+    } | ({"start_from_counts": True} if plan.start_from_counts else {})
 
 
 def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None) -> list[Phase]:
