@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from textgraft.report import html, wording
 from textgraft.report.plots import INK, SERIES, Plot, finished, shortened, style
 
-AROUND = 70
+AROUND = 55
 """Characters of a sentence that are shown on either side of a word."""
 ACROSS = 4
 NAMES = {"pca": "principal components", "tsne": "t-SNE"}

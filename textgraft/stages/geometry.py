@@ -212,8 +212,9 @@ def verdict(results: dict[str, Any]) -> list[str]:
         f"{', where it is highest' if len(rows) > 1 else ''}; without the layer's mean vector "
         f"{_told(most['centred']['anisotropy'])}."
     ]
-    ends = [f"{_told(row['raw']['self_similarity_adjusted'])} in {row['name']}" for row in [rows[0], *rows[1:][-1:]]]
-    return [*found, f"Beyond that, a word is as like itself in other sentences as {' and '.join(ends)}."]
+    ends = [f"{_told(row['centred']['self_similarity'])} in {row['name']}" for row in [rows[0], *rows[1:][-1:]]]
+    about = "The same word in two sentences has, without the mean, a cosine of"
+    return [*found, f"{about} {' and '.join(ends)}; what is missing to 1 is context."]
 
 
 def _told(value: dict[str, float]) -> str:
