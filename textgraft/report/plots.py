@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -67,10 +67,14 @@ _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawn figure and, for those who cannot see it, what it shows."""
+    """A drawn figure and, for those who cannot see it, what it shows.
+
+    `hints` are shown in a page where the pointer rests on the artist of that gid.
+    """
 
     figure: Figure
     alt: str
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     def svg(self) -> str:
         """One `<svg>` element to put into a page; the same input gives the same characters."""
@@ -80,6 +84,8 @@ class Plot:
         text = re.sub(r'<svg [^>]*?width="([\d.]+)pt"[^>]*?>', self._open_tag(text), text, count=1)
         for colour, name in CSS_NAMES.items():
             text = text.replace(colour, f"var({name}, {colour})")
+        for gid, hint in self.hints.items():
+            text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(wording.printable(hint))}</title>")
         return _own_ids(re.sub(r"'DejaVu Sans'(, [^;\"]*)?", "system-ui, sans-serif", text), self.alt)
 
     def save(self, path: Path | str) -> None:
@@ -285,13 +291,13 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
     return finished(figure, f"Reliability diagram, share right against confidence. {said}.")
 
 
-def finished(figure: Figure, alt: str) -> Plot:
+def finished(figure: Figure, alt: str, hints: Mapping[str, str] | None = None) -> Plot:
     """The layout is made once and kept: matplotlib would move things a little each time it draws."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    return Plot(figure, wording.printable(alt))
+    return Plot(figure, wording.printable(alt), hints or {})
 
 
 @contextmanager

@@ -161,6 +161,7 @@ def train_tagger(
     folder: Path,
     *,
     parts: Mapping[str, Tagged] | None = None,
+    title: str = "tag",
     show: bool = False,
 ) -> tuple[Artifact, Coverage]:
     """The tagger that `source` becomes on all of `train`, and what of it did not fit into windows.
@@ -177,7 +178,7 @@ def train_tagger(
         read = replace(source, stack=options.network.kept(stack, known, folder, show=show))
     prepared = time.perf_counter() - began if stack else 0.0
     run, coverage = _run(read, stage, train, parts, options)
-    drive(run, folder / "tagger.checkpoint.safetensors", title="tag", show=show)
+    drive(run, folder / "tagger.checkpoint.safetensors", title=title, show=show)
     if stack is not None:
         stack.to(torch.device("cpu"))
     trained = {"history": run.progress.history, "seconds": run.progress.seconds + prepared}
