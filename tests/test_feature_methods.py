@@ -190,6 +190,7 @@ def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
     assert len(answered) == 5
     found = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "cut")]
     assert settled(found[0]) == settled(found[1])
+    assert "model" not in found[0]["run"]  # the one of the options, which nobody has read
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cut", "whole"]
 
 

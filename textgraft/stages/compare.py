@@ -333,10 +333,11 @@ def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options:
     facts = provenance(
         stage="compare", name=out.name, base={}, data=data, recipe=options.recipe, settings=options.settings
     )
-    facts |= {"seeds": list(question.orders), "model": str(options.model)}
+    reads_it = any(known and "@" not in name and not METHODS[name].model for name, known in asked["methods"].items())
+    facts |= {"seeds": list(question.orders), "model": str(options.model) if reads_it else None}
     facts |= {"max_tokens": options.max_tokens, "adapt_minutes": options.adapt_minutes}
     if not any(asked["methods"].values()):  # none of them is a language model
-        facts |= dict.fromkeys(("model", "recipe", "max_tokens", "precision"))
+        facts |= dict.fromkeys(("recipe", "max_tokens", "precision"))
     del facts["settings"]  # the stages' own are in the recipe
     pool = Examples(question.pool, source="the unlabelled texts") if question.pool else None
     return {
