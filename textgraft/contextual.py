@@ -107,7 +107,7 @@ def _words_read(
             found = [np.zeros((length, answer.width), dtype=np.float32) for length in lengths]
             _carried(windows, found, answer=answer, pad_id=tokenizer.pad_id, window=window)
         else:
-            piece = chosen_piece(encoder.direction)
+            piece = encoder.piece or chosen_piece(encoder.direction)
             found = read_words(windows, lengths, tokenizer.pad_id, answer, piece=piece)
     model.train(was_training)
     return found

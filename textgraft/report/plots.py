@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -211,12 +212,13 @@ def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: s
     with style():
         figure = Figure(figsize=(7.6, 4.2))
         axis = figure.subplots()
+        legend = legend_names(list(curves))
         for i, (name, points) in enumerate(curves.items()):
             labels = [labels for labels, _ in points]
             low, mean, high = ([factor * getattr(v, end) for _, v in points] for end in ("low", "mean", "high"))
             colour, line = SERIES[i % len(SERIES)], ("-", "--", ":")[i // len(SERIES) % 3]
             axis.fill_between(labels, low, high, color=colour, alpha=0.13, linewidth=0)
-            axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=shortened(name))
+            axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=legend[name])
         axis.set(xscale="log", xlabel="labels", ylabel=wording.metric_name(metric) + (" (%)" if factor == 100 else ""))
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
@@ -307,6 +309,19 @@ def style() -> Iterator[None]:
         for name, value in STYLE.items():
             matplotlib.rcParams[name] = value  # type: ignore[index]
         yield
+
+
+def legend_names(methods: Sequence[str]) -> dict[str, str]:
+    """What to call each of compare's methods where room is short: METHOD@MODEL without the model's folders.
+
+    In full where that would give two of them one name.
+    """
+    short = {}
+    for name in methods:
+        method, at, models = name.partition("@")
+        short[name] = shortened(method + at + "+".join(Path(model).name for model in models.split("+")))
+    counts = Counter(short.values())
+    return {name: cut if counts[cut] == 1 else wording.printable(name) for name, cut in short.items()}
 
 
 def shortened(name: str) -> str:

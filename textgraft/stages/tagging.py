@@ -211,7 +211,7 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
     encoder = source.model.encoder
     new_readout(options.readout, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
-    piece = options.piece or chosen_piece(encoder.direction)
+    piece = options.piece or encoder.piece or chosen_piece(encoder.direction)
     return replace(options, recipe=suited(options.recipe, encoder), max_tokens=most, piece=piece)
 
 
