@@ -14,9 +14,10 @@ from textgraft.artifact import Artifact
 from textgraft.data.squad import Answer, Question, Squad, one_question, parse_squad
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.errors import UserError
-from textgraft.linear.sentences import nearest_sentences, sentence_spans
+from textgraft.linear.sentences import nearest_sentences
 from textgraft.model import build
 from textgraft.text import wordpiece
+from textgraft.text.sentences import sentence_spans
 
 CONTEXT = "aa bb cc dd ee ff"
 SPANS = np.array([[3 * i, 3 * i + 2] for i in range(6)])

@@ -28,6 +28,7 @@ from textgraft.methods import METHODS, Answers, MethodOptions
 from textgraft.stages import compare as stage
 from textgraft.stages.adapt import adapt
 
+POOL = reviews(30, 3)[0]
 UNEVEN = ["a"] * 60 + ["b"] * 30 + ["c"] * 9 + ["d"]
 
 
@@ -229,6 +230,15 @@ def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
         ({"methods": ["linear@en-ulmfit"]}, ["method 'linear' has no language model", "Call it 'linear'"]),
         ({"methods": ["ulmfit@"]}, ["there is no language model", "ulmfit@th-ulmfit"]),
         ({"methods": ["scratch@nowhere"]}, ["nowhere"]),
+        ({"methods": ["features@nowhere"]}, ["no model 'nowhere'"]),
+        ({"methods": ["features@en-ulmfit@top"]}, ["unknown readout 'top'"]),
+        ({"methods": ["features@en-ulmfit+"]}, ["en-ulmfit+: a model's name is missing", "MODEL+MODEL"]),
+        ({"methods": ["no-adapt@en-ulmfit+en-ulmfit"]}, ["a model comes twice"]),
+        ({"methods": ["default@en-ulmfit+en-ulmfit-backward"]}, ["blends one language model", "ulmfit with both"]),
+        ({"methods": ["vectors"], "unlabelled": ["one"]}, ["'vectors' learns from unlabelled texts"]),
+        ({"methods": ["vectors@en-ulmfit"], "unlabelled": POOL}, ["this is a model, not word vectors", "features@"]),
+        ({"methods": ["bert@en-ulmfit"], "unlabelled": POOL}, ["models of the family 'bert', and this is 'awd_lstm'"]),
+        ({"methods": ["elmo@en-ulmfit"]}, ["models of the family 'elmo', and this is 'awd_lstm'"]),
         ({"methods": []}, ["no method is named"]),
         ({"labels": [41]}, ["41 labels are asked for, and there are 40 to train on.", "'all'"]),
         ({"labels": [33], "test": None}, ["there are 32 to train on when 8 are held out to measure on"]),
@@ -257,9 +267,10 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_done(
 
 
 def test_without_a_choice_all_is_run_that_can_be() -> None:
-    assert stage.chosen_methods(None, kind="single", pool=20) == list(METHODS)
+    usual = stage.chosen_methods(None, kind="single", pool=20)
+    assert usual == [name for name in METHODS if name not in ("cove", "elmo", "flair", "bert", "gpt")]
     without = stage.chosen_methods(None, kind="single", pool=19)
-    assert without == ["linear", "fasttext", "scratch", "frozen", "no-adapt", "default"]
+    assert without == ["linear", "fasttext", "features", "scratch", "frozen", "no-adapt", "default"]
     assert "self-trained" not in stage.chosen_methods(None, kind="multi", pool=20)
     with pytest.raises(UserError, match=r"'self-trained' is for single labels, and these are multi\. Leave it out\."):
         stage.chosen_methods(["linear", "self-trained"], kind="multi", pool=20)

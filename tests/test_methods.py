@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up_reviews import reviews
-from small_comparisons import examples, quick_options
+from small_comparisons import examples, quick_options, write_family, write_vectors
 
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear import fasttext
-from textgraft.methods import METHODS, Answers, MethodOptions
+from textgraft.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, new_method
 from textgraft.methods.default import Default
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.training.loop import Settings
@@ -37,16 +37,41 @@ KINDS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in METHODS for kind in METHODS[name].kinds])
-def test_every_method_answers(name: str, kind: TargetKind, quick: MethodOptions, tmp_path: Path) -> None:
+CALLS = [
+    *METHODS,  # a method with a model of its own is given one as small in its place
+    "vectors@VECTORS",
+    "features@LM+VECTORS",
+    "no-adapt@LM+FLAIR",
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path) -> dict[str, str]:
+    """The models that CALLS name, and those of the families."""
+    folder = tmp_path_factory.mktemp("models")
+    own = {name: write_family(folder, name) for name, method in METHODS.items() if method.model}
+    return own | {"LM": str(tiny_lm), "VECTORS": str(write_vectors(folder)), "FLAIR": own["flair"].split("+")[0]}
+
+
+def called(name: str, models: dict[str, str], options: MethodOptions) -> Method:
+    method, _, named = name.partition("@")
+    model = models[method] if method in models else "+".join(models[part] for part in named.split("+") if part)
+    return new_method(f"{method}@{model}" if model else method, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name in CALLS for kind in METHODS[name.partition("@")[0]].kinds]
+)
+def test_every_method_answers(
+    name: str, kind: TargetKind, quick: MethodOptions, models: dict[str, str], tmp_path: Path
+) -> None:
     texts, names = reviews(24, 1)
     train = Examples(texts, KINDS[kind](names), kind)
     labels, unseen = Labels.fit(train), reviews(9, 2)[0]
-    pool = reviews(60, 3)[0] if METHODS[name].needs_pool else []
 
     def answered(folder: Path) -> Answers:
-        method = METHODS[name](quick)
-        method.prepare(pool, folder / "prepared")
+        method = called(name, models, quick)
+        method.prepare(reviews(60, 3)[0] if method.needs_pool else [], folder / "prepared")
         return method.answer(train, unseen, labels, 5, folder / "cell")
 
     answers = answered(tmp_path / "one")
@@ -57,13 +82,19 @@ def test_every_method_answers(name: str, kind: TargetKind, quick: MethodOptions,
         assert answers.outputs.max() <= 1
     if kind == "single":
         assert answers.outputs.sum(1) == pytest.approx(np.ones(9))
-    else:
-        assert answers.outputs.std(0).max() > 0
+    assert answers.outputs.std(0).max() > 0
     assert answers.model_bytes > 100
     assert answers.about
-    assert METHODS[name].name == name
-    assert METHODS[name].about.endswith(".")
     assert np.array_equal(answered(tmp_path / "two").outputs, answers.outputs)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_what_it_is(name: str) -> None:
+    method = METHODS[name]
+    assert method.name == name
+    assert method.about.endswith(".")
+    assert OF_MODEL.get(name, method).name == name
+    assert not method.model or name in OF_MODEL
 
 
 @pytest.mark.parametrize("name", ["linear", "lsa", "vectors", "self-trained", "fasttext"])

@@ -220,6 +220,26 @@ def test_best_method_is_drawn_on_top_also_where_less_is_better():
     assert alt.index("b 1") < alt.index("a 1.2")
 
 
+def test_a_legend_names_models_without_their_folders_where_they_differ():
+    names = [
+        "linear",
+        "no-adapt@a/b/deep",
+        "features@a/forward+a/backward",
+        "ulmfit@a/x",
+        "ulmfit@b/x",
+        "elmo@elmo:c/d",
+    ]
+    shown = plots.legend_names(names)
+    assert list(shown.values()) == [
+        "linear",
+        "no-adapt@deep",
+        "features@forward+backward",
+        "ulmfit@a/x",
+        "ulmfit@b/x",
+        "elmo@d",
+    ]
+
+
 def test_svg_takes_the_pages_colours():
     svg = plots.methods({"a": Interval(0.5, 0.4, 0.6)}, "accuracy").svg()
     assert "var(--ink, #1c2128)" in svg

@@ -20,7 +20,7 @@ from textgraft.heads.tagging import at_words
 from textgraft.inference import TOKENS_PER_BATCH, frozen_readout
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
-from textgraft.nn.readout import LAST, Readout
+from textgraft.nn.readout import LAST, Concatenation, Readout
 
 WINDOW = 512
 """Flair reads as many characters at a time."""
@@ -53,7 +53,6 @@ def read_words(
     return found
 
 
-@torch.no_grad()
 def word_vectors(
     source: Artifact,
     sentences: Sequence[Sequence[str]],
@@ -71,6 +70,27 @@ def word_vectors(
     overlap (data.words), no longer than they can look at, of which each word has the best; of a word longer than such
     a window the rest is not read. Raises UserError for a sentence without words, and for a window without room for one.
     """
+    return _words_read(source, sentences, frozen_readout(source.model, readout), window, precision)
+
+
+def layer_vectors(
+    source: Artifact, sentences: Sequence[Sequence[str]], *, window: int = WINDOW, precision: str = "auto"
+) -> list[list[np.ndarray]]:
+    """For each sentence of W words the vectors of every layer, (W, D_l) float32, bottom (embeddings) -> top.
+
+    One pass reads all layers; words stand where `word_vectors` takes them. Raises UserError as that does.
+    """
+    widths = source.model.encoder.widths
+    found = _words_read(source, sentences, Concatenation(slice(None), widths), window, precision)
+    borders = np.cumsum(widths)[:-1]
+    return [np.split(vectors, borders, axis=1) for vectors in found]
+
+
+@torch.no_grad()
+def _words_read(
+    source: Artifact, sentences: Sequence[Sequence[str]], read: Readout | None, window: int, precision: str
+) -> list[np.ndarray]:
+    """(W, D) of each sentence's words as `read` reads the layers; None is the top layer."""
     if window < 1:
         raise UserError(f"{window} tokens leave no room for a word.", where="window", remedy="Give some hundreds.")
     model, tokenizer = source.model, source.tokenizer
@@ -78,7 +98,7 @@ def word_vectors(
     carries = encoder.direction != "both" and encoder.max_length is None and encoder.remembers(WHOLE)
     most = WHOLE if carries else min(window, encoder.max_length or window)
     windows, _ = word_windows(tokenizer, sentences, most, direction=encoder.direction)
-    answer = _Answer(model, frozen_readout(model, readout))
+    answer = _Answer(model, read)
     lengths = [len(words) for words in sentences]
     was_training = model.training
     model.eval()
@@ -87,7 +107,7 @@ def word_vectors(
             found = [np.zeros((length, answer.width), dtype=np.float32) for length in lengths]
             _carried(windows, found, answer=answer, pad_id=tokenizer.pad_id, window=window)
         else:
-            piece = chosen_piece(encoder.direction)
+            piece = encoder.piece or chosen_piece(encoder.direction)
             found = read_words(windows, lengths, tokenizer.pad_id, answer, piece=piece)
     model.train(was_training)
     return found

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from programs import Desk, Program, interrupt, spawn, write_csv
+from small_comparisons import write_family, write_vectors
 
+from textgraft import artifact
 from textgraft.methods import METHODS
 
 SECTIONS = ["results", "efficiency", "tests", "data", "run"]
@@ -48,6 +50,33 @@ def test_compare_from_files_to_report(desk: Desk, tmp_path: Path) -> None:
     for told in (*map(html.escape, shown["verdict"]), "2 seeds", "not reached", "sha256", "quick.toml", "macro F1"):
         assert told in page, told
     assert not re.search(r"(?:src|href)=\"(?!#)|<script", page)  # nothing is fetched or run
+
+
+def test_families_by_name_and_features_of_several_models(desk: Desk, tmp_path: Path, run: Program) -> None:
+    flair, vectors = write_family(tmp_path / "models", "flair"), write_vectors(tmp_path / "models")
+    names = [f"flair@{flair}", f"features@{vectors}+{desk.lm}", f"vectors@{vectors}", "features"]
+    asked = [desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt", "--labels", "8,all"]
+    asked += ["--methods", ",".join(names), "--model", desk.lm, "--seeds", "1", "--threads", "1", "--json"]
+    results = [program("compare", *asked, "--out", tmp_path / out) for program, out in ((spawn, "one"), (run, "two"))]
+    assert [result.code for result in results] == [0, 0], results
+    one, two = ([budget["methods"] for budget in result.json()["budgets"]] for result in results)
+    assert list(one[1]) == names
+    for name in names[1:3]:  # the given vectors know which words praise
+        assert one[1][name]["accuracy"]["mean"] > 0.8
+    for name in names:
+        assert one[0][name]["log_loss"] == two[0][name]["log_loss"]
+    assert "(flair-forward + flair-backward)" in one[0][names[0]]["about"]
+    assert "flair@flair-forward+flair-b…" in (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.model])
+def test_a_familys_model_is_asked_for_before_any_work(
+    desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(artifact, "MODEL_FOLDERS", ())
+    asked = ["--methods", name, "--unlabelled", desk / "pool.txt", "--quiet", "--out", tmp_path / "curve"]
+    run("compare", desk / "train.csv", *asked).mistake(f"method '{name}'", "is not here", "--out", f"{name}@FOLDER")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_names_every_method(run: Program) -> None:

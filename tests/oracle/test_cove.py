@@ -10,13 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from textgraft.artifact import Artifact
+from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.encoders.cove import CoVe, CoVeConfig, start_from_words
 from textgraft.errors import UserError
+from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.translation import BEGIN, TranslationConfig, TranslationHead
 from textgraft.model import Model
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.scores import REACHES
+from textgraft.text.tokenizer import Tokenizer
 
 V, E, H = 12, 5, 4
 LENGTHS = (6, 3, 1)
@@ -69,6 +73,16 @@ def test_dropout_leaves_the_words_themselves_alone() -> None:
     top = model(batch).top
     assert torch.equal(top[:, :, :E], model.embedding(batch.ids))
     assert bool((top[:, :, E:][batch.mask] == 0).any())
+
+
+def test_a_capital_leaves_a_word_its_own_vector() -> None:
+    tokenizer = Tokenizer.train(["The dog sees the cat"] * 3, kind="word", min_frequency=1)
+    model = CoVe(CoVeConfig(tokenizer.vocab_size, E, H))
+    source = Artifact(Model(model, FeaturesHead(FeaturesConfig(model.output_dim))), tokenizer)
+    the = model.embedding.weight[tokenizer.tokens.index("the")].detach().numpy()
+    for words in (["The", "dog"], ["the", "dog"]):
+        (vectors,) = word_vectors(source, [words], precision="fp32")
+        np.testing.assert_allclose(vectors[0, :E], the, atol=1e-6)
 
 
 def test_no_layers_are_refused() -> None:

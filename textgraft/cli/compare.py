@@ -52,8 +52,13 @@ def compare(
 ) -> None:
     """How good is each method with how many labels, on your data? Learning curves, tests, and a report.
 
-    Methods: linear, lsa, vectors, self-trained, fasttext, scratch, frozen, no-adapt, ulmfit, default.
-    METHOD@MODEL takes another language model than --model, as in ulmfit@th-ulmfit.
+    Methods: linear, lsa, vectors, self-trained, fasttext, features, scratch, frozen, no-adapt, ulmfit, default, cove,
+    elmo, flair, bert, gpt. The last five read models of their own and are run only where they are named.
+
+    METHOD@MODEL reads another model, as in ulmfit@th-ulmfit or vectors@my-vectors; METHOD@MODEL+MODEL reads several, as
+    in features@en-ulmfit+en-ulmfit-backward.
+
+    textgraft compare train.csv --test test.csv --methods linear,features,bert@hf:FOLDER --labels 100,all --out curve
     """
     from textgraft.cli.train import resumable
     from textgraft.data.check import check

@@ -1,4 +1,4 @@
-"""textgraft inspect: look into what transfer does, one experiment a verb."""
+"""textgraft inspect: look into models and into what transfer does, one experiment a verb."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_problems, print_table, say
 from textgraft.cli.groups import group_of
+from textgraft.cli.layers import geometry, readouts, weights, words
 from textgraft.errors import UserError
 
 
@@ -89,13 +90,23 @@ INSPECTIONS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         transfer,
         "textgraft inspect transfer train.csv --test test.csv --model en-ulmfit --seeds 3 --out transfer",
     ),
+    ("words", words, "textgraft inspect words en-ulmfit wiki.jsonl --word bank --word mouse --out words"),
+    ("geometry", geometry, "textgraft inspect geometry en-ulmfit wiki.jsonl --out geometry"),
+    ("weights", weights, "textgraft inspect weights tagger entailment --out weights"),
+    (
+        "readouts",
+        readouts,
+        "textgraft inspect readouts train.conll --test test.conll --model hf:bert-folder --out readouts",
+    ),
 )
 """Name, function and an example for --help, in the order that help lists them."""
 
 
 def group() -> typer.Typer:
     """`textgraft inspect` with its verbs."""
-    return group_of(INSPECTIONS, "Look into what transfer does: experiments on your own task.")
+    return group_of(
+        INSPECTIONS, "Look into models and what transfer does: vectors, layers, experiments on your own task."
+    )
 
 
 def parse_layers(value: str | None) -> tuple[int, ...] | None:

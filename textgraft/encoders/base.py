@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
+from textgraft.data.tags import Piece
 from textgraft.nn.embedding import AdaptiveEmbedding
 
 Direction = Literal["left", "right", "both"]
@@ -52,6 +53,7 @@ class Encoder(nn.Module):
     "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
     the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
     `reads_spellings` says that it wants words by their characters (text.spelling), not token ids.
+    `piece` is which of a word's pieces speaks for it, where that does not follow from the direction (data.words).
     `recipe` names what fine-tunes it where nobody says how, `method` what fine-tuning it is called in tables.
     """
 
@@ -60,6 +62,7 @@ class Encoder(nn.Module):
     direction: Direction
     max_length: int | None = None
     reads_spellings: ClassVar[bool] = False
+    piece: ClassVar[Piece | None] = None
     recipe: ClassVar[str] = "default"
     method: ClassVar[str] = "ulmfit"
 

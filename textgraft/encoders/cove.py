@@ -61,6 +61,7 @@ class CoVe(Encoder):
 
     config: CoVeConfig
     direction: Direction = "both"
+    piece = "last"  # the first may be a mark that a capital follows, whose vector is not the word's
     method = "cove"
 
     def __init__(self, config: CoVeConfig) -> None:

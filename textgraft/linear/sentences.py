@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from textgraft.data.squad import Question
+from textgraft.text.sentences import sentence_spans
 
-# A mark, and the brackets or quotes that close behind it, before a space; Chinese and Japanese marks need none.
-_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-_SPACES = re.compile(r"\s+")
 NAME = "sentence"
 ABOUT = "The sentence of the context that is nearest to the question, by TF-IDF of character 3- and 4-grams."
-
-
-def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """The [start, end) of a text's sentences, without spaces at their ends.
-
-    A text without any full stop or its like (Thai) is cut at its spaces, which end clauses there.
-    """
-    ends = _END if _END.search(text) or re.search(r"[.!?…。！？]\s*$", text) else _SPACES
-    return list(_pieces(text, ends))
-
-
-def _pieces(text: str, ends: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    begin = 0
-    for match in (*ends.finditer(text), None):
-        stop = len(text) if match is None else match.end()
-        piece = text[begin:stop]
-        if piece.strip():
-            yield begin + len(piece) - len(piece.lstrip()), begin + len(piece.rstrip())
-        begin = stop
 
 
 def nearest_sentences(asked: Sequence[tuple[str, Question]], *, train: Sequence[str] = ()) -> dict[str, str]:

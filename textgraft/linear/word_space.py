@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,9 +19,12 @@ from textgraft.linear.latent_space import POOL_AT_MOST
 from textgraft.linear.ngrams import WORD, parts_words_by_spaces
 from textgraft.linear.state import State
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.vectors.word_vectors import WordVectors
 
 WINDOW = 5
 VOCABULARY = 30_000
+GIVEN_VOCABULARY = 50_000
+"""Words that are kept of vectors that come from elsewhere: those of the pool, then the most frequent of their own."""
 MIN_COUNT = 5
 SUBSAMPLE = 1e-4
 CONTEXT_POWER = 0.75
@@ -41,39 +45,63 @@ class WordSpace:
     Levy, Goldberg & Dagan 2015). A text weighs each by a / (a + p) (Arora, Liang & Ma 2017); we keep the first
     principal component, which that paper removes. Words are those of the linear baseline; where spaces do not part
     them, subwords learned from the pool stand in for them.
+
+    `given` are word vectors from elsewhere, to be used in place of those; the pool still weighs words and sets axes.
+    Their words are kept whether or not the pool has them (p is 0 then), for it may be small.
     """
 
     form: ClassVar[str] = "word vectors"
 
-    def __init__(self, *, dimensions: int = 200, seed: int = 0) -> None:
+    def __init__(self, *, dimensions: int = 200, seed: int = 0, given: WordVectors | None = None) -> None:
         self.dimensions = dimensions
         self.seed = seed
+        self._given = given
 
     def fit(self, texts: Sequence[str]) -> Self:
-        """Raises UserError where no word is seen five times."""
+        """Raises UserError where no word is seen five times, or hardly any has a given vector."""
         generator = np.random.default_rng(self.seed)
         if len(texts) > POOL_AT_MOST:
             texts = [texts[i] for i in np.sort(generator.choice(len(texts), POOL_AT_MOST, replace=False))]
-        self._words = _Words.of(texts)
+        self._words = _Words.of(texts) if self._given is None else _Words(None)
         counts = Counter(word for text in texts for word in self._words.cut(text))
-        kept = sorted((w for w, n in counts.items() if n >= MIN_COUNT), key=lambda w: (-counts[w], w))[:VOCABULARY]
-        if len(kept) < 2:
-            raise UserError("the unlabelled texts are too few to learn words from.", remedy="Give more of them.")
+        kept = self._kept(counts)
         self._ids = {word: i for i, word in enumerate(kept)}
         total = sum(counts.values())
         share = np.array([counts[word] / total for word in kept])
         self._weights = RARITY / (RARITY + share)
         documents = [self._encode(text) for text in texts]
-        keep = np.minimum(1, np.sqrt(SUBSAMPLE / share))
-        thinned = [ids[generator.random(len(ids)) < keep[ids]] for ids in documents]
-        matrix = _mutual_information(_neighbours(thinned, len(kept)))
-        rank = max(1, min(self.dimensions, len(kept) - 1))
-        left, values, _ = randomized_svd(matrix, rank, n_iter=3, random_state=self.seed)
-        vectors = left * np.sqrt(values)
+        vectors = self._counted(documents, share, generator) if self._given is None else self._given.vectors(kept)
         self.vectors = (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)).astype(np.float32)
         self._set_axes(documents, generator)
-        self.about = f"{rank} principal axes of means of {len(kept):,} {self._words.about}' vectors (PMI)"
+        whence = "PMI" if self._given is None else "given"
+        self.about = f"{self.width} principal axes of means of {len(kept):,} {self._words.about}' vectors ({whence})"
         return self
+
+    def _kept(self, counts: Counter[str]) -> list[str]:
+        """The words with a vector, the most frequent first."""
+        ordered = sorted(counts, key=lambda w: (-counts[w], w))
+        if self._given is None:
+            kept = [word for word in ordered if counts[word] >= MIN_COUNT][:VOCABULARY]
+            if len(kept) < 2:
+                raise UserError("the unlabelled texts are too few to learn words from.", remedy="Give more of them.")
+            return kept
+        seen = [word for word in ordered if self._given.vector(word) is not None]
+        if len(seen) < 2:
+            message = f"of the {len(counts):,} words of the unlabelled texts {len(seen)} have a vector."
+            raise UserError(message, remedy="Name word vectors of the texts' language.")
+        own = (word for word in self._given.words if word not in counts)
+        return [*seen, *islice(own, max(0, GIVEN_VOCABULARY - len(seen)))][:GIVEN_VOCABULARY]
+
+    def _counted(
+        self, documents: list[NDArray[np.int32]], share: NDArray[np.float64], generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """(V, D) vectors of the words, from who stands near whom in the pool."""
+        keep = np.minimum(1, np.sqrt(SUBSAMPLE / share))
+        thinned = [ids[generator.random(len(ids)) < keep[ids]] for ids in documents]
+        matrix = _mutual_information(_neighbours(thinned, len(share)))
+        rank = max(1, min(self.dimensions, len(share) - 1))
+        left, values, _ = randomized_svd(matrix, rank, n_iter=3, random_state=self.seed)
+        return np.asarray(left * np.sqrt(values))
 
     def _set_axes(self, documents: list[NDArray[np.int32]], generator: np.random.Generator) -> None:
         chosen = generator.permutation(len(documents))[:AXES_FROM]

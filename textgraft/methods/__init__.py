@@ -1,12 +1,15 @@
 """Ways to a classifier from a few labels, each as one small class that `compare` can put beside the others."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from textgraft import artifact
 from textgraft.errors import UserError, did_you_mean
-from textgraft.methods.base import POOL_AT_LEAST, Answers, Method, MethodOptions
-from textgraft.methods.counting import FastText, Linear, Lsa, SelfTraining, Vectors
+from textgraft.methods.base import POOL_AT_LEAST, Answers, Method, MethodOptions, models_of
+from textgraft.methods.counting import FastText, GivenVectors, Linear, Lsa, SelfTraining, Vectors
 from textgraft.methods.default import Default
-from textgraft.methods.language import Frozen, NoAdapt, Scratch, Ulmfit
+from textgraft.methods.features import Cove, Elmo, Features, Flair
+from textgraft.methods.language import Bert, Frozen, Gpt, MeanOf, NoAdapt, Scratch, Ulmfit
 
 METHODS: dict[str, type[Method]] = {
     "linear": Linear,
@@ -14,40 +17,88 @@ METHODS: dict[str, type[Method]] = {
     "vectors": Vectors,
     "self-trained": SelfTraining,
     "fasttext": FastText,
+    "features": Features,
     "scratch": Scratch,
     "frozen": Frozen,
     "no-adapt": NoAdapt,
     "ulmfit": Ulmfit,
     "default": Default,
+    "cove": Cove,
+    "elmo": Elmo,
+    "flair": Flair,
+    "bert": Bert,
+    "gpt": Gpt,
 }
-"""By name, the quick ones first."""
+"""By name, the quick ones first, and last those with models of their own."""
+OF_MODEL: dict[str, type[Method]] = {
+    "vectors": GivenVectors,
+    "features": Features,
+    "scratch": Scratch,
+    "frozen": Frozen,
+    "no-adapt": NoAdapt,
+    "ulmfit": Ulmfit,
+    "default": Default,
+    "cove": Cove,
+    "elmo": Elmo,
+    "flair": Flair,
+    "bert": Bert,
+    "gpt": Gpt,
+}
+"""What METHOD@MODEL is, for the methods that read a model."""
+MADE_BY = {"cove": "textgraft cove train train.en train.de --vectors glove.txt --out"}
+"""How the models of a family are made where that is not `textgraft pretrain` by a recipe of the model's name."""
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method that is named as in METHODS, or METHOD@MODEL where it fine-tunes a language model.
+    """The class of a method that is named as in METHODS, or METHOD@MODEL where it reads a model.
 
     Raises UserError for a name that is neither.
     """
     method, at, model = name.partition("@")
     if method not in METHODS:
         raise UserError(f"unknown method '{method}'.", remedy=did_you_mean(method, METHODS))
-    if at and not issubclass(METHODS[method], NoAdapt):
+    if at and method not in OF_MODEL:
         raise UserError(f"method '{method}' has no language model.", where=name, remedy=f"Call it '{method}'.")
     if at and not model:
         remedy = f"Write it behind the @, as in {method}@th-ulmfit."
         raise UserError("there is no language model.", where=name, remedy=remedy)
-    return METHODS[method]
+    return OF_MODEL[method] if at else METHODS[method]
 
 
 def new_method(name: str, options: MethodOptions) -> Method:
-    """The method of that name; one called METHOD@MODEL has that model instead of the options'.
+    """The method of that name; METHOD@MODEL has that model instead of its own or the options'.
 
-    Raises UserError for what can be known to fail.
+    METHOD@MODEL+MODEL reads several: `features` side by side, a method that fine-tunes each for itself, its answers
+    averaged. Raises UserError for what can be known to fail.
     """
-    kind, model = method_class(name), name.partition("@")[2]
-    method = kind(replace(options, model=model) if model else options)
+    kind, named = method_class(name), name.partition("@")[2]
+    if kind.model and not named:
+        _refuse_missing(name, models_of(kind.model))
+    options = replace(options, model=named or kind.model or options.model)
+    method = _made(kind, options, models_of(named) if named else [])
     method.name = name
     return method
 
 
-__all__ = ["METHODS", "POOL_AT_LEAST", "Answers", "Method", "MethodOptions", "method_class", "new_method"]
+def _made(kind: type[Method], options: MethodOptions, models: Sequence[str]) -> Method:
+    """One of the method, or the mean of it over several models where it does not read them side by side itself."""
+    if len(models) < 2 or not issubclass(kind, NoAdapt):
+        return kind(options)
+    if issubclass(kind, Default):
+        remedy = "Name one, or write ulmfit with both."
+        raise UserError("'default' blends one language model with what is counted.", where="default", remedy=remedy)
+    return MeanOf(kind, options, models)
+
+
+def _refuse_missing(method: str, models: Sequence[str]) -> None:
+    """Raises UserError, with how they are made, where a method's own models are not there."""
+    for model in models:
+        try:
+            artifact.find(model)
+        except UserError as error:
+            command = MADE_BY.get(method, f"textgraft pretrain TEXTS --recipe {model} --out")
+            remedy = f"Make it here ({command} {model}), or name another behind an @: {method}@FOLDER."
+            raise UserError(f"its model '{model}' is not here.", where=f"method '{method}'", remedy=remedy) from error
+
+
+__all__ = ["METHODS", "OF_MODEL", "POOL_AT_LEAST", "Answers", "Method", "MethodOptions", "method_class", "new_method"]

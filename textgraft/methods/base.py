@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
@@ -48,14 +49,22 @@ class MethodOptions:
         return Settings(seed=self.seed, precision=self.precision)
 
     @cached_property
-    def language_model(self) -> tuple[str, int, str]:
-        """A hash of the model's weights and tokenizer, its number of layer groups, and the recipe for it.
-
-        Read once for all methods.
-        """
+    def language_model(self) -> LanguageModel:
+        """What methods have to know of the model before they start; read once for all of them."""
         source = load_one(self.model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
-        return identity, len(source.model.encoder.layer_groups()), suited(self.recipe, source.model.encoder)
+        encoder = source.model.encoder
+        return LanguageModel(identity, family_of(source), len(encoder.layer_groups()), suited(self.recipe, encoder))
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A hash of its weights and tokenizer, the name of its encoder, its number of layer groups, the recipe for it."""
+
+    identity: str
+    family: str
+    groups: int
+    recipe: str
 
 
 @dataclass(frozen=True)
@@ -76,11 +85,13 @@ class Method(Protocol):
     """A way to a classifier, made from options; making it raises UserError for what can be known to fail.
 
     `needs_pool` says that it learns from unlabelled text, `kinds` which targets it can do, and `fingerprint` (a string)
-    what its answers depend on beside the texts and the seed.
+    what its answers depend on beside the texts and the seed. `model` names the models of its own that it reads where
+    METHOD@MODEL names no others; a method that has such is run only where somebody asks for it.
     """
 
     name: str
     about: str
+    model: str
     needs_pool: bool
     kinds: tuple[TargetKind, ...]
 
@@ -99,3 +110,29 @@ class Method(Protocol):
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
         """Train on `train` and answer for `texts`, in their order; `folder` is for unfinished work on just this."""
         ...
+
+
+def models_of(named: str | Path) -> list[str]:
+    """The models that stand behind an @, parted by +; a path that is there may have a + in it.
+
+    Raises UserError where a name is missing, or comes twice.
+    """
+    whole = str(named)
+    names = [whole] if Path(whole).exists() else [name.strip() for name in whole.split("+")]
+    if not all(names):
+        raise UserError("a model's name is missing.", where=whole, remedy="Write MODEL, or MODEL+MODEL.")
+    if len(set(names)) < len(names):
+        raise UserError("a model comes twice.", where=whole, remedy="Name each once.")
+    return names
+
+
+def family_of(source: Artifact) -> str:
+    """The name of a model's encoder."""
+    return str(source.model.describe()["encoder"]["name"])
+
+
+def refuse_other_family(method: str, wanted: str, found: str, model: str | Path) -> None:
+    """Raises UserError where a method is for models of another family than `found`; an empty `wanted` takes any."""
+    if wanted and found != wanted:
+        message = f"method '{method}' is for models of the family '{wanted}', and this is '{found}'."
+        raise UserError(message, where=str(model), remedy="Name another model, or ulmfit or features with this one.")

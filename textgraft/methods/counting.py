@@ -7,11 +7,16 @@ from pathlib import Path
 
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
-from textgraft.linear.baselines import Baseline
+from textgraft.errors import UserError
+from textgraft.linear.baselines import Baseline, LsaBaseline
 from textgraft.linear.fasttext import FastTextClassifier
+from textgraft.linear.latent_space import Space
+from textgraft.linear.word_space import WordSpace
 from textgraft.methods.base import KINDS, Answers, MethodOptions
+from textgraft.stack import Stack
 from textgraft.stages.ways import WAYS, Spaces
 from textgraft.training.meter import Meter
+from textgraft.word_features import StaticVectors
 
 
 class Linear:
@@ -19,6 +24,7 @@ class Linear:
 
     name = "linear"
     about = WAYS["linear"].about
+    model = ""
     needs_pool = False
     kinds = KINDS
 
@@ -52,6 +58,35 @@ class Vectors(Linear):
     needs_pool = True
 
 
+class GivenVectors:
+    """`vectors` with vectors that were trained elsewhere, a folder or a file of them, in place of counted ones."""
+
+    name = "vectors"
+    about = "Logistic regression on means of given word vectors, weighed by their rarity in the unlabelled texts."
+    model = ""
+    needs_pool = True
+    kinds = KINDS
+
+    def __init__(self, options: MethodOptions) -> None:
+        (source,) = Stack.open([options.model]).sources
+        if not isinstance(source, StaticVectors):
+            remedy = f"Write features@{options.model}, or name word vectors (textgraft vectors)."
+            raise UserError("this is a model, not word vectors.", where=str(options.model), remedy=remedy)
+        self.options, self._given, self.fingerprint = options, source, source.fingerprint
+        self._space: Space | None = None
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        """Fit the space."""
+        spaces, name = Spaces(pool, folder / "spaces", seed=self.options.seed), f"given-{self.fingerprint[:12]}"
+        vectors = self._given.word_vectors
+        self._space = spaces.fitted(name, lambda: WordSpace(seed=self.options.seed, given=vectors))
+        return spaces.seconds[name]
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        assert self._space is not None, "prepare comes first"
+        return fitted(LsaBaseline(space=self._space, seed=seed), train, texts, labels)
+
+
 class SelfTraining(Linear):
     name = "self-trained"
     about = WAYS["self-trained"].about
@@ -64,6 +99,7 @@ class FastText:
 
     name = "fasttext"
     about = "The mean of learned word and bigram vectors into a softmax (Joulin et al. 2016)."
+    model = ""
     needs_pool = False
     kinds = KINDS
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from textgraft.artifact import Artifact
 from textgraft.data.batch import TokenIds
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.methods.base import KINDS, Answers, MethodOptions
+from textgraft.methods.base import KINDS, Answers, MethodOptions, refuse_other_family
 from textgraft.stages.adapt import adapt
 from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
 from textgraft.training.phases import Stage, load_recipe
@@ -26,15 +28,17 @@ class NoAdapt:
     name = "no-adapt"
     about = "The pretrained language model, fine-tuned on the labels; it has not read the unlabelled texts."
     needs_pool = False
+    model = ""
     kinds = KINDS
     from_scratch: ClassVar[bool] = False
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
         self._source: Artifact | None = None
-        identity, groups, self._suited = options.language_model
-        self._stage.plan(groups + 1)  # and the head
-        self.fingerprint = content_hash([identity, self._recipe_stages()])
+        known = options.language_model
+        self._suited = known.recipe
+        self._stage.plan(known.groups + 1)  # and the head
+        self.fingerprint = content_hash([known.identity, self._recipe_stages()])
 
     @property
     def _recipe(self) -> str:
@@ -133,9 +137,11 @@ class Ulmfit(NoAdapt):
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         options = self.options
+        # Methods with the same model share it, where they adapt it alike.
+        known = content_hash([options.language_model.identity, self._adapt_stage().identity])
         adapted = adapt(
             pool,
-            folder / f"adapted-{options.language_model[0][:12]}",  # methods with the same model share it
+            folder / f"adapted-{known[:12]}",
             model=options.model,
             recipe=options.recipe,
             settings=replace(options.settings, minutes=options.adapt_minutes),
@@ -144,3 +150,56 @@ class Ulmfit(NoAdapt):
         )
         self._source = load_one(adapted)
         return float(self._source.run["seconds"])
+
+
+class Bert(Ulmfit):
+    """ULMFiT's way with a BERT: it reads the unlabelled texts by masked tokens, then is unfrozen from the top.
+
+    The recipe is "transformer-staged" unless another is named, since ULMFiT is these three things: adaptation, gradual
+    unfreezing, rates that fall from layer to layer. BERT's own way, all of it at one rate, is `ulmfit@en-bert-small`.
+    """
+
+    name = "bert"
+    about = "A BERT reads the unlabelled texts, then is fine-tuned on the labels from the top layers down."
+    model = "en-bert-small"
+    family: ClassVar[str] = "bert"
+
+    def __init__(self, options: MethodOptions) -> None:
+        staged = replace(options, recipe="transformer-staged") if options.recipe == "default" else options
+        refuse_other_family(self.name, self.family, staged.language_model.family, options.model)
+        super().__init__(staged)
+
+
+class Gpt(Bert):
+    """The same with a GPT, which reads the unlabelled texts by the next token."""
+
+    name = "gpt"
+    about = "A GPT reads the unlabelled texts, then is fine-tuned on the labels from the top layers down."
+    model = "en-gpt-small"
+    family = "gpt"
+
+
+class MeanOf:
+    """The mean of what one method makes of several models, as `finetune --backward` reads a text both ways.
+
+    Raises UserError as the method does for each model.
+    """
+
+    def __init__(self, kind: type[NoAdapt], options: MethodOptions, models: Sequence[str]) -> None:
+        self._members = [kind(replace(options, model=model)) for model in models]
+        self.name, self.about, self.model = kind.name, kind.about, kind.model
+        self.needs_pool, self.kinds = kind.needs_pool, kind.kinds
+        self.fingerprint = content_hash(member.fingerprint for member in self._members)
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        return sum(member.prepare(pool, folder) for member in self._members)
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        """Probabilities, or standardised values, averaged; what they cost, added up."""
+        each = [m.answer(train, texts, labels, seed, folder / str(i)) for i, m in enumerate(self._members)]
+        return Answers(
+            np.mean([answers.outputs for answers in each], axis=0),
+            sum(answers.model_bytes for answers in each),
+            " Averaged with: ".join(answers.about for answers in each),
+            sum(answers.seconds for answers in each),
+        )

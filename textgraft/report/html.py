@@ -55,6 +55,12 @@ def figure(plot: Plot) -> str:
     return f'<figure class="scroll">{plot.svg()}</figure>'
 
 
+def details(summary: str, *parts: str) -> str:
+    """What is shown when its one line is clicked; nothing if all parts are empty."""
+    body = "\n".join(part for part in parts if part)
+    return f"<details>\n<summary>{text(summary)}</summary>\n{body}\n</details>" if body else ""
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], *, caption: str, css: Sequence[str] = ()) -> str:
     """A table whose first column names the row; `css` gives each column's class ("number" sets it right)."""
     if not rows:

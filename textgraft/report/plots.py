@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -67,10 +68,14 @@ _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawn figure and, for those who cannot see it, what it shows."""
+    """A drawn figure and, for those who cannot see it, what it shows.
+
+    `hints` are shown in a page where the pointer rests on the artist of that gid.
+    """
 
     figure: Figure
     alt: str
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     def svg(self) -> str:
         """One `<svg>` element to put into a page; the same input gives the same characters."""
@@ -80,6 +85,8 @@ class Plot:
         text = re.sub(r'<svg [^>]*?width="([\d.]+)pt"[^>]*?>', self._open_tag(text), text, count=1)
         for colour, name in CSS_NAMES.items():
             text = text.replace(colour, f"var({name}, {colour})")
+        for gid, hint in self.hints.items():
+            text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(wording.printable(hint))}</title>")
         return _own_ids(re.sub(r"'DejaVu Sans'(, [^;\"]*)?", "system-ui, sans-serif", text), self.alt)
 
     def save(self, path: Path | str) -> None:
@@ -205,12 +212,13 @@ def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: s
     with style():
         figure = Figure(figsize=(7.6, 4.2))
         axis = figure.subplots()
+        legend = legend_names(list(curves))
         for i, (name, points) in enumerate(curves.items()):
             labels = [labels for labels, _ in points]
             low, mean, high = ([factor * getattr(v, end) for _, v in points] for end in ("low", "mean", "high"))
             colour, line = SERIES[i % len(SERIES)], ("-", "--", ":")[i // len(SERIES) % 3]
             axis.fill_between(labels, low, high, color=colour, alpha=0.13, linewidth=0)
-            axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=shortened(name))
+            axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=legend[name])
         axis.set(xscale="log", xlabel="labels", ylabel=wording.metric_name(metric) + (" (%)" if factor == 100 else ""))
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
@@ -285,13 +293,13 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
     return finished(figure, f"Reliability diagram, share right against confidence. {said}.")
 
 
-def finished(figure: Figure, alt: str) -> Plot:
+def finished(figure: Figure, alt: str, hints: Mapping[str, str] | None = None) -> Plot:
     """The layout is made once and kept: matplotlib would move things a little each time it draws."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    return Plot(figure, wording.printable(alt))
+    return Plot(figure, wording.printable(alt), hints or {})
 
 
 @contextmanager
@@ -301,6 +309,19 @@ def style() -> Iterator[None]:
         for name, value in STYLE.items():
             matplotlib.rcParams[name] = value  # type: ignore[index]
         yield
+
+
+def legend_names(methods: Sequence[str]) -> dict[str, str]:
+    """What to call each of compare's methods where room is short: METHOD@MODEL without the model's folders.
+
+    In full where that would give two of them one name.
+    """
+    short = {}
+    for name in methods:
+        method, at, models = name.partition("@")
+        short[name] = shortened(method + at + "+".join(Path(model).name for model in models.split("+")))
+    counts = Counter(short.values())
+    return {name: cut if counts[cut] == 1 else wording.printable(name) for name, cut in short.items()}
 
 
 def shortened(name: str) -> str:

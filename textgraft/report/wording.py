@@ -40,6 +40,16 @@ def interval(mean: float, low: float, high: float, metric: str) -> str:
     return f"{mean:.4g} [{low:.4g}, {high:.4g}]"
 
 
+def cosine(value: float) -> str:
+    """`0.43`, two places; there is no negative zero."""
+    return f"{value:.2f}".replace("-0.00", "0.00")
+
+
+def cosine_interval(mean: float, low: float, high: float) -> str:
+    """`0.43 [0.41, 0.45]`."""
+    return f"{cosine(mean)} [{cosine(low)}, {cosine(high)}]"
+
+
 def difference(value: float, metric: str) -> str:
     """`5.2 points` between two shares, plainly the number between anything else."""
     return f"{100 * value:.1f} points" if is_share(metric) else f"{value:.4g}"

@@ -76,8 +76,8 @@ def compare(
 ) -> dict[str, Any]:
     """How good each method is with how many labels; writes `out`/results.json and report.html, returns the results.
 
-    `methods` are names of textgraft.methods.METHODS (None: all that the texts allow), or METHOD@MODEL with a language
-    model of its own instead of `options.model`; `labels` numbers of labels or
+    `methods` are names of textgraft.methods.METHODS (None: all that the texts allow and that read `options.model` or
+    none), or METHOD@MODEL with another model, or several (methods.new_method); `labels` numbers of labels or
     "all" (None: BUDGETS below what there is, and all). For each of `seeds` seeds, from `options.seed` upwards, one
     stratified order of the training texts is drawn, whose beginnings every method is trained on. All are measured on
     `test`; without one, on a stratified fifth of `train` that is split off first. Methods that read unlabelled text
@@ -110,11 +110,11 @@ def compare(
 def chosen_methods(names: Sequence[str] | None, *, kind: TargetKind, pool: int) -> list[str]:
     """The methods to run on targets of `kind`, where there are `pool` unlabelled texts.
 
-    Raises UserError for unknown ones, for another kind, and for those that learn from unlabelled texts where those are
-    too few.
+    Where none is named, those with models of their own are left out. Raises UserError for unknown ones, for another
+    kind, and for those that learn from unlabelled texts where those are too few.
     """
     if names is None:
-        able = [name for name, method in METHODS.items() if kind in method.kinds]
+        able = [name for name, method in METHODS.items() if kind in method.kinds and not method.model]
         if not able:
             raise UserError(f"there is no method to compare for labels of kind '{kind}'.", remedy="Use finetune.")
         return [name for name in able if pool >= POOL_AT_LEAST or not METHODS[name].needs_pool]
@@ -333,10 +333,11 @@ def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options:
     facts = provenance(
         stage="compare", name=out.name, base={}, data=data, recipe=options.recipe, settings=options.settings
     )
-    facts |= {"seeds": list(question.orders), "model": str(options.model)}
+    reads_it = any(known and "@" not in name and not METHODS[name].model for name, known in asked["methods"].items())
+    facts |= {"seeds": list(question.orders), "model": str(options.model) if reads_it else None}
     facts |= {"max_tokens": options.max_tokens, "adapt_minutes": options.adapt_minutes}
     if not any(asked["methods"].values()):  # none of them is a language model
-        facts |= dict.fromkeys(("model", "recipe", "max_tokens", "precision"))
+        facts |= dict.fromkeys(("recipe", "max_tokens", "precision"))
     del facts["settings"]  # the stages' own are in the recipe
     pool = Examples(question.pool, source="the unlabelled texts") if question.pool else None
     return {

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from textgraft import artifact
 from textgraft.errors import UserError
-from textgraft.training.session import remove_work, work_path
+from textgraft.provenance import provenance
+from textgraft.training.loop import Settings
+from textgraft.training.session import content_hash, remove_work, work_folder, work_path
+
+
+def experiment(out: Path, asked: dict[str, Any], made: Callable[[Path], tuple[dict[str, Any], str]]) -> dict[str, Any]:
+    """What `made` returns, results and page, put in place at `out`; the results. It gets a folder for unfinished work.
+
+    `asked` is what they depend on: another of any of these is another run. Where `out` holds the same run's results
+    already, which was killed while it tidied up, these come back. Raises UserError if anything else is there.
+    """
+    refuse_existing(out)
+    folder = work_folder(out, asked)
+    key = content_hash(asked.items())
+    if out.exists():
+        return finished(out, key)
+    results, page = made(folder)
+    results["asked"] = key
+    write_results(out, results, page)
+    return results
+
+
+def measured_facts(
+    stage: str, out: Path, base: dict[str, Any], data: dict[str, Any], settings: Settings
+) -> dict[str, Any]:
+    """What results.json says of how it came to be, where nothing was trained."""
+    run = provenance(stage=stage, name=out.name, base=base, data=data, recipe="none", settings=settings)
+    return {k: v for k, v in run.items() if k not in ("recipe", "settings")} | {"seed": settings.seed}
 
 
 def refuse_existing(out: Path) -> None:

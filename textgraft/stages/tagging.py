@@ -158,6 +158,7 @@ def train_tagger(
     folder: Path,
     *,
     parts: Mapping[str, Tagged] | None = None,
+    title: str = "tag",
     show: bool = False,
 ) -> tuple[Artifact, Coverage]:
     """The tagger that `source` becomes on all of `train`, and what of it did not fit into windows.
@@ -174,7 +175,7 @@ def train_tagger(
         read = replace(source, stack=options.network.kept(stack, known, folder, show=show))
     prepared = time.perf_counter() - began if stack else 0.0
     run, coverage = _run(read, stage, train, parts, options)
-    drive(run, folder / "tagger.checkpoint.safetensors", title="tag", show=show)
+    drive(run, folder / "tagger.checkpoint.safetensors", title=title, show=show)
     if stack is not None:
         stack.to(torch.device("cpu"))
     trained = {"history": run.progress.history, "seconds": run.progress.seconds + prepared}
@@ -207,7 +208,7 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
     encoder = source.model.encoder
     new_readout(options.readout, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
-    piece = options.piece or chosen_piece(encoder.direction)
+    piece = options.piece or encoder.piece or chosen_piece(encoder.direction)
     return replace(options, recipe=suited(options.recipe, encoder), max_tokens=most, piece=piece)
 
 

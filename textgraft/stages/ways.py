@@ -33,17 +33,21 @@ class Spaces:
 
     def space(self, form: str) -> Space:
         """The space of a form, as it will be saved. Raises UserError where the texts are too few for one."""
-        if form not in self._made:
-            path = self.folder / f"{form}.safetensors"
+        return self.fitted(form, lambda: SPACES[form](seed=self.seed))
+
+    def fitted(self, name: str, unfitted: Callable[[], LatentSpace | WordSpace]) -> Space:
+        """The space of that name, fitted to the texts if it has not been."""
+        if name not in self._made:
+            path = self.folder / f"{name}.safetensors"
+            space = unfitted()
             if not path.exists():
-                unfitted: LatentSpace | WordSpace = SPACES[form](seed=self.seed)
                 with Meter() as meter:
-                    state = unfitted.fit(self.texts).state()
+                    state = space.fit(self.texts).state()
                 write_state(path, state, {}, {"seconds": meter.seconds})
             # Read back even if it was just written: what is measured is what is saved, in half precision.
             state, _, about = read_state(path)
-            self._made[form], self.seconds[form] = SPACES[form].from_state(state), about["seconds"]
-        return self._made[form]
+            self._made[name], self.seconds[name] = type(space).from_state(state), about["seconds"]
+        return self._made[name]
 
     @cached_property
     def pool(self) -> Pool:

@@ -1,0 +1,159 @@
+"""`inspect readouts` and `inspect weights`: what is trained is measured once, and what was learned is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_reviews import reviews
+from made_up_tags import sentences, write_encoder
+
+from textgraft import ReadoutOptions, TagOptions, artifact, inspect_readouts, inspect_weights, tag_finetune
+from textgraft.data.examples import Examples
+from textgraft.errors import UserError
+from textgraft.nn.readout import READOUTS
+from textgraft.report.readouts import table_rows
+from textgraft.stages import readouts
+from textgraft.stages.readouts import sampled, summary, verdict
+from textgraft.training.loop import Settings
+
+RECIPE = """
+name = "frozen quick"
+description = "For tests"
+source = "none"
+[finetune]
+rows = 16
+[[finetune.phases]]
+name = "head"
+epochs = 15
+trainable = 1
+lr = 0.05
+"""
+TRAIN, TEST = sentences(40, 1), sentences(12, 2)
+FP32 = Settings(precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("readouts")
+    write_encoder(folder, "bert", num_layers=4)
+    write_encoder(folder, "lstm", num_layers=3)
+    (folder / "quick.toml").write_text(RECIPE)
+    return folder
+
+
+def options(desk: Path, *names: str, seeds: int = 1) -> ReadoutOptions:
+    return ReadoutOptions(str(desk / "quick.toml"), names or tuple(READOUTS), seeds, settings=FP32)
+
+
+def test_each_readout_has_a_row_and_is_measured_once(
+    desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the middle, the same call goes on with what is there."""
+    calls: list[str] = []
+    train = readouts.Tagging.trained
+
+    def counted(self: readouts.Tagging, readout: str, seed: int, folder: Path, *, show: bool) -> readouts.Cell:
+        if len(calls) == 3:
+            calls.append("stopped")
+            raise KeyboardInterrupt
+        calls.append(f"{readout} {seed}")
+        return train(self, readout, seed, folder, show=show)
+
+    monkeypatch.setattr(readouts.Tagging, "trained", counted)
+    arguments = {"test": TEST, "model": desk / "bert", "options": options(desk, "first", "last", "mix", seeds=2)}
+    with pytest.raises(KeyboardInterrupt):
+        inspect_readouts(TRAIN, tmp_path / "out", show=False, **arguments)
+    assert not (tmp_path / "out").exists()
+    results = inspect_readouts(TRAIN, tmp_path / "out", show=False, **arguments)
+    assert calls == ["first 0", "first 1", "last 0", "stopped", "last 1", "mix 0", "mix 1"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+    rows = {row["readout"]: row for row in results["rows"]}
+    assert rows["first"]["score"]["mean"] > 0.8  # a word's embedding tells its part of speech
+    assert [row["seeds"] for row in rows.values()] == [2, 2, 2]
+    whole = inspect_readouts(TRAIN, tmp_path / "whole", show=False, **arguments)
+    for name, row in rows.items():
+        other = next(one for one in whole["rows"] if one["readout"] == name)
+        assert {**row, "minutes": 0} == {**other, "minutes": 0}
+
+
+def test_rows_are_of_all_seeds_together(desk: Path) -> None:
+    cells = {
+        "first": [{"part": [1, 0, 2], "whole": [2, 2, 2], "minutes": 1.0}, {"part": [2, 1, 2], "whole": [2, 2, 2]}],
+        "last": [{"part": [2, 2, 2], "whole": [2, 2, 2], "minutes": 1.0}] * 2,
+    }
+    cells["first"][1]["minutes"] = 3.0
+    first, last = summary(cells, (16, 16, 16))
+    assert first["score"]["mean"] == pytest.approx(8 / 12)
+    assert first["score"]["low"] <= first["score"]["mean"] <= first["score"]["high"]
+    assert first["spread"] == pytest.approx(abs(3 / 6 - 5 / 6) / 2**0.5)
+    assert (first["minutes"], first["width"]) == (2.0, 16)
+    assert first["against_last"]["difference"] == pytest.approx(-4 / 12)
+    assert last["against_last"] is None
+    assert verdict([first, last], "accuracy")[0].startswith("Best is last: accuracy 100.0 %")
+    assert verdict([first, last], "mae")[0].startswith("Best is first")
+
+
+def test_texts_with_labels_and_what_a_model_does_not_allow(desk: Path, tmp_path: Path) -> None:
+    """An AWD-LSTM's widths differ, so nothing is added up; its embeddings know which words are in a review."""
+    train, test = (Examples(*reviews(n, seed), "single", source=f"reviews {seed}") for n, seed in ((40, 1), (20, 2)))
+    chosen = options(desk, "first", "last", "sum")
+    out = tmp_path / "out"
+    results = inspect_readouts(train, out, test=test, model=desk / "lstm", options=chosen, show=False)
+    assert [row["readout"] for row in results["rows"]] == ["first", "last"]
+    assert "adds layers up" in results["left_out"]["sum"]
+    assert (results["metric"], results["unit"], results["sizes"]) == ("accuracy", "texts", {"train": 40, "test": 20})
+    head, rows = table_rows(results)
+    assert head[0] == "readout"
+    assert rows[0][2].endswith("]")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Left out: the readout" in page
+
+
+def test_data_of_two_kinds_and_impossible_readouts_are_refused(desk: Path, tmp_path: Path) -> None:
+    texts = Examples(*reviews(10), "single", source="reviews")
+    for test, names, told in ((texts, (), "sentences with tags"), (TEST, ("sum",), "allows none of these")):
+        chosen = options(desk, *names)
+        with pytest.raises(UserError, match=told):
+            inspect_readouts(TRAIN, tmp_path / "out", test=test, model=desk / "lstm", options=chosen, show=False)
+    with pytest.raises(UserError, match="Did you mean 'first'"):
+        options(desk, "frist")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_larger_sample_holds_a_smaller_one() -> None:
+    assert set(sampled(TRAIN, 5).sentences) < set(sampled(TRAIN, 20).sentences)
+    texts = Examples(*reviews(30), "single", source="reviews")
+    assert set(sampled(texts, 6).texts) < set(sampled(texts, 12).texts)
+    assert sampled(TRAIN, 1000) is sampled(TRAIN, None) is TRAIN
+
+
+def tagger(desk: Path, out: Path, readout: str) -> Path:
+    chosen = TagOptions(str(desk / "quick.toml"), readout=readout, baseline=False, settings=FP32)
+    return tag_finetune(TRAIN, out, model=desk / "bert", test=TEST, options=chosen, show=False).folder
+
+
+def test_weights_are_those_that_the_models_have_learned(desk: Path, tmp_path: Path) -> None:
+    models = [tagger(desk, tmp_path / name, name) for name in ("mix", "elmo-mix")]
+    results = inspect_weights(models, tmp_path / "out")
+    assert [one["name"] for one in results["models"]] == ["mix", "elmo-mix"]
+    for model, one in zip(models, results["models"], strict=True):
+        saved = artifact.load(model).model.readout
+        assert saved is not None
+        logits = saved.weights.detach().numpy().astype(np.float64)
+        np.testing.assert_allclose(one["shares"], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5)
+        assert one["gamma"] == pytest.approx(saved.scale.item())
+        assert one["layers"] == ["embeddings", "layer 1", "layer 2", "layer 3", "layer 4"]
+        assert (one["task"], one["base"]) == ("tagging", "bert")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "gamma" in page
+
+
+def test_models_without_a_mix_are_refused(desk: Path, tmp_path: Path) -> None:
+    for models, told in (([desk / "bert"], "has learned no mix"), ([], "no model to look at")):
+        with pytest.raises(UserError, match=told):
+            inspect_weights(models, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
