@@ -17,7 +17,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded, State
 from textgraft.errors import UserError
 from textgraft.model import Model
-from textgraft.nn.precision import computing_in
+from textgraft.nn.precision import Casts, computing_in
 
 Ended = Literal["end", "stop", "length"]
 """Why a text is over: the model ended it, a stop string came, or it may not be longer."""
@@ -108,20 +108,20 @@ class Reader:
     """A language model at work on B texts: log probabilities of what comes next, rows kept or copied, tokens added."""
 
     def __init__(self, model: Model, prompts: Sequence[Sequence[int]], precision: str) -> None:
-        self.model, self.precision = model.eval(), precision
+        self.model, self.precision, self.casts = model.eval(), precision, Casts()
         width = max(len(prompt) for prompt in prompts)
         ids = torch.zeros(len(prompts), width, dtype=torch.int64)
         mask = torch.zeros_like(ids, dtype=torch.bool)
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = True
-        with computing_in(precision, model.device):
+        with computing_in(precision, model.device, casts=self.casts):
             self.encoded: Encoded = model.encoder.begin(Batch(ids, mask).to(model.device))
 
     def next_token(self) -> Tensor:
         """(B, V) log probabilities, float32."""
         head: Any = self.model.head
-        with computing_in(self.precision, self.model.device):
+        with computing_in(self.precision, self.model.device, casts=self.casts):
             return head.next_token(self.encoded).float()
 
     def add(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
@@ -130,7 +130,7 @@ class Reader:
         device = self.model.device
         column = torch.tensor(tokens, device=device)[:, None]
         state = _rows_of(self.encoded.state, torch.tensor(rows, device=device))
-        with computing_in(self.precision, device):
+        with computing_in(self.precision, device, casts=self.casts):
             self.encoded = self.model.encoder(Batch(column, torch.ones_like(column, dtype=torch.bool)), state)
 
 

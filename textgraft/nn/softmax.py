@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE, chunked_cross_entropy
 from textgraft.nn.embedding import AdaptiveEmbedding
+from textgraft.nn.precision import cast_once, compute_dtype
 
 
 class OutputLayer(nn.Module):
@@ -312,6 +313,7 @@ def _new_weight(rows: int, columns: int) -> nn.Parameter:
 
 
 def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    weight = cast_once(weight, compute_dtype(hidden))
     return _at_least_float32(F.linear(hidden, weight, bias)).log_softmax(dim=1)
 
 
