@@ -74,9 +74,9 @@ class _Decoder:
             self.decoding: Decoding = self.head.begin(encoded)
         self.add([BEGIN] * len(ids), range(len(ids)))
 
-    def next_token(self) -> Tensor:
+    def next_logits(self) -> Tensor:
         with computing_in(self.precision, self.model.device, casts=self.casts):
-            return self.head.next_word(self.decoding).float()
+            return self.head.output.logits(self.decoding.hidden).float()
 
     def add(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
         device = self.model.device
