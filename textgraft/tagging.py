@@ -142,11 +142,12 @@ def stream_tags(
     has_entities = tagging_head(model).config.scheme != "plain"
     max_tokens = min(max_tokens, model.encoder.max_length or max_tokens)
     was_training = model.training
+    stack = None if tagger.stack is None else tagger.stack.reading()
     rest = iter(sentences)
     while part := list(islice(rest, AT_ONCE)):
         words = [s.words for s in part]
         windows, coverage = word_windows(tokenizer, words, max_tokens, direction=model.encoder.direction)
-        vectors = None if tagger.stack is None else tagger.stack.of(words)
+        vectors = None if stack is None else stack.of(words)
         model.eval()
         logits = word_logits(model, windows, list(map(len, part)), tokenizer.pad_id, precision, vectors=vectors)
         model.train(was_training)

@@ -175,7 +175,9 @@ def train_tagger(
         stack.to(resolve_device(settings.device))
         known = [train, *(part for name, part in parts.items() if name == "valid")]
         with alone(folder):
-            read = replace(source, stack=options.network.kept(stack, known, folder, show=show))
+            kept = options.network.kept(stack, known, folder, show=show)
+            words = [s.words for s in train.sentences]
+            read = replace(source, stack=kept.having_read(words, folder, show=show))
     prepared = time.perf_counter() - began if stack else 0.0
     run, coverage = _run(read, stage, train, parts, options)
     drive(run, folder / "tagger.checkpoint.safetensors", title="tag", show=show)
