@@ -18,7 +18,6 @@ from small_comparisons import examples, family_model, quick_options, write_famil
 
 import textgraft
 from textgraft import artifact
-from textgraft.artifact import load
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
@@ -28,6 +27,7 @@ from textgraft.methods import METHODS, MethodOptions, new_method
 from textgraft.methods.base import models_of
 from textgraft.methods.features import Elmo, Features, Scale, without_middle
 from textgraft.methods.language import Bert
+from textgraft.opening import load
 from textgraft.stages import adapt as adapting
 from textgraft.vectors.corpus import words_of
 from textgraft.vectors.formats import load_vectors

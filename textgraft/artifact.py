@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
+OF_STACK = ("/config.json", "/memory.json", "/memory.safetensors")
+"""What of its sources' folders a tagger's config.json vouches for."""
 TARGET = "target_tokenizer.json"
 """What a translator has too."""
 MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
@@ -136,8 +138,8 @@ class Artifact:
         description, below = self.model.describe(), {}
         if self.stack is not None:
             description["stack"], below = self.stack.described(), self.stack.files()
-        # The config.json of each folder inside vouches for the rest of it.
-        vouched = files | {name: data for name, data in below.items() if name.endswith("/config.json")}
+        # The config.json of each folder inside vouches for the rest of it, but for what the tagger's own has put there.
+        vouched = files | {name: data for name, data in below.items() if name.endswith(OF_STACK)}
         return {**files, **below, "config.json": config(description, vouched), "README.md": card}
 
 

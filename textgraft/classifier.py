@@ -163,12 +163,12 @@ def embed(
     return np.concatenate(vectors, axis=1)
 
 
-def load(*paths: str | Path, precision: str = "auto") -> Classifier:
-    """The classifier at a path; an ensemble's folder, or several paths, answer as one.
+def load(*paths: str | Path, precision: str = "auto", device: str = "cpu") -> Classifier:
+    """The classifier at a path; an ensemble's folder, or several paths, answer as one, networks on `device`.
 
-    Raises UserError if one cannot be loaded.
+    Raises UserError if one cannot be loaded, and for a device (nn.device.DEVICES) that is not there.
     """
-    found = [load_ensemble(path) for path in paths]
+    found = [load_ensemble(path, device=device) for path in paths]
     members = [member for ensemble in found for member in ensemble.members]
     weights = [weight for ensemble in found for weight in ensemble.weights]
     return Classifier(members, weights=weights, precision=precision)

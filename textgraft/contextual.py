@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Literal
 
@@ -14,11 +14,10 @@ from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch, budget_batches, pad
 from textgraft.data.tags import Piece
 from textgraft.data.words import Vectors, WordWindow, chosen_piece, word_batches, word_windows
-from textgraft.encoders.base import Direction, Encoded, State
+from textgraft.encoders.base import Direction, Encoder, State
 from textgraft.errors import UserError
 from textgraft.heads.tagging import at_words
 from textgraft.inference import TOKENS_PER_BATCH, frozen_readout
-from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.nn.readout import LAST, Concatenation, Readout
 
@@ -26,6 +25,8 @@ WINDOW = 512
 """Flair reads as many characters at a time."""
 WHOLE = 1 << 40
 """More tokens than any sentence has."""
+Answer = Callable[[Batch, State | None], tuple[Tensor, State | None]]
+"""From a batch, and the state before it, to something at each position (B, T, D), and the state behind it."""
 
 
 def read_words(
@@ -95,71 +96,79 @@ def _words_read(
         raise UserError(f"{window} tokens leave no room for a word.", where="window", remedy="Give some hundreds.")
     model, tokenizer = source.model, source.tokenizer
     encoder = model.encoder
-    carries = encoder.direction != "both" and encoder.max_length is None and encoder.remembers(WHOLE)
-    most = WHOLE if carries else min(window, encoder.max_length or window)
+    keep: Literal["top", "all"] = "top" if read is None else "all"
+
+    def answer(batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        encoded = encoder(batch.to(model.device), state, keep=keep)
+        return encoded.top if read is None else read(encoded.layers), encoded.state
+
+    whole = carries_state(encoder)
+    most = WHOLE if whole else min(window, encoder.max_length or window)
     windows, _ = word_windows(tokenizer, sentences, most, direction=encoder.direction)
-    answer = _Answer(model, read)
     lengths = [len(words) for words in sentences]
+    piece, pad_id = encoder.piece or chosen_piece(encoder.direction), tokenizer.pad_id
     was_training = model.training
     model.eval()
     with computing_in(precision, model.device):
-        if carries:
-            found = [np.zeros((length, answer.width), dtype=np.float32) for length in lengths]
-            _carried(windows, found, answer=answer, pad_id=tokenizer.pad_id, window=window)
+        if whole:
+            found = read_carried(encoder, windows, lengths, pad_id, answer, piece=piece, window=window)
         else:
-            piece = encoder.piece or chosen_piece(encoder.direction)
-            found = read_words(windows, lengths, tokenizer.pad_id, answer, piece=piece)
+            found = read_words(windows, lengths, pad_id, lambda batch: answer(batch)[0], piece=piece)
     model.train(was_training)
     return found
 
 
-class _Answer:
-    """What an encoder says of a batch, (B, T, D), through a readout if there is one; the state that it hands on."""
-
-    def __init__(self, model: Model, read: Readout | None) -> None:
-        self.encoder, self.device, self.read = model.encoder, model.device, read
-        self.width = model.encoder.output_dim if read is None else read.output_dim
-        self.state: State | None = None
-
-    def __call__(self, batch: Batch, state: State | None = None) -> Tensor:
-        keep: Literal["top", "all"] = "top" if self.read is None else "all"
-        encoded: Encoded = self.encoder(batch.to(self.device), state, keep=keep)
-        self.state = encoded.state
-        return encoded.top if self.read is None else self.read(encoded.layers)
+def carries_state(encoder: Encoder) -> bool:
+    """Whether it reads a sentence of any length window by window as it would have read it at once."""
+    return encoder.direction != "both" and encoder.max_length is None and encoder.remembers(WHOLE)
 
 
-def _carried(
-    windows: Sequence[WordWindow], found: list[np.ndarray], *, answer: _Answer, pad_id: int, window: int
-) -> None:
-    """Fill in the vectors of whole sentences, which are read `window` tokens at a time."""
+def read_carried(
+    encoder: Encoder,
+    windows: Sequence[WordWindow],
+    lengths: Sequence[int],
+    pad_id: int,
+    answer: Answer,
+    *,
+    piece: Piece,
+    window: int,
+) -> list[np.ndarray]:
+    """What `read_words` finds, of whole sentences that are read `window` tokens at a time, the state handed on.
+
+    `windows` hold a sentence each; `answer` says what of a batch, and the state that it leaves.
+    """
+    found: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
     sizes = [min(window, len(w.ids)) for w in windows]
     for indices in budget_batches(sizes, tokens=TOKENS_PER_BATCH, rows=512):
-        _carry([windows[i] for i in indices], found, answer=answer, pad_id=pad_id, window=window)
+        for sentence, words, vectors in _carry(
+            encoder, [windows[i] for i in indices], answer, pad_id=pad_id, piece=piece, window=window
+        ):
+            if not found[sentence].size:
+                found[sentence] = np.zeros((lengths[sentence], vectors.shape[1]), dtype=np.float32)
+            found[sentence][words] = vectors
+    return found
 
 
 def _carry(
-    windows: Sequence[WordWindow], found: list[np.ndarray], *, answer: _Answer, pad_id: int, window: int
-) -> None:
-    """Read a batch of sentences in the order of the encoder, the states handed on."""
-    encoder = answer.encoder
-    piece = chosen_piece(encoder.direction)
+    encoder: Encoder, windows: Sequence[WordWindow], answer: Answer, *, pad_id: int, piece: Piece, window: int
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Of each sentence, as far as a batch of them has been read, the number, which words, and their vectors."""
     # Those that end early leave the batch, and their states with them.
     rest = sorted(windows, key=lambda w: -len(w.ids))
-    state = encoder.initial_state(len(rest))
+    state: State | None = encoder.initial_state(len(rest))
     for step in count():
         rest = [w for w in rest if len(w.ids) > step * window]
         if not rest:
             return
         borders = [_stretch(len(w.ids), step * window, window, encoder.direction) for w in rest]
         batch = pad([w.ids[a:b] for w, (a, b) in zip(rest, borders, strict=True)], pad_id)
-        read = answer(batch, tuple(tuple(t[: len(rest)] for t in layer) for layer in state))
-        assert answer.state is not None
-        state = answer.state
+        assert state is not None
+        read, state = answer(batch, tuple(tuple(t[: len(rest)] for t in layer) for layer in state))
         for row, (one, (a, b)) in enumerate(zip(rest, borders, strict=True)):
             places = one.positions(piece)
             words = np.flatnonzero((places >= a) & (places < b))
-            vectors = read[row, torch.from_numpy(places[words] - a).long().to(answer.device)]
-            found[one.sentence][one.start + words] = vectors.float().cpu().numpy()
+            vectors = read[row, torch.from_numpy(places[words] - a).long().to(read.device)]
+            yield one.sentence, one.start + words, vectors.float().cpu().numpy()
 
 
 def _stretch(length: int, read: int, window: int, direction: Direction) -> tuple[int, int]:

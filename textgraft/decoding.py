@@ -17,7 +17,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded, State
 from textgraft.errors import UserError
 from textgraft.model import Model
-from textgraft.nn.precision import computing_in
+from textgraft.nn.precision import Casts, computing_in
 
 Ended = Literal["end", "stop", "length"]
 """Why a text is over: the model ended it, a stop string came, or it may not be longer."""
@@ -30,10 +30,11 @@ class GenerateOptions:
 
     `temperature` 0 takes the likeliest token each time, above that one is drawn, 1 as the model has it; of the `top_k`
     likeliest, or of the fewest that together have a probability of `top_p` (Holtzman et al. 2020). `beams` above 1
-    looks for the likeliest text instead, log probabilities divided by length ** `length_penalty`. Log probabilities of
-    tokens that stand in the text already are multiplied by `repetition_penalty` (Keskar et al. 2019, equation 2, has
-    logits, which differ from these by a constant that is arbitrary). A text is over at any of the `stop` strings. The
-    same seed gives the same text.
+    looks for the likeliest text instead, log probabilities divided by length ** `length_penalty`. Logits of tokens that
+    stand in the text already, the prompt too, are divided by `repetition_penalty` (Keskar et al. 2019, §4.1), or
+    multiplied where they are negative, which Keskar et al. leave open. As in `transformers`, beam search does that to
+    log probabilities; so does an output layer that has no logits of all tokens, the adaptive one. A text is over at any
+    of the `stop` strings. The same seed gives the same text.
 
     Raises UserError for values out of range, and for beams with a temperature.
     """
@@ -95,34 +96,34 @@ class Found:
 
 
 class Continuing(Protocol):
-    """B texts that go on: log probabilities of what comes next, rows kept or copied, tokens added."""
+    """B texts that go on: logits of what comes next, rows kept or copied, tokens added."""
 
-    def next_token(self) -> Tensor:
-        """(B, V) log probabilities, float32."""
+    def next_logits(self) -> Tensor:
+        """(B, V) numbers whose softmax is the probabilities of the next token, float32."""
 
     def add(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
         """The texts are now those of `rows` (which may repeat), each with one token more."""
 
 
 class Reader:
-    """A language model at work on B texts: log probabilities of what comes next, rows kept or copied, tokens added."""
+    """A language model at work on B texts: logits of what comes next, rows kept or copied, tokens added."""
 
     def __init__(self, model: Model, prompts: Sequence[Sequence[int]], precision: str) -> None:
-        self.model, self.precision = model.eval(), precision
+        self.model, self.precision, self.casts = model.eval(), precision, Casts()
         width = max(len(prompt) for prompt in prompts)
         ids = torch.zeros(len(prompts), width, dtype=torch.int64)
         mask = torch.zeros_like(ids, dtype=torch.bool)
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = True
-        with computing_in(precision, model.device):
+        with computing_in(precision, model.device, casts=self.casts):
             self.encoded: Encoded = model.encoder.begin(Batch(ids, mask).to(model.device))
 
-    def next_token(self) -> Tensor:
-        """(B, V) log probabilities, float32."""
+    def next_logits(self) -> Tensor:
+        """(B, V) numbers whose softmax is the probabilities of the next token, float32."""
         head: Any = self.model.head
-        with computing_in(self.precision, self.model.device):
-            return head.next_token(self.encoded).float()
+        with computing_in(self.precision, self.model.device, casts=self.casts):
+            return head.next_logits(self.encoded).float()
 
     def add(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
         """The texts are now those of `rows` (which may repeat), each with one token more."""
@@ -130,7 +131,7 @@ class Reader:
         device = self.model.device
         column = torch.tensor(tokens, device=device)[:, None]
         state = _rows_of(self.encoded.state, torch.tensor(rows, device=device))
-        with computing_in(self.precision, device):
+        with computing_in(self.precision, device, casts=self.casts):
             self.encoded = self.model.encoder(Batch(column, torch.ones_like(column, dtype=torch.bool)), state)
 
 
@@ -179,8 +180,9 @@ def go_on(
     generators = [np.random.default_rng([options.seed, first_row + row]) for row in range(len(prompts))]
     active = list(range(len(prompts)))
     while True:
-        log_p = reader.next_token()
-        changed = processed(log_p, [[*prompts[row], *ids[row]] for row in active], options, tokens.never)
+        logits = reader.next_logits()
+        log_p = logits.log_softmax(dim=1)
+        changed = processed(logits, [[*prompts[row], *ids[row]] for row in active], options, tokens.never)
         chosen = _chosen(changed, options, [generators[row] for row in active])
         shares = log_p.gather(1, torch.tensor(chosen, device=log_p.device)[:, None])[:, 0].tolist()
         kept: list[int] = []
@@ -203,23 +205,24 @@ def go_on(
 
 
 def processed(
-    log_p: Tensor, texts: Sequence[Sequence[int]], options: GenerateOptions, never: Collection[int] = ()
+    scores: Tensor, texts: Sequence[Sequence[int]], options: GenerateOptions, never: Collection[int] = ()
 ) -> Tensor:
-    """Log probabilities (B, V) with what is never written ruled out and what stands in `texts` made less likely."""
-    changed = log_p.clone()
-    if options.repetition_penalty != 1:
+    """Scores (B, V) with what is never written ruled out and what stands in `texts` made less likely."""
+    changed, penalty = scores.clone(), options.repetition_penalty
+    if penalty != 1:
         for row, text in enumerate(texts):
-            seen = torch.tensor(sorted(set(text)), device=log_p.device)
-            changed[row, seen] *= options.repetition_penalty
+            seen = torch.tensor(sorted(set(text)), device=scores.device)
+            old = changed[row, seen]
+            changed[row, seen] = torch.where(old < 0, old * penalty, old / penalty)
     if never:
         changed[:, list(never)] = -torch.inf
     return changed
 
 
-def _chosen(log_p: Tensor, options: GenerateOptions, generators: Sequence[np.random.Generator]) -> list[int]:
+def _chosen(scores: Tensor, options: GenerateOptions, generators: Sequence[np.random.Generator]) -> list[int]:
     if not options.temperature:
-        return log_p.argmax(dim=1).tolist()
-    p = filtered(log_p / options.temperature, top_k=options.top_k, top_p=options.top_p).double().softmax(dim=1)
+        return scores.argmax(dim=1).tolist()
+    p = filtered(scores / options.temperature, top_k=options.top_k, top_p=options.top_p).double().softmax(dim=1)
     cumulative = p.cumsum(dim=1)
     draws = torch.tensor([generator.random() for generator in generators], dtype=p.dtype, device=p.device)[:, None]
     return torch.searchsorted(cumulative, draws * cumulative[:, -1:], right=True)[:, 0].tolist()
@@ -306,7 +309,7 @@ def search(
     beams = options.beams
     searches = [_Search(beams, options.length_penalty) for _ in prompts]
     active = list(range(len(prompts)))
-    log_p, written = reader.next_token().repeat_interleave(beams, dim=0), 0
+    log_p, written = reader.next_logits().log_softmax(dim=1).repeat_interleave(beams, dim=0), 0
     while active:
         written += 1
         texts = [[*prompts[row], *ids] for row in active for ids in searches[row].running]
@@ -322,6 +325,6 @@ def search(
                 rows += [index if written == 1 else index * beams + origin for origin in origins]
         if kept:
             reader.add(next_tokens, rows)
-            log_p = reader.next_token()
+            log_p = reader.next_logits().log_softmax(dim=1)
         active = kept
     return [search.finished[0][1] for search in searches]

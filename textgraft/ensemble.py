@@ -11,6 +11,7 @@ from typing import Any
 from textgraft import artifact, opening
 from textgraft.artifact import Artifact, Predictor, is_foreign
 from textgraft.errors import UserError
+from textgraft.nn.device import resolve_device
 from textgraft.report.card import model_card
 
 
@@ -50,11 +51,22 @@ def save_ensemble(
     return artifact.write_folder(folder, {**files, **shown, **(documents or {})})
 
 
-def load_ensemble(name: str | Path) -> Ensemble:
-    """The models in a folder: the members of an ensemble, or the one model that it is.
+def load_ensemble(name: str | Path, *, device: str = "cpu") -> Ensemble:
+    """The models in a folder: the members of an ensemble, or the one model that it is, networks on `device`.
 
-    Raises UserError as opening.load does, and for files of an ensemble that are missing or altered.
+    That is one of nn.device.DEVICES; linear classifiers and word vectors are always read by the processor. Raises
+    UserError as opening.load does, for files of an ensemble that are missing or altered, and for a device that is not
+    there.
     """
+    chip = resolve_device(device)  # a wrong one is told before anything is read
+    found = _found(name)
+    for member in found.members:
+        if isinstance(member, Artifact):
+            member.model.to(chip)
+    return found
+
+
+def _found(name: str | Path) -> Ensemble:
     if is_foreign(name):
         return Ensemble([opening.load(name)], [1.0])
     folder = artifact.find(name)
@@ -67,9 +79,9 @@ def load_ensemble(name: str | Path) -> Ensemble:
     return Ensemble(members, weights)
 
 
-def load_members(name: str | Path) -> list[Predictor]:
+def load_members(name: str | Path, *, device: str = "cpu") -> list[Predictor]:
     """The models in a folder, without their weights. Raises UserError as load_ensemble does."""
-    return load_ensemble(name).members
+    return load_ensemble(name, device=device).members
 
 
 def load_one(name: str | Path) -> Artifact:

@@ -73,8 +73,13 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The head's raw scores."""
-        scores: Tensor = self.head(self._read(self._encoded(batch.to(self.device), None)))
-        return scores
+        return self.continued(batch)[0]
+
+    def continued(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """The head's raw scores of texts that go on from a state, and the state to go on from."""
+        encoded = self._encoded(batch.to(self.device), state)
+        scores: Tensor = self.head(self._read(encoded))
+        return scores, encoded.state
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         """What the head makes of the batch, which may be on another device than the model."""

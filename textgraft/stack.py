@@ -15,8 +15,10 @@ from textgraft import artifact
 from textgraft.errors import UserError
 from textgraft.foreign import hub
 from textgraft.nn.readout import LAST, check_readout
+from textgraft.pooled_words import Pooled, Remembered, parted, read_memory
 from textgraft.vectors.formats import load_vectors
 from textgraft.word_features import FrozenModel, Kept, StaticVectors, Words, WordSource, as_kept, bytes_kept, keep
+from textgraft.word_memory import WordMemory
 
 FOLDER = "sources"
 """Where in a tagger's folder its sources are, numbered in order."""
@@ -38,6 +40,8 @@ class Stack:
     def open(cls, names: Iterable[str | Path], *, precision: str = "auto") -> Stack:
         """The sources by name: a model, or a file or folder of word vectors; MODEL@READOUT reads other layers of it.
 
+        pooled:MODEL has beside each vector what the word's have been so far (pooled_words.PREFIXES).
+
         Raises UserError for what is not there, is no source (a tagger, an ensemble), or cannot be read so.
         """
         return cls([_opened(str(name), precision) for name in names])
@@ -53,7 +57,13 @@ class Stack:
         return [np.concatenate([as_kept(one) for one in of_one], axis=1) for of_one in zip(*each, strict=True)]
 
     def of(self, sentences: Sequence[Words]) -> Callable[[Sequence[int]], list[NDArray[np.float16]]]:
-        """The vectors of those of `sentences` that are asked for by number (data.words.Vectors)."""
+        """The vectors of those of `sentences` that are asked for by number (data.words.Vectors).
+
+        Where a source goes on remembering, all are computed now, in their order.
+        """
+        if any(type(source) is Pooled for source in self.sources):
+            every = self.vectors(sentences)
+            return lambda numbers: [every[number] for number in numbers]
         return lambda numbers: self.vectors([sentences[number] for number in numbers])
 
     def kept(
@@ -69,7 +79,15 @@ class Stack:
         room = most_bytes
         for source, name in zip(self.sources, self.names, strict=True):
             size = bytes_kept(source, sentences)
-            if isinstance(source, StaticVectors | Kept):
+            if isinstance(source, Pooled):
+                if size > room:
+                    message = (
+                        f"pooled vectors have to be kept on disk: {size / 1e9:.2g} GB, where {room / 1e9:.2g} may be."
+                    )
+                    raise UserError(message, where=name, remedy="Raise --keep-gb, or leave out the pooling.")
+                sources.append(source.over(keep(source.source, sentences, folder, show=show)))
+                room -= size
+            elif isinstance(source, StaticVectors | Kept):
                 sources.append(source)
             elif size > room:
                 sources.append(source)
@@ -78,6 +96,15 @@ class Stack:
                 sources.append(keep(source, sentences, folder, show=show))
                 room -= size
         return Stack(sources), too_large
+
+    def having_read(self, sentences: Sequence[Words], folder: Path, *, show: bool = False) -> Stack:
+        """The stack for learning from `sentences`, which pooled sources have read in this order, and remember."""
+        read = (Remembered(s, sentences, folder, show=show) if isinstance(s, Pooled) else s for s in self.sources)
+        return Stack(list(read))
+
+    def reading(self) -> Stack:
+        """The stack for a file to tag; what it remembers of that is forgotten with it."""
+        return Stack([s.reading() if isinstance(s, Pooled) else s for s in self.sources])
 
     def unknown(self, sentences: Sequence[Words]) -> dict[str, int]:
         """For word vectors by name, how many words, each as often as it comes, have none."""
@@ -106,23 +133,42 @@ class Stack:
         if any(path.is_absolute() or ".." in path.parts for path, _, _ in wanted):
             message = "this names sources outside of the folder."
             raise UserError(message, where=str(folder / "config.json"), remedy=artifact.RESTORE)
-        return cls([_source(str(folder / path), name, readout, "auto") for path, name, readout in wanted])
+        return cls([_loaded(folder / path, name, readout) for path, name, readout in wanted])
 
     def computing_in(self, precision: str) -> Stack:
         """The same stack, its models at another precision."""
-        return Stack([s.computing_in(precision) if isinstance(s, FrozenModel) else s for s in self.sources])
+
+        def computing(source: WordSource) -> WordSource:
+            if isinstance(source, Pooled):
+                return source.over(computing(source.source))
+            return source.computing_in(precision) if isinstance(source, FrozenModel) else source
+
+        return Stack([computing(source) for source in self.sources])
 
     def to(self, device: torch.device) -> Stack:
         """The same stack, its models on `device`."""
         for source in self.sources:
-            inside = source.source if isinstance(source, Kept) else source
+            inside = source
+            while isinstance(inside, Kept | Pooled):
+                inside = inside.source
             if isinstance(inside, FrozenModel):
                 inside.artifact.model.to(device)
         return self
 
 
+def _loaded(folder: Path, name: str, readout: str) -> WordSource:
+    """The source that a tagger's folder has in `folder`."""
+    inside, pooling = parted(name)
+    if pooling is None:
+        return _source(str(folder), name, readout, "auto")
+    return Pooled(_source(str(folder), inside, readout, "auto"), read_memory(folder, pooling))
+
+
 def _opened(name: str, precision: str) -> WordSource:
-    """The source NAME or NAME@READOUT; a path that is there may have an @ in it."""
+    """The source NAME or NAME@READOUT, pooled or not; a path that is there may have an @ or a colon in it."""
+    inside, pooling = (name, None) if Path(name).exists() else parted(name)
+    if pooling is not None:
+        return Pooled(_opened(inside, precision), WordMemory(pooling))
     path, at, readout = name.rpartition("@")
     if not at or Path(name).exists():
         return _source(name, name, LAST, precision)

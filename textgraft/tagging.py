@@ -14,7 +14,7 @@ from torch import Tensor
 
 from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.contextual import read_words
+from textgraft.contextual import WHOLE, carries_state, read_carried, read_words
 from textgraft.data.batch import Batch, budget_batches
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
@@ -101,8 +101,12 @@ def word_logits(
     precision: str = "auto",
     *,
     vectors: Vectors | None = None,
+    carried: int | None = None,
 ) -> list[np.ndarray]:
-    """For each sentence, of so many words, their logits (N, C), float32, put together from its windows."""
+    """For each sentence, of so many words, their logits (N, C), float32, put together from its windows.
+
+    With `carried` windows are whole sentences, of which so many tokens are read at a time.
+    """
 
     def answer(batch: Batch) -> Tensor:
         with computing_in(precision, model.device):
@@ -110,6 +114,9 @@ def word_logits(
             return logits
 
     piece = tagging_head(model).config.piece
+    if carried is not None:
+        with computing_in(precision, model.device):
+            return read_carried(model.encoder, windows, lengths, pad_id, model.continued, piece=piece, window=carried)
     return read_words(windows, lengths, pad_id, answer, piece=piece, vectors=vectors)
 
 
@@ -137,18 +144,26 @@ def stream_tags(
     max_tokens: int = MAX_TOKENS,
     precision: str = "auto",
 ) -> Iterator[tuple[Reply, Coverage]]:
-    """What a tagger says of each sentence, in order, with what of it did not fit; memory holds `AT_ONCE` of them."""
+    """What a tagger says of each sentence, in order, with what of it did not fit; memory holds `AT_ONCE` of them.
+
+    An encoder that hands on its state (contextual.carries_state) reads each sentence whole, `max_tokens` at a time; of
+    others' windows each word has the best.
+    """
     model, tokenizer = tagger.model, tagger.tokenizer
     has_entities = tagging_head(model).config.scheme != "plain"
     max_tokens = min(max_tokens, model.encoder.max_length or max_tokens)
+    carried = max_tokens if carries_state(model.encoder) else None
     was_training = model.training
+    stack = None if tagger.stack is None else tagger.stack.reading()
     rest = iter(sentences)
     while part := list(islice(rest, AT_ONCE)):
         words = [s.words for s in part]
-        windows, coverage = word_windows(tokenizer, words, max_tokens, direction=model.encoder.direction)
-        vectors = None if tagger.stack is None else tagger.stack.of(words)
+        most = max_tokens if carried is None else WHOLE
+        windows, coverage = word_windows(tokenizer, words, most, direction=model.encoder.direction)
+        vectors = None if stack is None else stack.of(words)
         model.eval()
-        logits = word_logits(model, windows, list(map(len, part)), tokenizer.pad_id, precision, vectors=vectors)
+        about: dict[str, Any] = {"vectors": vectors, "carried": carried}
+        logits = word_logits(model, windows, list(map(len, part)), tokenizer.pad_id, precision, **about)
         model.train(was_training)
         for sentence, (tags, sure) in zip(part, decoded(model, logits), strict=True):
             yield Reply(sentence, tuple(tags), tuple(sure), has_entities), coverage

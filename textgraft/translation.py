@@ -22,7 +22,7 @@ from textgraft.errors import UserError
 from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
 from textgraft.model import Model
 from textgraft.nn.chunked import IGNORE
-from textgraft.nn.precision import computing_in
+from textgraft.nn.precision import Casts, computing_in
 from textgraft.text.normalize import CONTROL
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.bleu import corpus_bleu, sacrebleu
@@ -68,19 +68,19 @@ class _Decoder:
 
     def __init__(self, model: Model, ids: Sequence[np.ndarray], pad_id: int, precision: str) -> None:
         assert isinstance(model.head, TranslationHead)
-        self.model, self.head, self.precision = model, model.head, precision
-        with computing_in(precision, model.device):
+        self.model, self.head, self.precision, self.casts = model, model.head, precision, Casts()
+        with computing_in(precision, model.device, casts=self.casts):
             encoded = model.encoder(pad(list(ids), pad_id).to(model.device), keep="top")
             self.decoding: Decoding = self.head.begin(encoded)
         self.add([BEGIN] * len(ids), range(len(ids)))
 
-    def next_token(self) -> Tensor:
-        with computing_in(self.precision, self.model.device):
-            return self.head.next_word(self.decoding).float()
+    def next_logits(self) -> Tensor:
+        with computing_in(self.precision, self.model.device, casts=self.casts):
+            return self.head.output.logits(self.decoding.hidden).float()
 
     def add(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
         device = self.model.device
-        with computing_in(self.precision, device):
+        with computing_in(self.precision, device, casts=self.casts):
             chosen = self.decoding.rows(torch.tensor(list(rows), device=device))
             self.decoding, _ = self.head.step(torch.tensor(list(tokens), device=device), chosen)
 
@@ -160,7 +160,7 @@ class Translator:
             wanted = translation_targets(self.target, [target], self.max_tokens)[0]
         was_training = self.model.training
         self.model.eval()
-        with computing_in(self.precision, self.model.device):
+        with computing_in(self.precision, self.model.device, casts=Casts()):
             encoded = self.model.encoder(pad([ids], self.tokenizer.pad_id).to(self.model.device), keep="top")
             weights = self.head.alignment(encoded, torch.from_numpy(wanted)[None].to(self.model.device))
         self.model.train(was_training)
@@ -188,7 +188,7 @@ def held_out_loss(
     was_training = model.training
     model.eval()
     total, count = 0.0, 0
-    with torch.no_grad(), computing_in(precision, model.device):
+    with torch.no_grad(), computing_in(precision, model.device, casts=Casts()):
         for rows in budget_batches([len(one) for one in ids], tokens=TOKENS_PER_BATCH, rows=ROWS):
             batch = pad([ids[i] for i in rows], pad_id)
             loss = model.loss(replace(batch, targets=padded_targets([targets[i] for i in rows])))

@@ -18,30 +18,43 @@ from textgraft.nn.readout import LAST, check_readout
 
 
 def predict(
-    model: str | Path, texts: Iterable[str], *, abstain_below: float = 0.0, precision: str = "auto"
+    model: str | Path,
+    texts: Iterable[str],
+    *,
+    abstain_below: float = 0.0,
+    precision: str = "auto",
+    device: str = "cpu",
 ) -> Iterator[Prediction]:
     """One prediction a text, or a pair (two strings in a tuple), in order, from a stream of any length.
 
-    There is no label below a confidence of `abstain_below`.
+    There is no label below a confidence of `abstain_below`. `device` is one of nn.device.DEVICES.
 
-    Raises UserError where `model` is no classifier or cannot be loaded.
+    Raises UserError where `model` is no classifier or cannot be loaded, and for a device that is not there.
     """
-    return classifier.load(model, precision=precision).predict(texts, abstain_below=abstain_below)
+    return classifier.load(model, precision=precision, device=device).predict(texts, abstain_below=abstain_below)
 
 
-def evaluate(model: str | Path, data: Any, *, precision: str = "auto", **columns: Any) -> dict[str, Any]:
+def evaluate(
+    model: str | Path, data: Any, *, precision: str = "auto", device: str = "cpu", **columns: Any
+) -> dict[str, Any]:
     """How good a classifier is on labelled texts: what Classifier.evaluate says.
 
-    `data` and `columns` are what `read` takes. Raises UserError for labels unseen in training.
+    `data` and `columns` are what `read` takes. Raises UserError for labels unseen in training, and as `predict` does.
     """
-    loaded = classifier.load(model, precision=precision)
+    loaded = classifier.load(model, precision=precision, device=device)
     if loaded.reads == "choices":
         columns = {"kind": "choice", **columns}
     return loaded.evaluate(read(data, **columns))
 
 
 def embed(
-    model: str | Path, texts: Iterable[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
+    model: str | Path,
+    texts: Iterable[str],
+    *,
+    pooling: str = "mean",
+    max_tokens: int = 512,
+    layers: str = LAST,
+    device: str = "cpu",
 ) -> np.ndarray:
     """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
 
@@ -49,9 +62,11 @@ def embed(
     The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space, a folder
     of word vectors the mean (or max) of the vectors of a text's words.
     `max_tokens` is for language models; a classifier reads as much as it was trained on. Raises UserError for an
-    unknown pooling or readout, for layers that the model does not have, and for a model without vectors.
+    unknown pooling or readout, for layers that the model does not have, for a model without vectors, and for a device
+    (nn.device.DEVICES) that is not there.
     """
     check_readout(layers)
     if pooling not in POOLINGS:
         raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
-    return classifier.embed(load_members(model), list(texts), pooling=pooling, max_tokens=max_tokens, layers=layers)
+    members = load_members(model, device=device)
+    return classifier.embed(members, list(texts), pooling=pooling, max_tokens=max_tokens, layers=layers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping, Sequence
 
 import numpy as np
 
@@ -32,8 +33,28 @@ class WordMemory:
         if pooling not in POOLED:
             raise UserError(f"unknown pooling '{pooling}'.", where="pooling", remedy=did_you_mean(pooling, POOLED))
         self.pooling, self.only_capitalised = pooling, only_capitalised
-        self._pooled: dict[str, np.ndarray] = {}
-        self._counts: dict[str, int] = {}
+        self._pooled: MutableMapping[str, np.ndarray] = {}
+        self._counts: MutableMapping[str, int] = {}
+
+    @classmethod
+    def of(cls, pooling: str, words: Sequence[str], vectors: np.ndarray, counts: np.ndarray) -> WordMemory:
+        """The memory whose `content` this is. Raises ValueError where there are not as many of each."""
+        memory = cls(pooling)
+        memory._pooled = dict(zip(words, vectors, strict=True))
+        memory._counts = dict(zip(words, counts.tolist(), strict=True))
+        return memory
+
+    def content(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """The words, ascending, what is kept of each (N, D), and how often each was seen (N,)."""
+        words = sorted(self._pooled)
+        vectors = np.stack([self._pooled[word] for word in words]) if words else np.zeros((0, 0), dtype=np.float32)
+        return words, vectors, np.array([self._counts[word] for word in words], dtype=np.int64)
+
+    def branch(self) -> WordMemory:
+        """A memory that begins with all that this one has and takes in more by itself; nothing is copied."""
+        branch = WordMemory(self.pooling, only_capitalised=self.only_capitalised)
+        branch._pooled, branch._counts = ChainMap({}, self._pooled), ChainMap({}, self._counts)
+        return branch
 
     def __len__(self) -> int:
         """How many words are remembered."""
@@ -41,8 +62,7 @@ class WordMemory:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._pooled.clear()
-        self._counts.clear()
+        self._pooled, self._counts = {}, {}
 
     def pooled(self, sentences: Sequence[Sequence[str]], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
         """(W, 2 D) for each sentence: the words' vectors (W, D) and behind them their memory, with these taken in.
@@ -62,6 +82,8 @@ class WordMemory:
     def _take_in(self, word: str, vector: np.ndarray) -> None:
         if self.only_capitalised and not word[:1].isupper():
             return
+        if self.pooling == "mean" and vector.dtype == np.float16:
+            vector = vector.astype(np.float32)  # a sum needs the room
         known = self._pooled.get(word)
         self._pooled[word] = vector.copy() if known is None else POOLED[self.pooling](known, vector)
         self._counts[word] = self._counts.get(word, 0) + 1

@@ -250,6 +250,11 @@ def test_check(desk: Desk, tmp_path: Path) -> None:
     leaking = spawn("check", desk / "train.csv", "--test", tmp_path / "leak.csv")
     assert (leaking.code, leaking.err) == (1, "")
     assert "are in the training texts too" in leaking.out
+    chosen_by = spawn(
+        "check", desk / "train.csv", "--valid", tmp_path / "leak.csv", "--test", desk / "test.csv", "--json"
+    )
+    assert chosen_by.code == 1
+    assert [problem["name"] for problem in chosen_by.json()["problems"]] == ["validation-leak-training"]
 
 
 def test_models_and_recipes(run: Program) -> None:

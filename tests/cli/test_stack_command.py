@@ -39,6 +39,26 @@ def test_the_folder_is_a_tagger_like_any_other(made: Path, run: Program) -> None
     assert json.loads(done.out)["entities"][0]["text"] == "river"
 
 
+def test_a_pooled_source(made: Path, tmp_path: Path, run: Program) -> None:
+    more = [
+        "--stack",
+        f"pooled:{made / 'bert'}@first",
+        "--recipe",
+        made / "quick-8.toml",
+        "--precision",
+        "fp32",
+        "--json",
+    ]
+    conll = ["tag", "finetune", made / "train.conll", "--test", made / "test.conll", "--out", tmp_path / "p"]
+    done = spawn(*conll, *more, "--quiet")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)["methods"]["tagger"]["f1"]["mean"]
+    again = run("tag", "evaluate", tmp_path / "p", made / "test.conll", "--precision", "fp32", "--quiet", "--json")
+    assert json.loads(again.out)["f1"]["mean"] == found
+    assert json.loads((tmp_path / "p" / "run.json").read_text())["stack"] == [f"pooled:{made / 'bert'}@first"]
+    assert (tmp_path / "p" / "sources" / "0" / "memory.safetensors").is_file()
+
+
 def test_colours_of_a_file_and_a_page(made: Path, tmp_path: Path, run: Program) -> None:
     hostile = 'captain <script>alert(1)</script> river sees . & "x"'
     (tmp_path / "in.txt").write_text(f"{hostile}\ncity stone takes .\n")
@@ -64,6 +84,8 @@ def test_mistakes(made: Path, tmp_path: Path, run: Program) -> None:
         ([*finetune, "--stack", "berts"], "no model 'berts'"),
         ([*finetune, "--stack", f"{made / 'bert'},"], "a name is missing"),
         ([*finetune, "--stack", made / "t"], "this is a tagger"),
+        ([*finetune, "--stack", f"pooled:{made / 'words.txt'}"], "nothing to pool"),
+        ([*finetune, "--stack", f"pooled:{made / 'bert'}", "--keep-gb", "0"], "have to be kept on disk"),
         ([*finetune, "--stack", made / "bert", "--model", made / "bert"], "both a model and a stack"),
         ([*predict, "--colour", "--format", "json"], "colours are not json"),
         (

@@ -97,6 +97,34 @@ def test_a_test_set_that_leaks_is_an_error_unless_it_is_a_text_in_a_hundred() ->
     assert found(check(labelled([]), test=test, unlabelled=pool)) == {"test-leak-unlabelled": ("warning", (5,))}
 
 
+def test_a_validation_set_that_leaks_is_told_as_a_test_set_is() -> None:
+    train, pool = labelled(["Leaked text"]), read(["something", "New 3"])
+    valid = read((["leaked  TEXT", *(f"new {i}" for i in range(5))], ["pos"] * 6))
+    told = {"validation-leak-training": ("error", (1,)), "validation-leak-unlabelled": ("warning", (5,))}
+    assert found(check(train, valid=valid, unlabelled=pool)) == told
+    large = read((["leaked  TEXT", *(f"new {i}" for i in range(200))], ["pos"] * 201))
+    assert found(check(train, valid=large)) == {"validation-leak-training": ("warning", (1,))}
+    (leak,) = check(train, valid=large)
+    assert "1 text of the validation set (0.5%) are in the training texts too." in leak.message
+
+
+def test_a_test_text_that_chose_the_epoch_is_told() -> None:
+    valid = read((["one", "two", "three"], ["pos", "neg", "pos"]))
+    test = read((["four", "TWO", "five"], ["pos", "neg", "neg"]))
+    assert found(check(labelled([]), valid=valid, test=test)) == {"test-leak-validation": ("warning", (2,))}
+    assert found(check(labelled([]), valid=test, test=read((["six"], ["pos"])))) == {}
+
+
+def test_labels_of_the_validation_set_must_be_known_and_there() -> None:
+    valid = read((["one", "two", "three"], ["pos", "poss", None]))
+    assert found(check(labelled([]), valid=valid)) == {
+        "unseen-label": ("error", (2,)),
+        "missing-label": ("error", (3,)),
+    }
+    problems = check(labelled([]), valid=read(["one"]), test=read(["two"]))
+    assert [p.name for p in problems] == ["no-labels", "no-labels"]
+
+
 def test_labels_of_the_test_set_must_be_known_and_there() -> None:
     test = read((["one", "two", "three"], ["pos", "poss", None]))
     assert found(check(labelled([]), test=test)) == {

@@ -135,15 +135,33 @@ def test_a_seed_draws_the_same_again_and_rows_draw_their_own() -> None:
     assert collected(model, [[1]], exact(max_tokens=12, temperature=1.0, seed=4))[0][0] != rows[0]
 
 
-def test_a_penalty_multiplies_log_probabilities_of_what_was_written() -> None:
-    log_p = torch.randn(2, V).log_softmax(dim=1)
-    changed = processed(log_p, [[1, 1, 4], [2]], exact(repetition_penalty=1.5), never=(6,))
-    for row, seen in enumerate([{1, 4}, {2}]):
+def test_a_penalty_lowers_the_scores_of_what_was_written() -> None:
+    scores = torch.tensor([[0.5, 2.0, -1.0, 0.0, -3.0, 1.0, 4.0], [1.0, -2.0, 3.0, 0.0, 0.1, 0.2, 0.3]])
+    changed = processed(scores, [[1, 1, 4], [2]], exact(repetition_penalty=1.5), never=(6,))
+    for row, seen in enumerate([{1: 2 / 1.5, 4: -3 * 1.5}, {2: 3 / 1.5}]):
         for token in range(V):
-            expected = -math.inf if token == 6 else float(log_p[row, token]) * (1.5 if token in seen else 1)
+            expected = -math.inf if token == 6 else seen.get(token, float(scores[row, token]))
             assert float(changed[row, token]) == pytest.approx(expected)
-    once, _, _ = collected(model_of("gpt"), [[1]], exact(max_tokens=7, repetition_penalty=1e6))
-    assert len({1, *once[0][:6]}) == 7  # everything else first
+
+
+@every_family
+def test_greedy_with_a_penalty_by_whole_passes(family: str) -> None:
+    """Of logits, and the log probability that is told is the model's own, without the penalty."""
+    model, penalty = model_of(family), 2.5
+    rows, shares, _ = collected(model, PROMPTS, exact(max_tokens=9, repetition_penalty=penalty))
+    for prompt, row, share in zip(PROMPTS, rows, shares, strict=True):
+        ids, total = list(prompt), 0.0
+        for _ in range(9):
+            with torch.no_grad():
+                tensor = torch.tensor([ids])
+                top = model.encoder(Batch(tensor, torch.ones_like(tensor, dtype=torch.bool))).top[:, -1]
+                logits = model.head.output.logits(top)[0].tolist()
+            new = [(x / penalty if x > 0 else x * penalty) if i in ids else x for i, x in enumerate(logits)]
+            ids.append(max(range(V), key=new.__getitem__))
+            total += float(log_probs(model, ids[:-1])[-1, ids[-1]])
+        assert row == ids[len(prompt) :]
+        assert share == pytest.approx(total, abs=1e-4)
+    assert rows != collected(model, PROMPTS, exact(max_tokens=9))[0]
 
 
 @every_family

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from textgraft.decoding import GenerateOptions, Tokens, beam_search, filtered, write
+from textgraft.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
 from textgraft.foreign.gpt import from_huggingface
 from textgraft.model import Model
 
@@ -78,6 +80,32 @@ def test_beam_search_with_a_repetition_penalty(pair: tuple[Any, Model]) -> None:
         row = expected[0, len(prompt) :].tolist()
         row = row[: row.index(END) + 1] if END in row else row
         assert beam_search(ours, [prompt], options, Tokens(frozenset({END})))[0].ids == row
+
+
+def test_greedy_with_a_repetition_penalty(pair: tuple[Any, Model]) -> None:
+    """Logits of either sign: with a large penalty every token but the likeliest positive ones comes before a repeat."""
+    theirs, ours = pair
+    for penalty in (1.2, 1.7, 5.0):
+        options = exact(max_tokens=20, repetition_penalty=penalty)
+        for prompt in PROMPTS:
+            ids = torch.tensor([prompt])
+            settings = {"repetition_penalty": penalty, "do_sample": False, "pad_token_id": END, "max_new_tokens": 20}
+            row = theirs.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, len(prompt) :].tolist()
+            row = row[: row.index(END) + 1] if END in row else row
+            assert [new.token for new in write(ours, [prompt], options, Tokens(frozenset({END})))] == row
+
+
+@given(
+    values=st.lists(st.floats(-5, 5, width=32), min_size=V, max_size=V),
+    text=st.lists(st.integers(0, V - 1), min_size=1, max_size=9),
+    penalty=st.sampled_from([1.0, 1.1, 1.5, 20.0]),
+)
+def test_the_repetition_penalty_of_any_scores(values: list[float], text: list[int], penalty: float) -> None:
+    from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
+
+    scores = torch.tensor([values])
+    expected = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([text]), scores.clone())
+    assert torch.equal(processed(scores, [text], exact(repetition_penalty=penalty)), expected)
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(3, None), (None, 0.6), (7, 0.8), (1, None), (None, 0.01)])

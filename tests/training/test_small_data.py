@@ -74,7 +74,10 @@ def test_a_few_texts_in_folds(train: Examples, options: dict[str, Any], tune: An
     ("train", "valid"), [(reviews(2), reviews(4)), (NUMBERS.take([0, 1]), NUMBERS)], ids=["one a class", "two numbers"]
 )
 def test_two_texts_and_a_validation_set(train: Examples, valid: Examples, tune: Any) -> None:
-    assert len(tune(train, valid).members["forward"].runs[0].history) == 2
+    done = tune(train, valid)
+    assert len(done.members["forward"].runs[0].history) == 2
+    told = {problem.name: problem.count for problem in done.problems}
+    assert told["validation-leak-training"] == 2  # both texts are in the validation set too
 
 
 def test_a_text_without_tokens_is_a_text(tune: Any) -> None:

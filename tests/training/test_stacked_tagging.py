@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +116,31 @@ def test_static_vectors_alone_and_characters_alone_learn_parts_of_speech(sources
         done = tag_finetune(train, out, model=model, test=test, options=asked, show=False)
         assert done.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.9
         assert Tagger(out, precision="fp32").tag_texts(["the river sees ."])[0].tags[2] == "VERB"
+
+
+def test_vectors_that_another_process_is_writing_are_not_written_too(sources: Path, tmp_path: Path) -> None:
+    """The second of two identical runs is refused at once, and goes on once the first is over."""
+    pytest.importorskip("fcntl")
+    out, folder = tmp_path / "out", tmp_path / "out.run"
+    asked = options(tmp_path)
+    holder = """
+import sys
+from pathlib import Path
+from textgraft.training.session import alone
+with alone(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", holder, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match="another process is training here"):
+            tag_finetune(TRAIN, out, model=opened(sources), test=TEST, options=asked, show=False)
+        assert not list(folder.glob("vectors-*"))
+        other.communicate("")
+    done = tag_finetune(TRAIN, out, model=opened(sources), test=TEST, options=asked, show=False)
+    assert done.folder.is_dir()
 
 
 class Killed(BaseException):

@@ -8,20 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from made_up_questions import write_recipe
-from made_up_tags import sentences, write_encoder
+from made_up_questions import encoder, write_recipe
+from made_up_tags import TEXT, sentences, write_encoder
 
 from textgraft import artifact, classifier
+from textgraft.artifact import Artifact
+from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged, read_conll
-from textgraft.data.words import WordStream
+from textgraft.data.words import WordStream, word_windows
 from textgraft.errors import UserError
 from textgraft.stages import tagging as stage
-from textgraft.stages.tagging import TagOptions, tag_finetune
-from textgraft.tagging import Tagger
+from textgraft.stages.tagging import TagOptions, fitted, new_tagger, tag_finetune
+from textgraft.tagging import Tagger, decoded, tag_all, word_logits
 from textgraft.training.loop import Settings
+from textgraft.training.phases import load_recipe
 
 TRAIN, TEST = sentences(150, 1, names=True), sentences(30, 2, names=True)
 FP32 = Settings(precision="fp32")
@@ -151,12 +155,40 @@ def test_long_sentences_are_tagged_whole(tmp_path: Path) -> None:
     source = write_encoder(tmp_path, "lstm")
     train = sentences(150, 1, names=True, clauses=3)
     long = Tagged(tuple(Sentence.of(s.words * 8, s.tags * 8) for s in TEST.sentences[:12]), "IOB2")
-    asked = options(tmp_path, 14, max_tokens=24)
+    asked = options(tmp_path, 14, max_tokens=10)
     done = tag_finetune(train, tmp_path / "out", model=source, test=long, options=asked, show=False)
     assert [len(r.tags) for r in done.replies] == [len(s) for s in long.sentences]
-    assert done.record["coverage"]["test"]["windowed"] == 12
+    assert done.record["coverage"]["train"]["windowed"] > 0
+    assert done.record["coverage"]["test"]["windowed"] == 0  # an encoder that hands on its state
     assert done.record["coverage"]["test"]["cut_words"] == 0
     assert done.record["results"]["methods"]["tagger"]["f1"]["mean"] > 0.8
+
+
+@pytest.mark.parametrize("family", ["lstm", "backward", "xl"])
+@pytest.mark.parametrize("readout", ["last", "second-to-last"])
+def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, readout: str) -> None:
+    """Whatever the window, by the words' vectors too (contextual); a memory of bounded length reads windows."""
+    source = encoder(family, TEXT, num_layers=2)
+    asked = fitted(TagOptions(readout=readout, settings=FP32), source)
+    model = new_tagger(source.model, load_recipe("tagger").finetune, TEST, asked).eval()
+    tagger = Artifact(model, source.tokenizer)
+    short = [Sentence.of(s.words * n) for n, s in enumerate(TEST.sentences[:7], start=1)]
+    words, direction = [s.words for s in short], model.encoder.direction
+    windows, _ = word_windows(source.tokenizer, words, 1 << 20, direction=direction)
+    at_once = word_logits(model, windows, [len(s) for s in short], source.tokenizer.pad_id, "fp32")
+    wanted = [probabilities for _, probabilities in decoded(model, at_once)]
+    found = {}
+    for most in (5, 24, 10_000):
+        replies, coverage = tag_all(tagger, short, most, "fp32")
+        found[most] = np.concatenate([reply.probabilities for reply in replies])
+        assert (coverage.windowed > 0) == (family == "xl" and most < 10_000)
+    np.testing.assert_allclose(found[10_000], np.concatenate(wanted), atol=1e-5)
+    alike = [np.abs(found[most] - found[10_000]).max() < 1e-5 for most in (5, 24)]
+    assert alike == ([False, False] if family == "xl" else [True, True])
+    if family != "xl":
+        vectors = word_vectors(source, words, window=6, readout=readout, precision="fp32")
+        scores = model.head.output(torch.from_numpy(np.concatenate(vectors)))  # the encoder is as it was
+        np.testing.assert_allclose(scores.detach().numpy(), np.concatenate(at_once), atol=1e-4)
 
 
 def test_mistakes(bert: Path, tmp_path: Path) -> None:

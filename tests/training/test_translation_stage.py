@@ -105,14 +105,14 @@ def test_beams_find_what_looking_at_everything_does(translator: Translator) -> N
     with torch.no_grad():
         found = search(_Decoder(translator.model, ids, 1, "fp32"), [[BEGIN]], [2], everything, tokens)[0]
         best = -np.inf
-        first = _Decoder(translator.model, ids, 1, "fp32").next_token()[0]
+        first = _Decoder(translator.model, ids, 1, "fp32").next_logits().log_softmax(1)[0]
         best = max(best, float(first[END]))
         for word in range(size):
             if word in NEVER or word == END:
                 continue
             reader = _Decoder(translator.model, ids, 1, "fp32")
             reader.add([word], [0])
-            second = reader.next_token()[0].clone()
+            second = reader.next_logits().log_softmax(1)[0]
             second[list(NEVER)] = -np.inf
             best = max(best, float(first[word] + second.max()) / 2)
     assert found.log_probability / len(found.ids) == pytest.approx(best, rel=1e-4)
@@ -127,7 +127,7 @@ def test_greedy_takes_the_likeliest_word_each_time(translator: Translator) -> No
         for row in range(3):
             alone = _Decoder(translator.model, ids[row : row + 1], 1, "fp32")
             for one in (w for w in written if w.row == row):
-                assert one.token == int(alone.next_token()[0].argmax())
+                assert one.token == int(alone.next_logits()[0].argmax())
                 alone.add([one.token], [0])
 
 

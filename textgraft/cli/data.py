@@ -13,8 +13,11 @@ from textgraft.cli.console import print_json
 
 def check(
     file: Annotated[Path, typer.Argument(help="Labelled texts.")],
+    valid: Annotated[
+        Path | None, typer.Option("--valid", help="What guides training: its labels, and leaks from training.")
+    ] = None,
     test: Annotated[
-        Path | None, typer.Option("--test", help="The test set: its labels, and leaks from training.")
+        Path | None, typer.Option("--test", help="The test set: its labels, and leaks from training and --valid.")
     ] = None,
     unlabelled: Annotated[Path | None, typer.Option("--unlabelled", "-u", help="Unlabelled texts.")] = None,
     text: o.TextColumn = None,
@@ -35,6 +38,7 @@ def check(
     train = o.read_file(file, **columns)
     problems = check(
         train,
+        valid=None if valid is None else o.read_file(valid, **columns),
         test=None if test is None else o.read_file(test, **columns),
         unlabelled=None if unlabelled is None else o.read_file(unlabelled, text=text, encoding=encoding),
     )

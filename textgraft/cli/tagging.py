@@ -52,7 +52,9 @@ def finetune(
     repair_tags: RepairTags = False,
     stack: Annotated[
         str | None,
-        typer.Option("--stack", help="Train on what these say: models and word vectors, NAME,NAME@READOUT,…"),
+        typer.Option(
+            "--stack", help="Train on what these say: models and word vectors, NAME,NAME@READOUT,pooled:NAME,…"
+        ),
     ] = None,
     keep_gb: Annotated[
         float, typer.Option("--keep-gb", min=0, help="With --stack, how much of that to keep on disk.")

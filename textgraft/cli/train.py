@@ -289,7 +289,7 @@ def finetune(
     models = {"forward": model} | ({"backward": backward} if backward is not None else {})
     held_out = [part for name, part in examples.items() if name != "train"]
     check_finetune(examples["train"], models=models, held_out=held_out, options=asked)
-    problems = _problems(examples["train"], examples.get("test"), pool, quiet)
+    problems = _problems(examples, pool, quiet)
     adapted: dict[str, Path] = {}
     if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
         settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
@@ -317,12 +317,13 @@ def finetune(
         print("Written: " + ", ".join(str(path) for path in (out, report, *adapted.values())))
 
 
-def _problems(train: Examples, test: Examples | None, pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
-    """What `check` finds; told on stderr, errors even if `quiet`."""
+def _problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
+    """What `check` finds in what was read of train, valid and test; told on stderr, errors even if `quiet`."""
     from textgraft.data.check import check
     from textgraft.data.examples import Examples
 
-    problems = check(train, test=test, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None)
+    unlabelled = Examples(pool, source="the unlabelled texts") if pool else None
+    problems = check(parts["train"], valid=parts.get("valid"), test=parts.get("test"), unlabelled=unlabelled)
     print_problems(problems, errors_only=quiet)
     return problems
 

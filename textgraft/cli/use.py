@@ -42,6 +42,7 @@ def predict(
         float, typer.Option("--abstain-below", min=0, max=1, help="No label where the model is less sure than this.")
     ] = 0.0,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Every class's probability too.")] = False,
+    device: o.Device = "auto",
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     text_column: TextsColumn = None,
@@ -58,7 +59,7 @@ def predict(
     if out is not None:
         check_writable(out)
     o.use_threads(threads)
-    classifier = load(model, precision=precision)
+    classifier = load(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = _keyed_texts(file, _given(text, text2), classifier.reads, columns)
     predictions = classifier.predict(texts, abstain_below=abstain_below)
@@ -169,6 +170,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 def evaluate(
     model: Classifier,
     file: Annotated[Path, typer.Argument(help="Labelled texts that the model has not seen.")],
+    device: o.Device = "auto",
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
@@ -187,7 +189,7 @@ def evaluate(
     columns |= {"encoding": encoding, "delimiter": delimiter}
     o.use_threads(threads)
     given = {name: value for name, value in columns.items() if value is not None}
-    result = evaluate(model, file, precision=precision, **given)
+    result = evaluate(model, file, precision=precision, device=device, **given)
     if as_json:
         print_json(result)
     else:
@@ -232,6 +234,7 @@ def embed(
     pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat of the top layer.")] = "mean",
     layers: Annotated[str, typer.Option("--layers", help=f"Of other layers than the top one: {o.READOUTS}.")] = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    device: o.Device = "auto",
     threads: o.Threads = None,
     text_column: TextsColumn = None,
     text2_column: SecondColumn = None,
@@ -254,7 +257,7 @@ def embed(
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     texts = list(_keyed_texts(file, None, "texts", columns)[1])
     o.use_threads(threads)
-    vectors = embed(str(model), texts, pooling=pooling, max_tokens=max_tokens, layers=layers)
+    vectors = embed(str(model), texts, pooling=pooling, max_tokens=max_tokens, layers=layers, device=device)
     with writing_atomically(out) as target:
         np.savez(target, vectors=vectors)
     shape = {"texts": len(vectors), "dimensions": vectors.shape[1]}

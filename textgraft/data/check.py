@@ -21,7 +21,9 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 _LINES_KEPT = 100
 _LINES_SHOWN = 8
-_LEAK_SHARE = 0.01  # of the test texts; a few short ones ("Thank you!") recur by chance
+_LEAK_SHARE = 0.01  # of the held-out texts; a few short ones ("Thank you!") recur by chance
+LEARNED_FROM = {"validation": ("training", "unlabelled"), "test": ("training", "validation", "unlabelled")}
+"""The parts that are held out, and what none of their texts should be in: what is learned from, or chosen by."""
 
 # Two or more characters that UTF-8 bytes turn into when read as Windows-1252 or Latin-1: é -> Ã©, ’ -> â€™, ก -> à¸
 _MOJIBAKE = re.compile(
@@ -52,6 +54,7 @@ class Problem:
 def check(
     train: Examples,
     *,
+    valid: Examples | None = None,
     test: Examples | None = None,
     unlabelled: Examples | None = None,
     count_tokens: Callable[[Sequence[str]], Sequence[int]] | None = None,
@@ -59,29 +62,30 @@ def check(
     max_characters: int = 20_000,
     rare: int = 5,
 ) -> list[Problem]:
-    """What stands in the way of training on `train` and trusting a result on `test`, the worst first.
+    """What stands in the way of training on `train` and trusting a result on `test`, or a choice by `valid`.
 
-    "error": training would fail or the result mislead; "warning": probably a mistake; "note": worth knowing.
-    `count_tokens` gives the number of tokens of each text and turns on the check against `max_tokens`; classes of
-    fewer than `rare` texts are called rare. Texts count as the same when they differ in case and spaces only.
-    Time grows with the text, memory by some 200 bytes a text: 100,000 reviews take seconds.
+    The worst comes first. "error": training would fail or the result mislead; "warning": probably a mistake; "note":
+    worth knowing. `count_tokens` gives the number of tokens of each text and turns on the check against `max_tokens`;
+    classes of fewer than `rare` texts are called rare. Texts count as the same when they differ in case and spaces
+    only. Time grows with the text, memory by some 200 bytes a text: 100,000 reviews take seconds.
     """
     problems: list[Problem] = []
-    parts = [part for part in (train, test, unlabelled) if part is not None]
-    for part in parts:
+    named = {"training": train, "validation": valid, "test": test, "unlabelled": unlabelled}
+    parts = {name: part for name, part in named.items() if part is not None}
+    for part in parts.values():
         problems += _check_texts(part, max_characters)
         if count_tokens is not None:
             problems += _check_tokens(part, count_tokens, max_tokens)
         problems += _check_ids(part)
     problems += _check_labels(train, rare)
-    keys = [[_folded_digest(text) for text in part.texts] for part in parts]
-    for part, digests in zip(parts, keys):
-        problems += _check_duplicates(part, digests)
-    if test is not None:
-        problems += _check_test_labels(train, test)
-        problems += _check_leak(test, keys[1], set(keys[0]), "training")
-        if unlabelled is not None:
-            problems += _check_leak(test, keys[1], set(keys[2]), "unlabelled")
+    keys = {name: [_folded_digest(text) for text in part.texts] for name, part in parts.items()}
+    for name, part in parts.items():
+        problems += _check_duplicates(part, keys[name])
+    for name, held in parts.items():
+        if name in LEARNED_FROM:
+            problems += _check_held_labels(train, held)
+            for other in (other for other in LEARNED_FROM[name] if other in parts):
+                problems += _check_leak(held, name, keys[name], seen=set(keys[other]), where=other)
     return sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
@@ -230,7 +234,7 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
         yield _problem("warning", "similar-classes", message, part, places, "Spell the class in one way.")
 
 
-def _check_test_labels(train: Examples, test: Examples) -> Iterator[Problem]:
+def _check_held_labels(train: Examples, test: Examples) -> Iterator[Problem]:
     if train.labels is None or train.kind == "numeric":
         return
     if test.labels is None:
@@ -275,14 +279,17 @@ def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Prob
         yield _problem("note", "near-duplicate", message, part, sorted(near), "Take the copies out.")
 
 
-def _check_leak(test: Examples, digests: Sequence[bytes], seen: set[bytes], where: str) -> Iterator[Problem]:
+def _check_leak(
+    held: Examples, name: str, digests: Sequence[bytes], *, seen: set[bytes], where: str
+) -> Iterator[Problem]:
+    """Texts of the held-out part `name` that are in another part too, whose digests are `seen`."""
     leaked = [i for i, digest in enumerate(digests) if digest and digest in seen]
     if not leaked:
         return
-    severe = where == "training" and len(leaked) > _LEAK_SHARE * len(test)
-    message = f"{_texts(len(leaked))} of the test set ({len(leaked) / len(test):.1%}) are in the {where} texts too."
+    severe = where == "training" and len(leaked) > _LEAK_SHARE * len(held)
+    message = f"{_texts(len(leaked))} of the {name} set ({len(leaked) / len(held):.1%}) are in the {where} texts too."
     remedy = f"Take them out of the {where} texts, or the result will look better than it is."
-    yield _problem("error" if severe else "warning", f"test-leak-{where}", message, test, leaked, remedy)
+    yield _problem("error" if severe else "warning", f"{name}-leak-{where}", message, held, leaked, remedy)
 
 
 def _folded_digest(text: str) -> bytes:

@@ -106,6 +106,11 @@ class LanguageModelHead(Head):
         return log_p
 
     @torch.no_grad()
+    def next_logits(self, encoded: Encoded) -> Tensor:
+        """(B, V) logits after the last position, log probabilities where the output layer has no others."""
+        return self.output.logits(encoded.top[:, -1])
+
+    @torch.no_grad()
     def target_log_probs(self, encoded: Encoded, batch: Batch) -> Tensor:
         """(B, T) log probability of each target, 0 where there is none; a few hundred rows of V at a time."""
         assert batch.targets is not None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from textgraft.errors import UserError, did_you_mean
 
@@ -34,14 +35,47 @@ def resolve(precision: str, device: torch.device = CPU) -> Literal["fp32", "bf16
     return "bf16" if precision == "bf16" else "fp32"
 
 
+class Casts:
+    """Weights in the dtype of the products, each cast once: for one who asks the same model at every step of a text.
+
+    A weight that has been changed since (torch counts that, not what goes through `.data`) is cast anew.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, torch.dtype], tuple[Tensor, int, Tensor]] = {}
+
+    def of(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        """`weight.to(dtype)`."""
+        known = self._made.get((id(weight), dtype))
+        if known is None or known[1] != weight._version:
+            # The weight itself is kept too, so that no other can have its id meanwhile.
+            known = self._made[id(weight), dtype] = weight, weight._version, weight.to(dtype)
+        return known[2]
+
+
+_CASTS: ContextVar[Casts | None] = ContextVar("casts", default=None)
+
+
 @contextmanager
-def computing_in(precision: str, device: torch.device = CPU) -> Iterator[None]:
+def computing_in(precision: str, device: torch.device = CPU, *, casts: Casts | None = None) -> Iterator[None]:
     """Run matrix products on `device` in `precision`; weights and losses stay in float32.
 
-    So does the LSTM's cell state, inside a window on the processor alone.
+    So does the LSTM's cell state, inside a window on the processor alone. Where no gradients are wanted, weights that
+    `casts` holds are not cast again.
     """
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=resolve(precision, device) == "bf16"):
-        yield
+    before = _CASTS.set(casts)
+    try:
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=resolve(precision, device) == "bf16"):
+            yield
+    finally:
+        _CASTS.reset(before)
+
+
+def cast_once(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """A weight in `dtype`, from the `casts` of `computing_in`; as it is where there are none, or gradients wanted."""
+    casts = _CASTS.get()
+    lasting = isinstance(weight, nn.Parameter) and weight.dtype != dtype
+    return weight if casts is None or not lasting or torch.is_grad_enabled() else casts.of(weight, dtype)
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from textgraft.nn.precision import compute_dtype
+from textgraft.nn.precision import cast_once, compute_dtype
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward
 tanh_backward = torch.ops.aten.tanh_backward
@@ -150,10 +150,11 @@ class QRNNLayer(nn.Module):
         c0, *inputs = state if state is not None else self.initial_state(x.shape[1])
         dtype = compute_dtype(x)
         x = x.to(dtype)
-        weight = F.dropout(self.weight, self.weight_dropout, self.training).to(dtype)
+        weight = F.dropout(self.weight, self.weight_dropout, self.training)
+        weight, bias = (cast_once(w, dtype).to(dtype) for w in (weight, self.bias))
         x_prev = inputs[0].to(dtype) if inputs else None
         update = self._update(x.shape[0], c0)
-        h, c = qrnn(x, weight, self.bias.to(dtype), c0, x_prev, update=update, truncate=truncate)
+        h, c = qrnn(x, weight, bias, c0, x_prev, update=update, truncate=truncate)
         return h, (c, x[-1].to(c0.dtype)) if inputs else (c,)
 
     def _update(self, steps: int, c0: Tensor) -> Tensor | None:

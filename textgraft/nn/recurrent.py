@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.nn.device import on_cpu
-from textgraft.nn.precision import compute_dtype
+from textgraft.nn.precision import cast_once, compute_dtype
 
 STEPS_THAT_PAY = 8
 """Laying weights out for many products costs as much as five of them without."""
@@ -181,7 +181,7 @@ class LSTMLayer(nn.Module):
         h0, c0 = state if state is not None else self.initial_state(x.shape[1])
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
         dtype = compute_dtype(x)
-        w_ih, w_hh, bias = self.weight_ih.to(dtype), w_hh.to(dtype), self.bias.to(dtype)
+        w_ih, w_hh, bias = (cast_once(w, dtype).to(dtype) for w in (self.weight_ih, w_hh, self.bias))
         if dtype == torch.bfloat16 and on_cpu(x):
             h, c = lstm_sequence(x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias, truncate)
         else:

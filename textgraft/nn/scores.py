@@ -74,7 +74,10 @@ class General(Score):
 
 
 class Additive(Score):
-    """vᵀ tanh(W q + U k) (Bahdanau, Cho & Bengio 2015, arXiv:1409.0473, A.1.2), as wide as the query."""
+    """vᵀ tanh(W q + U k) (Bahdanau, Cho & Bengio 2015, arXiv:1409.0473, A.1.2), as wide as the query.
+
+    There the query is the decoder's last state; here, as in Luong et al. (§3.1), the one that has read the last word.
+    """
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__(query_dim, key_dim)
@@ -94,7 +97,8 @@ class Additive(Score):
 class Location(Score):
     """W q, a score for each place whatever stands there (Luong et al. 2015, eq. 8 "location").
 
-    There are weights for the first `LONGEST` places; as in the paper, words behind them are not looked at.
+    There are weights for the first `LONGEST` places; as in the paper (footnote 6), words behind them are not looked at.
+    Of a shorter text only its own places share the softmax, where the paper uses the top part of one over all of them.
     """
 
     LONGEST = 128
@@ -112,7 +116,7 @@ class Location(Score):
 class Content(Score):
     """β cos(q, k) with a strength β > 0 that the query chooses (Graves, Wayne & Danihelka 2014, arXiv:1410.5401).
 
-    Their equations 5 and 6; β is softplus(wᵀ q + b).
+    Their §3.3.1, equations 5 and 6, before the softmax; what makes β positive they leave open: softplus(wᵀ q + b).
     """
 
     same_width = True

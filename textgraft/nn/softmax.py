@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE, chunked_cross_entropy
 from textgraft.nn.embedding import AdaptiveEmbedding
+from textgraft.nn.precision import cast_once, compute_dtype
 
 
 class OutputLayer(nn.Module):
@@ -53,6 +54,10 @@ class OutputLayer(nn.Module):
     def log_probs(self, hidden: Tensor) -> Tensor:
         """(N, V), exact whatever the loss approximates."""
         raise NotImplementedError
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(N, V) whose softmax is the probabilities; the log probabilities, unless the layer has other numbers."""
+        return self.log_probs(hidden)
 
     @torch.no_grad()
     def start_from_counts(self, counts: Tensor) -> None:
@@ -98,7 +103,10 @@ class FullSoftmax(OutputLayer):
         return total if weights is None else (total * weights).sum(), int((targets != IGNORE).sum())
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        return _log_softmax(hidden, self.weight, self.bias)
+        return self.logits(hidden).log_softmax(dim=1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return _logits(hidden, self.weight, self.bias)
 
     def _set_biases(self, log_p: Tensor) -> None:
         assert self.bias is not None
@@ -258,10 +266,10 @@ class AdaptiveSoftmax(OutputLayer):
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         weights, biases = self._head_and_clusters()
-        head = _log_softmax(self._before_head(hidden), weights[0], biases[0])
+        head = _logits(self._before_head(hidden), weights[0], biases[0]).log_softmax(dim=1)
         parts = [head[:, : self.shortlist]]
         for i in range(len(self.starts)):
-            inside = _log_softmax(self._projected(hidden, i), weights[i + 1], biases[i + 1])
+            inside = _logits(self._projected(hidden, i), weights[i + 1], biases[i + 1]).log_softmax(dim=1)
             parts.append(head[:, self.shortlist + i, None] + inside)
         return torch.cat(parts, dim=1)
 
@@ -311,8 +319,9 @@ def _new_weight(rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(rows, columns) / math.sqrt(columns))
 
 
-def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return _at_least_float32(F.linear(hidden, weight, bias)).log_softmax(dim=1)
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    weight = cast_once(weight, compute_dtype(hidden))
+    return _at_least_float32(F.linear(hidden, weight, bias))
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

@@ -142,7 +142,7 @@ def finetune(
         members=members,
         stage=begun.stage,
         cut=begun.encoded["forward"].cut,
-        problems=check(train, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
+        problems=check(train, valid=valid, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
     )
     _save(done, choice, overwrite)

@@ -32,7 +32,7 @@ from textgraft.training.loop import Run, Settings
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.meter import Meter
 from textgraft.training.phases import Stage, load_recipe, suited
-from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
+from textgraft.training.session import alone, drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.tag_metrics import TagScores, paired_ratio_test, score_tags
 
 TAGGER = "tagger"
@@ -172,7 +172,10 @@ def train_tagger(
     if stack is not None:
         stack.to(resolve_device(settings.device))
         known = [train, *(part for name, part in parts.items() if name == "valid")]
-        read = replace(source, stack=options.network.kept(stack, known, folder, show=show))
+        with alone(folder):
+            kept = options.network.kept(stack, known, folder, show=show)
+            words = [s.words for s in train.sentences]
+            read = replace(source, stack=kept.having_read(words, folder, show=show))
     prepared = time.perf_counter() - began if stack else 0.0
     run, coverage = _run(read, stage, train, parts, options)
     drive(run, folder / "tagger.checkpoint.safetensors", title=title, show=show)

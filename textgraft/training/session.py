@@ -141,7 +141,7 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
     also what share of its peak those tokens take; a line for each validation; and why it ended, if patience ended it.
     Raises Stopped on Ctrl-C and SIGTERM, after saving, and UserError where another process trains in the same folder.
     """
-    with _alone(checkpoint.parent), _interrupts_noted() as interrupted, _bar(show) as bar:
+    with alone(checkpoint.parent), _interrupts_noted() as interrupted, _bar(show) as bar:
         run.resume(checkpoint)
         share_of_peak = _share_of_peak(run)
         last_save = time.monotonic()
@@ -166,11 +166,11 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Inside, no other process trains here: two that save to one checkpoint would undo each other's work.
+def alone(folder: Path) -> Iterator[None]:
+    """Inside, no other process trains here: two that write the same files would undo each other's work.
 
     The system forgets the lock with the process, however that ends. Where folders cannot be locked (Windows, some
-    network drives), nothing is.
+    network drives), nothing is. Raises UserError where another process is inside.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
