@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from small_models import VOCAB, Tokens, masked_language_model, masking_tokens
 
-from textgraft.data.masking import MaskedStream
-from textgraft.model import Model
+from textgraft.data.masking import MaskedStream, MaskingTokens
+from textgraft.errors import UserError
+from textgraft.heads.base import Loss
+from textgraft.model import Model, build
+from textgraft.nn.chunked import IGNORE
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import Phase
+from textgraft.training.objectives import objective
+from textgraft.training.phases import Phase, Stage
 
 
 class Constant(Tokens):
@@ -71,3 +76,33 @@ def test_of_random_text_nothing_is_learned() -> None:
     with torch.no_grad():
         losses = [model.eval().loss(batch) for batch in MaskedStream(Random(2), masking_tokens(), length=16).batches(0)]
     assert sum(loss.parts["nll"] for loss in losses) / sum(loss.count for loss in losses) > 0.75 * math.log(VOCAB - 4)
+
+
+@pytest.mark.parametrize("masked", [0.15, 0.4])
+def test_the_head_says_how_much_training_hides_and_held_out_text_hides_15_per_cent(
+    masked: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = masked_language_model(max_length=64).describe()
+    model = build({**described, "head": {**described["head"], "masked": masked}})
+    monkeypatch.setattr(MaskingTokens, "of", lambda _: masking_tokens())
+    tokenizer: Any = None  # of which only those tokens are wanted
+    stage = Stage(rows=8, bptt=43, phases=(Phase("p", 1, 0.01),))
+    stream = objective(model, "x").stream(model, Tokens(), tokenizer, stage, 0)
+    shares = []
+    for batch in stream.batches(0):
+        assert batch.targets is not None
+        ordinary = torch.where(batch.targets == IGNORE, batch.ids, batch.targets) >= 4
+        shares += ((batch.targets != IGNORE).sum(1) / ordinary.sum(1)).tolist()
+    assert np.mean(shares) == pytest.approx(masked, abs=0.02)
+
+    read = []
+    monkeypatch.setattr(model, "loss", lambda batch: read.append(batch) or Loss(torch.tensor(1.0), 1, {"nll": 1.0}))
+    objective(model, "x").validator(model, Tokens(), tokenizer, tokens=math.inf)(model)
+    hidden = sum(int((batch.targets != IGNORE).sum()) for batch in read)
+    assert hidden / sum(int(batch.mask.sum()) for batch in read) == pytest.approx(0.14, abs=0.02)
+
+
+def test_a_share_that_hides_everything_is_refused() -> None:
+    described = masked_language_model().describe()
+    with pytest.raises(UserError, match="masked is 1"):
+        build({**described, "head": {**described["head"], "masked": 1.0}})

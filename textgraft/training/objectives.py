@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -48,13 +48,15 @@ class NextToken:
 
 
 class MaskedTokens:
-    """Rows of `bptt` tokens, 15 % of them hidden, in pairs if the head predicts the next sentence (data.masking)."""
+    """Rows of `bptt` tokens, some of them hidden, in pairs if the head predicts the next sentence (data.masking)."""
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
-        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.rows, seed=seed)
+        config: Any = model.head.config
+        hidden = {"rate": config.masked, "whole_words": config.whole_words}
+        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.rows, seed=seed, **hidden)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
-        """`loss` is nats per masked token, `perplexity` its exponential; the same tokens are masked each time."""
+        """`loss` is nats per masked token, `perplexity` its exponential; the same tokens are masked each time, 15 %."""
 
         def validate(model: Model) -> Scores:
             stream = _masked(model, corpus, tokenizer, length=128, rows=32, seed=0)
@@ -93,12 +95,12 @@ def _spellings(tokenizer: Tokenizer) -> np.ndarray:
 
 
 def _masked(
-    model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, rows: int, seed: int
+    model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, rows: int, seed: int, **hidden: Any
 ) -> MaskedStream:
     longest = model.encoder.max_length or length
     pairs = bool(getattr(model.head.config, "next_sentence", False))
     tokens = MaskingTokens.of(tokenizer)
-    return MaskedStream(corpus, tokens, length=min(length, longest), rows=rows, seed=seed, pairs=pairs)
+    return MaskedStream(corpus, tokens, length=min(length, longest), rows=rows, seed=seed, pairs=pairs, **hidden)
 
 
 OBJECTIVES: dict[str, Objective] = {
