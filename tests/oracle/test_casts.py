@@ -7,25 +7,55 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from textgraft import decoding
 from textgraft.data.batch import Batch
 from textgraft.decoding import GenerateOptions, Tokens, write
+from textgraft.encoders.base import Encoded
+from textgraft.heads.translation import TranslationConfig, TranslationHead
 from textgraft.model import Model, build
 from textgraft.nn import precision
 from textgraft.nn.precision import Casts, cast_once, computing_in
+from textgraft.nn.scores import REACHES, SCORES
 
 V, STEPS = 50, 12
-CELLS = {"lstm": {"cell": "lstm"}, "qrnn": {"cell": "qrnn"}}
-OUTPUTS = ["chunked", "adaptive"]
+LSTM = {"name": "awd_lstm", "hidden_dim": 24}
+GPT = {"name": "gpt", "num_heads": 2, "max_length": 32}
+XL = {"name": "transformer_xl", "num_heads": 2, "hidden_dim": 24, "memory_length": 8}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "lstm": LSTM,
+    "qrnn": {**LSTM, "cell": "qrnn"},
+    "gpt": {**GPT, "norm": "post"},
+    "gpt-3": {**GPT, "attention": "alternating", "window": 4},
+    "xl": XL,
+    "xl, own biases": {**XL, "shared_biases": False, "norm": "pre"},
+    "xl, adaptive": {**XL, "cutoffs": [10, 30], "div_value": 2.0, "project_first": True},
+}
+EVERY = [(name, "adaptive") for name in ENCODERS] + [(name, "chunked") for name in ENCODERS if "adaptive" not in name]
+every_model = pytest.mark.parametrize(("encoder", "output"), EVERY)
 
 
-def model_of(cell: str, output: str = "chunked") -> Model:
+def model_of(encoder: str, output: str = "chunked") -> Model:
     torch.manual_seed(0)
-    encoder = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 16, "hidden_dim": 24, "num_layers": 2}
+    described = {"vocab_size": V, "embedding_dim": 16, "num_layers": 2, **ENCODERS[encoder]}
     head = {"name": "language_model", "vocab_size": V, "input_dim": 16, "output_layer": output}
-    return build({"encoder": {**encoder, **CELLS[cell]}, "head": head}).eval()
+    return build({"encoder": described, "head": head}).eval()
+
+
+class CastsSeen(TorchDispatchMode):
+    """How often torch itself, whoever asked it, put each of a model's weights into bfloat16, by the weight's name."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.names = {p.untyped_storage().data_ptr(): name for name, p in module.named_parameters() if p.dim() > 1}
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._to_copy.default and (kwargs or {}).get("dtype") == torch.bfloat16:
+            self.counts.update([name] if (name := self.names.get(args[0].untyped_storage().data_ptr())) else [])
+        return func(*args, **(kwargs or {}))
 
 
 class CastAnew(Casts):
@@ -41,13 +71,55 @@ def written(model: Model) -> list[tuple[int, float]]:
     return [(w.token, w.log_probability) for w in found]
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("cell", CELLS)
-def test_a_text_is_the_same_to_the_bit(cell: str, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of(cell, output)
+@every_model
+def test_a_text_is_the_same_to_the_bit(encoder: str, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with casts at each step, and as where autocast makes them."""
+    model = model_of(encoder, output)
     found = written(model)
     monkeypatch.setattr(decoding, "Casts", CastAnew)
     assert found == written(model)
+    monkeypatch.setattr(decoding, "Casts", lambda: None)
+    assert found == written(model)
+
+
+@every_model
+def test_torch_casts_no_matrix_twice_in_a_text(encoder: str, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(encoder, output)
+    with CastsSeen(model) as seen:
+        written(model)
+    assert len(seen.counts) >= 2
+    assert set(seen.counts.values()) == {1}
+    monkeypatch.setattr(decoding, "Casts", lambda: None)
+    with CastsSeen(model) as before:
+        written(model)
+    assert before.counts.keys() <= seen.counts.keys()  # the adaptive layer then casts copies of some
+    assert min(before.counts.values()) >= STEPS
+
+
+@pytest.mark.parametrize("reach", REACHES)
+@pytest.mark.parametrize("score", SCORES)
+def test_a_translation_casts_no_matrix_twice(score: str, reach: str) -> None:
+    torch.manual_seed(0)
+    config = TranslationConfig(V, input_dim=16, embedding_dim=8, hidden_dim=16, score=score, reach=reach)
+    head = TranslationHead(config).eval()
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    encoded, words = Encoded(torch.randn(2, 5, 16), mask, (), None), torch.tensor([3, 4])
+
+    def stepped(casts: Casts | None) -> list[Tensor]:
+        found = []
+        with torch.no_grad(), computing_in("bf16", casts=casts):
+            decoding = head.begin(encoded)
+            for _ in range(STEPS):
+                with computing_in("bf16", casts=casts):
+                    decoding, _ = head.step(words, decoding)
+                    found.append(head.next_word(decoding))
+        return found
+
+    with CastsSeen(head) as seen:
+        found = stepped(Casts())
+    assert len(seen.counts) >= 6
+    assert set(seen.counts.values()) == {1}
+    assert all(torch.equal(a, b) for a, b in zip(found, stepped(None), strict=True))
 
 
 def test_each_weight_is_cast_once_for_a_text_and_only_weights_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,16 +136,15 @@ def test_each_weight_is_cast_once_for_a_text_and_only_weights_are_kept(monkeypat
             return super().of(weight, dtype)
 
     monkeypatch.setattr(decoding, "Casts", Counted)
-    for cell in CELLS:
-        for output in OUTPUTS:
-            model = model_of(cell, output)
-            written(model)
-            (casts,) = made
-            made.clear()
-            own = {id(parameter) for parameter in model.parameters()}
-            assert casts.asked.keys() <= own
-            assert len(casts._made) == len(casts.asked) <= len(own)
-            assert max(casts.asked.values()) >= STEPS
+    for encoder, output in EVERY:
+        model = model_of(encoder, output)
+        written(model)
+        (casts,) = made
+        made.clear()
+        own = {id(parameter) for parameter in model.parameters()}
+        assert casts.asked.keys() <= own
+        assert len(casts._made) == len(casts.asked) <= len(own)
+        assert max(casts.asked.values()) >= STEPS
     model = model_of("lstm")
     stepped = [p for layer in model.encoder.layers for p in layer.parameters()]
     written(model)
@@ -105,9 +176,10 @@ def test_where_gradients_are_wanted_or_nobody_asked_nothing_is_kept() -> None:
     assert precision._CASTS.get() is None
 
 
-def test_training_after_a_text_learns_from_the_weights_themselves() -> None:
+@pytest.mark.parametrize("encoder", ["lstm", "gpt", "xl"])
+def test_training_after_a_text_learns_from_the_weights_themselves(encoder: str) -> None:
     """Gradients reach every weight, though a text was written with casts of them just before."""
-    model: Any = model_of("lstm")
+    model: Any = model_of(encoder)
     written(model)
     ids = torch.tensor([[1, 2, 3, 4]])
     batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool), targets=torch.tensor([[2, 3, 4, 5]]))

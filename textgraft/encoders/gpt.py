@@ -21,6 +21,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import ONE_LAYER, Direction, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import Attention, banded, causal
+from textgraft.nn.precision import Linear
 
 NORMS = ("post", "pre")
 PATTERNS = ("dense", "banded", "alternating")
@@ -58,8 +59,8 @@ class Block(nn.Module):
         self.pre, self.dropout = config.norm == "pre", config.hidden_dropout
         self.attention = Attention(width, config.num_heads, dropout=config.attention_dropout)
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.widen = nn.Linear(width, 4 * width)
-        self.narrow = nn.Linear(4 * width, width)
+        self.widen = Linear(width, 4 * width)
+        self.narrow = Linear(4 * width, width)
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def forward(self, x: Tensor, seen: Tensor, past: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, Tensor]]:

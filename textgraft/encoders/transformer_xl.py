@@ -23,6 +23,7 @@ from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, Sta
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import banded, causal
 from textgraft.nn.embedding import AdaptiveEmbedding
+from textgraft.nn.precision import Linear, cast_once, compute_dtype
 
 NORMS = ("post", "pre")
 
@@ -112,9 +113,9 @@ class RelativeAttention(nn.Module):
         super().__init__()
         width = num_heads * head_dim
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
-        self.inputs = nn.Linear(dim, 3 * width, bias=False)
-        self.distances = nn.Linear(dim, width, bias=False)
-        self.output = nn.Linear(width, dim, bias=False)
+        self.inputs = Linear(dim, 3 * width, bias=False)
+        self.distances = Linear(dim, width, bias=False)
+        self.output = Linear(width, dim, bias=False)
         self.u = nn.Parameter(torch.empty(num_heads, head_dim)) if own_biases else None
         self.v = nn.Parameter(torch.empty(num_heads, head_dim)) if own_biases else None
 
@@ -130,7 +131,8 @@ class RelativeAttention(nn.Module):
         assert u is not None
         assert v is not None
         rows, width = len(x), self.num_heads * self.head_dim
-        of_query, of_rest = self.inputs.weight.split([width, 2 * width])  # of the memory nobody asks for queries
+        weight = cast_once(self.inputs.weight, compute_dtype(x))
+        of_query, of_rest = weight.split([width, 2 * width])  # of the memory nobody asks for queries
         query = F.linear(x[:, -steps:], of_query).view(rows, steps, self.num_heads, self.head_dim)
         key, value = F.linear(x, of_rest).view(rows, -1, 2, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
         by_distance = self.distances(distances).view(-1, self.num_heads, self.head_dim)
@@ -158,8 +160,8 @@ class Block(nn.Module):
             dropout=config.attention_dropout,
         )
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.widen = nn.Linear(width, config.hidden_dim)
-        self.narrow = nn.Linear(config.hidden_dim, width)
+        self.widen = Linear(width, config.hidden_dim)
+        self.narrow = Linear(config.hidden_dim, width)
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def forward(

@@ -12,6 +12,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded, State
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.chunked import IGNORE
+from textgraft.nn.precision import Linear
 from textgraft.nn.recurrent import LSTMLayer
 from textgraft.nn.scores import new_attention
 from textgraft.nn.softmax import ChunkedSoftmax
@@ -80,11 +81,11 @@ class TranslationHead(Head):
         keys, hidden = config.input_dim - config.words_dim, config.hidden_dim
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
         nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)
-        self.start = nn.Linear(2 * keys, config.num_layers * hidden)
+        self.start = Linear(2 * keys, config.num_layers * hidden)
         widths = [config.embedding_dim + hidden] + [hidden] * (config.num_layers - 1)
         self.layers = nn.ModuleList(LSTMLayer(width, hidden) for width in widths)
         self.attention = new_attention(config.score, config.reach, query_dim=hidden, key_dim=keys, window=config.window)
-        self.combined = nn.Linear(keys + hidden, hidden)
+        self.combined = Linear(keys + hidden, hidden)
         self.output = ChunkedSoftmax(config.vocab_size, hidden)
 
     def forward(self, encoded: Encoded) -> Tensor:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.nn.precision import Linear
+
 
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """(queries, keys) bool: each of the last `queries` of `keys` positions sees itself and all before it."""
@@ -45,8 +47,8 @@ class Attention(nn.Module):
         if dim % num_heads:
             raise ValueError(f"{num_heads} heads do not divide a width of {dim}")
         self.num_heads, self.dropout = num_heads, dropout
-        self.inputs = nn.Linear(dim, 3 * dim)
-        self.output = nn.Linear(dim, dim)
+        self.inputs = Linear(dim, 3 * dim)
+        self.output = Linear(dim, dim)
 
     def forward(
         self, x: Tensor, seen: Tensor | None, past: tuple[Tensor, Tensor] | None = None

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.errors import UserError
+from textgraft.nn.precision import cast_once, compute_dtype
 
 
 class Cluster(nn.Module):
@@ -73,6 +74,6 @@ class AdaptiveEmbedding(nn.Module):
         for i, (start, (table, projection)) in enumerate(zip([0, *self.cutoffs], parts, strict=True)):
             rows = (cluster == i).nonzero().squeeze(1)
             vectors = F.embedding(flat[rows] - start, table)
-            vectors = vectors if projection is None else vectors @ projection
+            vectors = vectors if projection is None else vectors @ cast_once(projection, compute_dtype(vectors))
             found = found.index_copy(0, rows, vectors.to(found.dtype))
         return found.view(*ids.shape, self.dim)

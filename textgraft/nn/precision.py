@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from textgraft.errors import UserError, did_you_mean
 
@@ -82,3 +83,17 @@ def compute_dtype(x: Tensor) -> torch.dtype:
     """The dtype that a matrix product of `x` should run in here: autocast's if it is on, else its own."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`F.linear` with weights of `cast_once`: autocast itself forgets its casts wherever it is left."""
+    dtype = compute_dtype(x)
+    return F.linear(x, cast_once(weight, dtype), None if bias is None else cast_once(bias, dtype))
+
+
+class Linear(nn.Linear):
+    """torch's, its weights cast by the `casts` of `computing_in`: for layers that are asked at each step of a text."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, D) -> (…, out_features)."""
+        return linear(x, self.weight, self.bias)

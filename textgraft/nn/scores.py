@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.errors import UserError, did_you_mean
+from textgraft.nn.precision import Linear
 
 UNSCORED = -1e4
 """The score of a position that a score cannot speak of: no weight beside any that it can."""
@@ -63,7 +64,7 @@ class General(Score):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__(query_dim, key_dim)
-        self.keys = nn.Linear(key_dim, query_dim, bias=False)
+        self.keys = Linear(key_dim, query_dim, bias=False)
 
     def prepared(self, keys: Tensor) -> Tensor:
         projected: Tensor = self.keys(keys)
@@ -81,9 +82,9 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__(query_dim, key_dim)
-        self.query = nn.Linear(query_dim, query_dim, bias=False)
-        self.keys = nn.Linear(key_dim, query_dim, bias=False)
-        self.vector = nn.Linear(query_dim, 1, bias=False)
+        self.query = Linear(query_dim, query_dim, bias=False)
+        self.keys = Linear(key_dim, query_dim, bias=False)
+        self.vector = Linear(query_dim, 1, bias=False)
 
     def prepared(self, keys: Tensor) -> Tensor:
         projected: Tensor = self.keys(keys)
@@ -105,7 +106,7 @@ class Location(Score):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__(query_dim, key_dim)
-        self.places = nn.Linear(query_dim, self.LONGEST, bias=False)
+        self.places = Linear(query_dim, self.LONGEST, bias=False)
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         length = prepared.shape[1]
@@ -123,7 +124,7 @@ class Content(Score):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__(query_dim, key_dim)
-        self.strength = nn.Linear(query_dim, 1)
+        self.strength = Linear(query_dim, 1)
 
     def prepared(self, keys: Tensor) -> Tensor:
         return F.normalize(keys, dim=2)
@@ -188,8 +189,8 @@ class LocalPredictive(Reach):
 
     def __init__(self, score: Score, query_dim: int, window: int) -> None:
         super().__init__(score, query_dim, window)
-        self.hidden = nn.Linear(query_dim, query_dim, bias=False)
-        self.centre = nn.Linear(query_dim, 1, bias=False)
+        self.hidden = Linear(query_dim, query_dim, bias=False)
+        self.centre = Linear(query_dim, 1, bias=False)
 
     def forward(self, query: Tensor, prepared: Tensor, mask: Tensor, step: int) -> Tensor:
         last = mask.sum(dim=1, keepdim=True) - 1

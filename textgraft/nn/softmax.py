@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE, chunked_cross_entropy
 from textgraft.nn.embedding import AdaptiveEmbedding
-from textgraft.nn.precision import cast_once, compute_dtype
+from textgraft.nn.precision import cast_once, compute_dtype, linear
 
 
 class OutputLayer(nn.Module):
@@ -251,7 +251,7 @@ class AdaptiveSoftmax(OutputLayer):
                 self.projections.append(projection if tied_projections else _new_weight(*projection.shape))
 
     def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
-        tables, biases = self._head_and_clusters()
+        tables, biases = self._head_and_clusters(hidden)
         cluster = torch.bucketize(targets, targets.new_tensor(self.starts), right=True)  # 0: shortlist or ignored
         in_head = torch.where(cluster == 0, targets, self.shortlist + cluster - 1)
         before = self._before_head(hidden)
@@ -265,7 +265,7 @@ class AdaptiveSoftmax(OutputLayer):
         return total, count
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        weights, biases = self._head_and_clusters()
+        weights, biases = self._head_and_clusters(hidden)
         head = _logits(self._before_head(hidden), weights[0], biases[0]).log_softmax(dim=1)
         parts = [head[:, : self.shortlist]]
         for i in range(len(self.starts)):
@@ -280,20 +280,24 @@ class AdaptiveSoftmax(OutputLayer):
         of_clusters = log_p.split(self.sizes)[1:]
         self.cluster_bias.copy_(torch.stack([inside.logsumexp(dim=0) for inside in of_clusters]))
 
-    def _head_and_clusters(self) -> tuple[list[Tensor], list[Tensor | None]]:
+    def _head_and_clusters(self, hidden: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
         """Weights and biases of the head (shortlist, then one row for each cluster) and of each cluster."""
-        weights = list(self.weights if self.weight is None else self.weight.split(self.sizes))
-        weights[0] = torch.cat([weights[0], self.cluster_weight])
+        dtype = compute_dtype(hidden)
+        if self.weight is None:
+            weights = [cast_once(weight, dtype) for weight in self.weights]
+        else:
+            weights = list(cast_once(self.weight, dtype).split(self.sizes))
+        weights[0] = torch.cat([weights[0], cast_once(self.cluster_weight, dtype)])
         if self.bias is None or self.cluster_bias is None:
             return weights, [None] * len(weights)
         of_shortlist, *of_clusters = self.bias.split(self.sizes)
         return weights, [torch.cat([of_shortlist, self.cluster_bias]), *of_clusters]
 
     def _projected(self, hidden: Tensor, cluster: int) -> Tensor:
-        return F.linear(hidden, self.projections[cluster]) if len(self.projections) else hidden
+        return linear(hidden, self.projections[cluster]) if len(self.projections) else hidden
 
     def _before_head(self, hidden: Tensor) -> Tensor:
-        return hidden if self.first_projection is None else F.linear(hidden, self.first_projection)
+        return hidden if self.first_projection is None else linear(hidden, self.first_projection)
 
 
 OUTPUT_LAYERS: dict[str, type[OutputLayer]] = {
@@ -320,8 +324,7 @@ def _new_weight(rows: int, columns: int) -> nn.Parameter:
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    weight = cast_once(weight, compute_dtype(hidden))
-    return _at_least_float32(F.linear(hidden, weight, bias))
+    return _at_least_float32(linear(hidden, weight, bias))
 
 
 def _at_least_float32(x: Tensor) -> Tensor:
