@@ -26,6 +26,8 @@ TOKENIZERS = {
     "unigram": lambda: Tokenizer.train(TEXTS, vocab_size=150),
     "bpe": lambda: Tokenizer.train(TEXTS, model="bpe", vocab_size=150),
     "word": lambda: Tokenizer.train(TEXTS, kind="word"),
+    "character": lambda: Tokenizer.train(TEXTS, kind="character"),
+    "wordpiece": lambda: Tokenizer.train(TEXTS, model="wordpiece", vocab_size=200),
 }
 FAMILIES: dict[str, dict[str, Any]] = {
     "gpt": {"name": "gpt", "embedding_dim": 8, "num_layers": 2, "num_heads": 2, "max_length": 64},
@@ -76,7 +78,7 @@ def test_a_batch_equals_one_by_one_and_the_pieces_make_the_text(made: Any, famil
         assert "".join(pieces) == alone.text
         assert all(pieces)
         assert len(alone.ids) == 30 or alone.ended == "end"
-    assert len(pieces) > 2
+    assert len(pieces) > 2 or tokenizer == "wordpiece"  # of which nothing is settled before the end
 
 
 def test_no_piece_splits_a_character(made: Any) -> None:

@@ -5,6 +5,7 @@ Any model that reads from the left and has a language-model head will do, whatev
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from textgraft.heads.language_model import LanguageModelHead
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.device import resolve_device
 from textgraft.nn.precision import computing_in
+from textgraft.text.growing import GrowingText
 from textgraft.text.tokenizer import Tokenizer
 
 ROWS = 32
@@ -76,8 +78,10 @@ def _written(
 ) -> list[Generated]:
     """Greedy or drawn continuations, their texts still to come."""
 
+    texts = [_Continued(artifact.tokenizer, prompt) for prompt in prompts] if options.stop else []
+
     def stopped(row: int, ids: list[int]) -> bool:
-        text = continuation(artifact.tokenizer, prompts[row], ids, tokens) if options.stop else ""
+        text = texts[row].read(ids).text if texts else ""
         return cut_at(text, options.stop) != text
 
     rows = [Generated("", [], 0.0, "length") for _ in prompts]
@@ -102,19 +106,18 @@ def stream(
     artifact = left_to_right(model, device)
     tokenizer, tokens = artifact.tokenizer, special_tokens(artifact.tokenizer)
     prompt_tokens = prompt_ids(tokenizer, prompt)
+    written, said = _Continued(tokenizer, prompt_tokens), ""
     ids: list[int] = []
-    said = ""
 
     def stopped(row: int, so_far: list[int]) -> bool:
-        text = continuation(tokenizer, prompt_tokens, so_far, tokens) if options.stop else ""
+        text = written.read(so_far).text if options.stop else ""
         return cut_at(text, options.stop) != text
 
     for new in write(artifact.model, [prompt_tokens], options, tokens, stopped=stopped):
         ids.append(new.token)
-        text = cut_at(continuation(tokenizer, prompt_tokens, ids, tokens), options.stop)
+        text = cut_at(written.read(_without_end(ids, tokens)).text, options.stop)
         if new.ended is None:
-            settled = continuation(tokenizer, prompt_tokens, ids, tokens, settled=True)
-            text = _without_beginning_of(text[: _shared(text, settled)], options.stop)
+            text = _without_beginning_of(text[: _shared(text, written.settled)], options.stop)
         if len(text) > len(said):
             yield text[len(said) :]
             said = text
@@ -181,19 +184,45 @@ def special_tokens(tokenizer: Tokenizer) -> Tokens:
     return Tokens(ends, tuple({tokenizer.unk_id, tokenizer.pad_id} - ends))
 
 
-def continuation(
-    tokenizer: Tokenizer, prompt: list[int], ids: list[int], tokens: Tokens, *, settled: bool = False
-) -> str:
-    """What `ids` add to the text of `prompt`, which may run into it; `settled` as far as more tokens keep it."""
-    kept = ids[:-1] if ids and ids[-1] in tokens.ends else ids
-    before = tokenizer.decode(prompt)
-    whole = tokenizer.settled([*prompt, *kept]) if settled else tokenizer.decode([*prompt, *kept])
+def continuation(tokenizer: Tokenizer, prompt: list[int], ids: list[int], tokens: Tokens) -> str:
+    """What `ids` add to the text of `prompt`, which may run into it."""
+    before, whole = tokenizer.decode(prompt), tokenizer.decode([*prompt, *_without_end(ids, tokens)])
     return whole[_shared(before, whole) :]
 
 
+def _without_end(ids: list[int], tokens: Tokens) -> list[int]:
+    return ids[:-1] if ids and ids[-1] in tokens.ends else ids
+
+
+class _Continued:
+    """`continuation` of a prompt by ids that become more and more, of whose text only the end is decoded anew."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: list[int]) -> None:
+        self._before = tokenizer.decode(prompt)
+        self._whole, self._count = GrowingText(tokenizer, prompt), 0
+
+    def read(self, ids: list[int]) -> _Continued:
+        """Those read before and perhaps further ones."""
+        self._whole.add(ids[self._count :])
+        self._count = len(ids)
+        return self
+
+    @property
+    def text(self) -> str:
+        return self._added(self._whole.text)
+
+    @property
+    def settled(self) -> str:
+        """As far as more tokens keep it."""
+        return self._added(self._whole.settled)
+
+    def _added(self, whole: str) -> str:
+        return whole[_shared(self._before, whole) :]
+
+
 def _shared(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many elements two sequences have in common at their beginning."""
-    return next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+    """How many elements two sequences have in common at their beginning; compares slices, not elements."""
+    return bisect_left(range(min(len(one), len(other))), True, key=lambda i: one[: i + 1] != other[: i + 1])
 
 
 def cut_at(text: str, stop: Iterable[str]) -> str:

@@ -104,6 +104,10 @@ class BytePairTokenizer(Tokenizer):
         """The text but for a last character whose bytes are not all there yet."""
         return self.decode(ids).rstrip("\ufffd")
 
+    def parting(self, ids: Sequence[int]) -> int:
+        """Behind any whole character; 0 where `decode` leaves out a start of several tokens, which others may make."""
+        return len(ids) if len(self.starts) < 2 and not self.decode(ids).endswith("\ufffd") else 0
+
 
 def _valid(text: str) -> str:
     """Half of a surrogate pair, which no UTF-8 can hold, reads as U+FFFD."""

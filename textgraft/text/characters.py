@@ -91,6 +91,10 @@ class CharacterTokenizer(Tokenizer):
         """All of it: no character changes those before it."""
         return self.decode(ids)
 
+    def parting(self, ids: Sequence[int]) -> int:
+        """Behind every character."""
+        return len(ids)
+
 
 def is_characters(pipeline: Pipeline) -> bool:
     """Whether a tokenizer.json is one that `CharacterTokenizer` wrote; one of words has no decoder."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from textgraft.text.normalize import CONTROL, Kind
 
@@ -14,6 +14,14 @@ _UPPER = re.compile(r"xxup ([^\W\d_]+)")
 _CAPITAL = re.compile(r"xxmaj ([^\W\d_])")
 _REPEATED = re.compile(r"xxrep (\d{1,9}) (\S)")
 _REPEATED_WORD = re.compile(r"xxwrep (\d{1,9}) (\w+)")
+_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (_UPPER, lambda match: match.group(1).upper()),
+    (_CAPITAL, lambda match: match.group(1).title()),
+    (_REPEATED, lambda match: match.group(2) * _repeats(match)),
+    (_REPEATED_WORD, lambda match: " ".join([match.group(2)] * _repeats(match))),
+)
+_UNFINISHED = re.compile(r"xx(?:up|maj|w?rep(?: \d{1,9})?)\Z")
+"""What a rule would look for in the words to come."""
 _STRAY = re.compile(r"\b(?:xxup|xxmaj|xxrep|xxwrep)\b")
 _CLOSES = re.compile(r" (?=[.,!?;:)\]}%…”’]|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b)")
 _OPENS = re.compile(r"([(\[{“‘]) ")
@@ -25,11 +33,9 @@ def detokenize(tokens: Iterable[str], kind: Kind) -> str:
     What normalising lost stays lost: case within a word (iPhone), kinds of whitespace, and at word level where the
     spaces were (punctuation goes to the side it usually has in English).
     """
-    text = " ".join(map(_shown, tokens)) if kind == "word" else _joined_pieces(tokens)
-    text = _UPPER.sub(lambda match: match.group(1).upper(), text)
-    text = _CAPITAL.sub(lambda match: match.group(1).title(), text)
-    text = _REPEATED.sub(lambda match: match.group(2) * _repeats(match), text)
-    text = _REPEATED_WORD.sub(lambda match: " ".join([match.group(2)] * _repeats(match)), text)
+    text = _laid_out(tokens, kind)
+    for pattern, written in _RULES:
+        text = pattern.sub(written, text)
     text = " ".join(_STRAY.sub("", text).split())
     return _OPENS.sub(r"\1", _CLOSES.sub("", text)) if kind == "word" else text
 
@@ -52,6 +58,33 @@ def settled(tokens: Sequence[str], kind: Kind) -> int:
         else:
             break
     return max(0, at)
+
+
+def parting(tokens: Sequence[str], kind: Kind) -> int:
+    """Before which of the settled tokens the text parts: no rule has to do with both sides; 0 for none.
+
+    That is so at a space that no rule's match goes over, whatever follows. A rule begins with its own control word and
+    the space stands for the end of one, so it is enough that no rule finds its beginning last, in the text as the rules
+    before have left it. Then only punctuation beside that space asks what is on its other side.
+    """
+    place = settled(tokens, kind)
+    text = _laid_out(tokens[:place], kind)
+    if not text or (kind != "word" and not _brings_a_space(tokens[place], text)):
+        return 0
+    for pattern, written in _RULES:
+        if _UNFINISHED.search(text):
+            return 0
+        text = pattern.sub(written, text)
+    return place
+
+
+def _brings_a_space(token: str, text: str) -> bool:
+    return token.startswith("▁") or (token in CONTROL[5:] and not _opens(text))
+
+
+def _laid_out(tokens: Iterable[str], kind: Kind) -> str:
+    """The tokens one behind the other, the rules still to be undone."""
+    return " ".join(map(_shown, tokens)) if kind == "word" else _joined_pieces(tokens)
 
 
 def _repeats(match: re.Match[str]) -> int:

@@ -130,6 +130,10 @@ class SpellingTokenizer(Tokenizer):
         """The text: no further word changes it."""
         return self.decode(ids)
 
+    def parting(self, ids: Sequence[Any]) -> int:
+        """None known: nobody writes in spellings, token by token."""
+        return 0
+
     def to_json(self) -> str:
         """The text of `tokenizer.json`, which the library refuses: it could read no spelling."""
         content = {KEY: {"characters": CHARACTERS}, **json.loads(super().to_json())}

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Pipeline
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import write_atomically
 from textgraft.text.clusters import cluster_spans
-from textgraft.text.detokenize import detokenize, settled
+from textgraft.text.detokenize import detokenize, parting, settled
 from textgraft.text.limits import limited, limited_unspaced, without_rare_characters
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
 from textgraft.text.thai import Segmenter, joined
@@ -158,6 +158,13 @@ class Tokenizer:
     def settled(self, ids: Sequence[int]) -> str:
         """The beginning of `decode`'s text that no further token changes."""
         return self.decode(ids[: settled([self.tokens[i] for i in ids], self.kind)])
+
+    def parting(self, ids: Sequence[int]) -> int:
+        """A place in settled text that parts it, 0 for none known: whatever ids follow, before it nothing changes.
+
+        And what they add depends on no more than the ids from any earlier such place on, if these have a text.
+        """
+        return parting([self.tokens[i] for i in ids], self.kind)
 
     def to_json(self) -> str:
         """The text of `tokenizer.json`."""

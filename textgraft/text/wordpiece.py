@@ -130,6 +130,10 @@ class WordPieceTokenizer(Tokenizer):
         """Readable text: words put together again, without marks; case and accents that were lost stay lost."""
         return str(self._pipeline.decode(list(map(int, ids)), skip_special_tokens=True))
 
+    def parting(self, ids: Sequence[int]) -> int:
+        """None known: the library's rules for what goes without a space are its own."""
+        return 0
+
     def huggingface_files(self) -> dict[str, bytes]:
         """The files of a tokenizer by name, for a folder that the `transformers` library opens."""
         config = {
