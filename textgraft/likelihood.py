@@ -164,7 +164,7 @@ def _targets(artifact: Artifact, encoded: Encoded, batch: Batch) -> tuple[Tensor
     for hidden, wanted in zip(
         encoded.top[counted].split(PREDICTED_AT_ONCE), batch.targets[counted].split(PREDICTED_AT_ONCE)
     ):
-        every = head.next_token(Encoded(top=hidden[:, None], mask=torch.ones_like(wanted[:, None], dtype=torch.bool)))
+        every = head.output.log_probs(hidden)
         values.append(every.gather(1, wanted[:, None])[:, 0].double())
         best.append(every.argmax(1) == wanted)
     log_p[counted], likeliest[counted] = torch.cat(values), torch.cat(best)

@@ -156,6 +156,20 @@ class Stack:
         return self
 
 
+def open_unpooled(names: Iterable[str | Path], *, precision: str = "auto") -> list[FrozenModel | StaticVectors]:
+    """The sources of Stack.open, for who reads sentences in no order that pooled vectors could mean anything in.
+
+    Raises UserError as Stack.open does, and for pooled vectors.
+    """
+    sources = []
+    for source in Stack.open(names, precision=precision).sources:
+        if not isinstance(source, FrozenModel | StaticVectors):
+            message = "pooled vectors depend on what was read before them, which only a tagger reads in order."
+            raise UserError(message, where=source.name, remedy="Name the model alone, without its pooling.")
+        sources.append(source)
+    return sources
+
+
 def _loaded(folder: Path, name: str, readout: str) -> WordSource:
     """The source that a tagger's folder has in `folder`."""
     inside, pooling = parted(name)

@@ -12,8 +12,8 @@ from textgraft.contextual import layer_vectors
 from textgraft.data.contexts import Context, Place
 from textgraft.data.progress import Meter
 from textgraft.encoders.base import Encoder
-from textgraft.stack import Stack
-from textgraft.word_features import FrozenModel, StaticVectors
+from textgraft.stack import open_unpooled
+from textgraft.word_features import StaticVectors
 
 AT_ONCE = 64
 """Sentences whose vectors of all layers are in memory together."""
@@ -32,12 +32,11 @@ class WordLayers:
     """A model's layers, or word vectors as the one layer that they are, by the name that `--model` takes.
 
     `names` are the layers' names, bottom -> top; `name` is the model's, without the folders around it. Raises UserError
-    as Stack.open does: for what is not there, for an ensemble, and for a tagger.
+    as open_unpooled does: for what is not there, for an ensemble, for a tagger, and for pooled vectors.
     """
 
     def __init__(self, name: str | Path, *, precision: str = "auto") -> None:
-        source = Stack.open([name], precision=precision).sources[0]
-        assert isinstance(source, FrozenModel | StaticVectors)
+        (source,) = open_unpooled([name], precision=precision)
         self.source, self.name = source, Path(source.name).name
         if isinstance(source, StaticVectors):
             self.names, self.run = ["word vectors"], source.word_vectors.run

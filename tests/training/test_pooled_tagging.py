@@ -18,6 +18,7 @@ from textgraft import artifact
 from textgraft.data.batch import Batch
 from textgraft.data.words import WordStream
 from textgraft.errors import UserError
+from textgraft.methods import MethodOptions, new_method
 from textgraft.pooled_words import PREFIXES, VECTORS, WORDS, Pooled, Remembered
 from textgraft.stack import Stack
 from textgraft.stages.stacked_tagging import Network
@@ -27,6 +28,7 @@ from textgraft.training.loop import Settings
 from textgraft.vectors.formats import save_vectors
 from textgraft.vectors.word_vectors import WordVectors
 from textgraft.word_features import as_kept
+from textgraft.word_layers import WordLayers
 from textgraft.word_memory import WordMemory
 
 TRAIN, TEST = sentences(120, 1, names=True), sentences(20, 2, names=True)
@@ -200,6 +202,10 @@ def test_mistakes_are_explained(sources: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             Stack.open([name])
+    with pytest.raises(UserError, match="depend on what was read before them"):
+        WordLayers(f"pooled:{sources / 'lstm'}")
+    with pytest.raises(UserError, match="depend on what was read before them"):
+        new_method(f"features@{sources / 'lstm'}+pooled:{sources / 'lstm'}", MethodOptions())
     first = Stack.open([f"pooled:{sources / 'lstm'}@first", sources / "lstm"])
     assert first.names == [f"pooled:{sources / 'lstm'}@first", str(sources / "lstm")]
     tight = options(tmp_path, network=replace(SMALL, kept_bytes=1000))

@@ -147,13 +147,14 @@ def test_batches_learn_as_fast_as_single_pairs(tmp_path: Path) -> None:
 
 
 def test_several_workers_learn_the_same_to_the_eye(tmp_path: Path) -> None:
-    documents = [np.random.default_rng(0).integers(0, 60, size=3_000).astype(np.int32)]
-    pairs = count_pairs(documents, 60, tmp_path, window=5)
+    """Workers that write over one another lose a step now and then, so equality is of the course, not of the digits."""
+    documents = [np.random.default_rng(0).integers(0, 400, size=8_000).astype(np.int32)]
+    pairs = count_pairs(documents, 400, tmp_path, window=5)
     alone, together = (
-        train(GloVe.begin(60, 8, 0), pairs, epochs=4, rate=0.05, seed=0, workers=workers) for workers in (1, 4)
+        train(GloVe.begin(400, 8, 0), pairs, epochs=4, rate=0.05, seed=0, workers=workers) for workers in (1, 4)
     )
-    assert together == pytest.approx(alone, rel=0.1)
-    assert together[-1] < together[0]
+    assert together == pytest.approx(alone, rel=0.05)
+    assert together == sorted(together, reverse=True)
 
 
 def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:

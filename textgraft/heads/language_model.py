@@ -100,12 +100,6 @@ class LanguageModelHead(Head):
         return variational_dropout(hidden.transpose(0, 1), rate, self.training).transpose(0, 1)
 
     @torch.no_grad()
-    def next_token(self, encoded: Encoded) -> Tensor:
-        """(B, V) log probabilities after the last position."""
-        log_p: Tensor = self.output.log_probs(encoded.top[:, -1])
-        return log_p
-
-    @torch.no_grad()
     def next_logits(self, encoded: Encoded) -> Tensor:
         """(B, V) logits after the last position, log probabilities where the output layer has no others."""
         return self.output.logits(encoded.top[:, -1])

@@ -31,18 +31,8 @@ METHODS: dict[str, type[Method]] = {
 }
 """By name, the quick ones first, and last those with models of their own."""
 OF_MODEL: dict[str, type[Method]] = {
+    **{name: kind for name, kind in METHODS.items() if issubclass(kind, NoAdapt | Features)},
     "vectors": GivenVectors,
-    "features": Features,
-    "scratch": Scratch,
-    "frozen": Frozen,
-    "no-adapt": NoAdapt,
-    "ulmfit": Ulmfit,
-    "default": Default,
-    "cove": Cove,
-    "elmo": Elmo,
-    "flair": Flair,
-    "bert": Bert,
-    "gpt": Gpt,
 }
 """What METHOD@MODEL is, for the methods that read a model."""
 MADE_BY = {"cove": "textgraft cove train train.en train.de --vectors glove.txt --out"}

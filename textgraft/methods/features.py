@@ -19,7 +19,7 @@ from textgraft.data.progress import Meter as Progress
 from textgraft.linear.linear import fit_output
 from textgraft.methods.base import KINDS, Answers, MethodOptions, family_of, models_of, refuse_other_family
 from textgraft.nn.readout import LAST
-from textgraft.stack import Stack
+from textgraft.stack import Stack, open_unpooled
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 from textgraft.training.session import content_hash
@@ -52,7 +52,7 @@ class Features:
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
-        opened = Stack.open(models_of(options.model), precision=options.precision).sources
+        opened = open_unpooled(models_of(options.model), precision=options.precision)
         for source in opened:
             family = family_of(source.artifact) if isinstance(source, FrozenModel) else "word vectors"
             refuse_other_family(self.name, self.family, family, source.name)

@@ -90,8 +90,8 @@ def inspect_geometry(
 ) -> dict[str, Any]:
     """Measure every layer of `model` on words of `texts`; writes `out`/results.json and report.html.
 
-    `model` is a name that `artifact.load` takes, or a file or folder of word vectors, which are one layer. Memory holds
-    the vectors of what is sampled in all layers (GeometryOptions), whatever the length of the texts.
+    `model` is what `word_layers.WordLayers` takes: a language model, or a file or folder of word vectors, which are one
+    layer. Memory holds the vectors of what is sampled in all layers (GeometryOptions), whatever the texts' length.
 
     Raises UserError if `out` exists, for an ensemble or a tagger, and for texts in which too few words recur.
     """

@@ -256,9 +256,7 @@ def verdict(rows: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
     test = best["against_last"]
     if test is None:
         return [f"{said}."]
-    gap = wording.difference(abs(test["difference"]), metric)
-    certain = "more than chance explains" if test["p_holm"] < 0.05 else "no more than chance could give"
-    return [f"{said}, {gap} better than the last layer: {certain} ({wording.p_value(test['p_holm'])})."]
+    return [f"{said}, {wording.compared(abs(test['difference']), test['p_holm'], metric, 'the last layer')}"]
 
 
 def _task(source: Artifact, train: Tagged | Examples, test: Tagged | Examples, options: ReadoutOptions) -> Task:
