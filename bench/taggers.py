@@ -26,13 +26,13 @@ from run import Record, write_json
 from textgraft import opening
 from textgraft.data.conll import Tagged, read_conll
 from textgraft.report import wording
-from textgraft.stack import Stack
 from textgraft.stages.tagging import STACKED, TAGGER, TagOptions, tag_finetune
 from textgraft.tagging import Tagger
 from textgraft.training.loop import Settings
 from textgraft.training.phases import load_recipe
 from textgraft.training.session import weights_hash
 from textgraft.training.tag_metrics import Ratio
+from textgraft.words.stack import Stack
 
 HERE = Path(__file__).parent
 

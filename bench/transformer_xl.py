@@ -92,7 +92,7 @@ def by_sliding(model: Model, ids: Tensor, length: int) -> Tensor:
     head: Any = model.head
     found = []
     for last in range(length, ids.shape[1]):
-        log_p = head.next_token(model.encoder(_batch(ids[:, last - length : last])))
+        log_p = head.next_logits(model.encoder(_batch(ids[:, last - length : last]))).log_softmax(dim=1)
         found.append(log_p.gather(1, ids[:, last : last + 1]))
     return torch.cat(found, dim=1)
 

@@ -12,14 +12,14 @@ from made_up_tags import TEXT, sentences, write_encoder
 
 from textgraft import artifact, save_vectors
 from textgraft.artifact import Artifact
-from textgraft.contextual import layer_vectors, word_vectors
 from textgraft.data.contexts import Context, Place, contexts_of, drawn_places, places_of, read_contexts
 from textgraft.errors import UserError
 from textgraft.model import build
 from textgraft.text.characters import of_vocabulary
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.vectors.word_vectors import WordVectors
-from textgraft.word_layers import AT_ONCE, WordLayers
+from textgraft.words.contextual import layer_vectors, word_vectors
+from textgraft.words.layers import AT_ONCE, WordLayers
 
 SENTENCES = [s.words for s in sentences(20, 3, clauses=2).sentences]
 

@@ -35,7 +35,7 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.calibration import probabilities
 
 if TYPE_CHECKING:
-    from textgraft.stack import Stack
+    from textgraft.words.stack import Stack
 
 FORMAT = 1
 FILES = ("model.safetensors", "tokenizer.json", "run.json")

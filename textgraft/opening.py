@@ -7,7 +7,7 @@ from pathlib import Path
 from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.foreign import hub
-from textgraft.stack import Stack
+from textgraft.words.stack import Stack
 
 
 def load(name: str | Path) -> Artifact:

@@ -14,11 +14,11 @@ from textgraft import artifact, opening
 from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.tags import converted
 from textgraft.errors import UserError
-from textgraft.stack import Stack
 from textgraft.stages.stacked_tagging import Network
 from textgraft.stages.tagging import STACKED, TagOptions, fitted, train_tagger
 from textgraft.tagging import MAX_TOKENS, Reply, Tagger, scores
 from textgraft.training.loop import Settings
+from textgraft.words.stack import Stack
 
 
 class SequenceTagger(BaseEstimator):

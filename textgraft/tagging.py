@@ -14,7 +14,6 @@ from torch import Tensor
 
 from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.contextual import WHOLE, carries_state, read_carried, read_words
 from textgraft.data.batch import Batch, budget_batches
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
@@ -26,6 +25,7 @@ from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.text.words import split_words
 from textgraft.training.tag_metrics import TagScores, score_tags
+from textgraft.words.contextual import WHOLE, carries_state, read_carried, read_words
 
 AT_ONCE = 256
 """Sentences whose windows are held in memory together."""

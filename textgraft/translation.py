@@ -17,9 +17,9 @@ from textgraft import artifact, opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import budget_batches, pad
 from textgraft.data.parallel import Parallel
-from textgraft.decoding import GenerateOptions, Tokens, go_on, search
 from textgraft.errors import UserError
 from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
+from textgraft.language.decoding import GenerateOptions, Tokens, go_on, search
 from textgraft.model import Model
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.precision import Casts, computing_in

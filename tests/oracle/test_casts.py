@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from textgraft import decoding
 from textgraft.data.batch import Batch
-from textgraft.decoding import GenerateOptions, Tokens, write
 from textgraft.encoders.base import Encoded
 from textgraft.heads.translation import TranslationConfig, TranslationHead
+from textgraft.language import decoding
+from textgraft.language.decoding import GenerateOptions, Tokens, write
 from textgraft.model import Model, build
 from textgraft.nn import precision
 from textgraft.nn.precision import Casts, cast_once, computing_in

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.artifact import Artifact
-from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.encoders.cove import CoVe, CoVeConfig, start_from_words
 from textgraft.errors import UserError
@@ -21,6 +20,7 @@ from textgraft.model import Model
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.scores import REACHES
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.words.contextual import word_vectors
 
 V, E, H = 12, 5, 4
 LENGTHS = (6, 3, 1)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from textgraft.data.batch import Batch
-from textgraft.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
 from textgraft.errors import UserError
+from textgraft.language.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
 from textgraft.model import Model, build
 
 V = 7

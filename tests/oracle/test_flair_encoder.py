@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from textgraft.artifact import Artifact
-from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction
 from textgraft.encoders.flair import Flair, FlairConfig
@@ -18,7 +17,8 @@ from textgraft.errors import UserError
 from textgraft.model import Model, build
 from textgraft.text.characters import of_vocabulary
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.word_memory import WordMemory
+from textgraft.words.contextual import word_vectors
+from textgraft.words.memory import WordMemory
 
 CHARACTERS = of_vocabulary(["<unk>", "\n", " ", *"abcdefgABCก"])
 DIRECTIONS: tuple[Direction, ...] = ("left", "right")

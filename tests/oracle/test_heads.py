@@ -95,7 +95,7 @@ def test_output_dropout_is_variational() -> None:
 
 def test_next_token_is_read_off_the_last_position() -> None:
     head, hidden = language_model().eval(), encoded()
-    torch.testing.assert_close(head.next_token(hidden), head(hidden)[:, -1])
+    torch.testing.assert_close(head.next_logits(hidden).log_softmax(dim=1), head(hidden)[:, -1])
     torch.testing.assert_close(head(hidden).exp().sum(dim=-1), torch.ones(B, T))
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from textgraft import PromptOptions, Tokenizer, UserError, cloze, last_words, likelihood, score
+from textgraft import PromptOptions, Tokenizer, UserError, cloze, last_words, score
 from textgraft.artifact import Artifact
 from textgraft.data.batch import pad
-from textgraft.likelihood import SCORINGS, Likelihood, Request, likelihoods
+from textgraft.language import likelihood
+from textgraft.language.likelihood import SCORINGS, Likelihood, Request, likelihoods
+from textgraft.language.prompt_tasks import Calibration, scores
+from textgraft.language.prompting import Prompt
 from textgraft.model import build
-from textgraft.prompt_tasks import Calibration, scores
-from textgraft.prompting import Prompt
 
 WORDS = "the film was good bad long and I liked it not very : . a b c d e f g h"
 TOKENIZER = Tokenizer.train([WORDS] * 2, kind="word")

@@ -20,13 +20,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from textgraft.artifact import Artifact, save
-from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.errors import UserError
 from textgraft.foreign import flair
 from textgraft.foreign.convert import convert
 from textgraft.opening import load
-from textgraft.word_memory import WordMemory
+from textgraft.words.contextual import word_vectors
+from textgraft.words.memory import WordMemory
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 every_model = pytest.mark.parametrize("name", MODELS)

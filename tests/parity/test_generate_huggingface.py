@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
 from textgraft.foreign.gpt import from_huggingface
+from textgraft.language.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
 from textgraft.model import Model
 
 transformers = pytest.importorskip("transformers")

@@ -109,9 +109,9 @@ FEW = WordOptions(occurrences=4, neighbours=3, pool=30, precision="fp32")
 
 @pytest.mark.parametrize("family", ["bert", "lstm"])
 def test_neighbours_are_the_nearest_of_all_words_in_other_sentences(models: Path, tmp_path: Path, family: str) -> None:
-    from textgraft.contextual import layer_vectors
-    from textgraft.geometry import directions
     from textgraft.opening import load
+    from textgraft.words.contextual import layer_vectors
+    from textgraft.words.geometry import directions
 
     options = WordOptions(occurrences=4, neighbours=3, pool=1000, precision="fp32")
     out = tmp_path / "out"

@@ -19,17 +19,17 @@ from textgraft.data.batch import Batch
 from textgraft.data.words import WordStream
 from textgraft.errors import UserError
 from textgraft.methods import MethodOptions, new_method
-from textgraft.pooled_words import PREFIXES, VECTORS, WORDS, Pooled, Remembered
-from textgraft.stack import Stack
 from textgraft.stages.stacked_tagging import Network
 from textgraft.stages.tagging import STACKED, TagOptions, tag_finetune
 from textgraft.tagging import Tagger
 from textgraft.training.loop import Settings
 from textgraft.vectors.formats import save_vectors
 from textgraft.vectors.word_vectors import WordVectors
-from textgraft.word_features import as_kept
-from textgraft.word_layers import WordLayers
-from textgraft.word_memory import WordMemory
+from textgraft.words.features import as_kept
+from textgraft.words.layers import WordLayers
+from textgraft.words.memory import WordMemory
+from textgraft.words.pooled import PREFIXES, VECTORS, WORDS, Pooled, Remembered
+from textgraft.words.stack import Stack
 
 TRAIN, TEST = sentences(120, 1, names=True), sentences(20, 2, names=True)
 WORDS_OF_TRAIN, WORDS_OF_TEST = ([s.words for s in part.sentences] for part in (TRAIN, TEST))

@@ -13,7 +13,7 @@ from made_up_reviews import reviews
 
 from textgraft import GenerateOptions, Settings, TextClassifier, UserError, adapt, generate, pretrain
 from textgraft.data.stream import LanguageModelStream
-from textgraft.generation import score
+from textgraft.language.generation import score
 from textgraft.model import build
 from textgraft.opening import load
 from textgraft.stages.adapt import held_out, move_to_vocabulary

@@ -16,17 +16,18 @@ import torch
 from made_up_questions import write_recipe
 from made_up_tags import NOUNS, TITLES, VERBS, sentences, write_encoder
 
-from textgraft import opening, word_features
+from textgraft import opening
 from textgraft.data.batch import Batch
 from textgraft.data.words import WordStream
 from textgraft.errors import UserError
-from textgraft.stack import Stack
 from textgraft.stages.stacked_tagging import Network
 from textgraft.stages.tagging import STACKED, TagOptions, tag_finetune
 from textgraft.tagging import Tagger
 from textgraft.training.loop import Run, Settings
 from textgraft.vectors.formats import save_vectors
 from textgraft.vectors.word_vectors import WordVectors
+from textgraft.words.features import FrozenModel
+from textgraft.words.stack import Stack
 
 TRAIN, TEST = sentences(120, 1, names=True), sentences(30, 2, names=True)
 FP32 = Settings(precision="fp32")
@@ -204,13 +205,13 @@ def test_what_is_not_kept_gives_the_same_bits_and_is_told(
 ) -> None:
     asked = options(tmp_path, 1)
     computed: dict[str, int] = {}
-    vectors = word_features.FrozenModel.vectors
+    vectors = FrozenModel.vectors
 
     def counted(self: Any, given: Sequence[Any]) -> Any:
         computed[Path(self.name).name] = computed.get(Path(self.name).name, 0) + len(given)
         return vectors(self, given)
 
-    monkeypatch.setattr(word_features.FrozenModel, "vectors", counted)
+    monkeypatch.setattr(FrozenModel, "vectors", counted)
     distinct = len({s.words for s in TRAIN.sentences})
     words = sum(len(words) for words in {s.words for s in TRAIN.sentences})
     room = 2 * 16 * words  # of one of the two models, which are 16 wide

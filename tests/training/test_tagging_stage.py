@@ -16,7 +16,6 @@ from made_up_tags import TEXT, sentences, write_encoder
 
 from textgraft import artifact, classifier
 from textgraft.artifact import Artifact
-from textgraft.contextual import word_vectors
 from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged, read_conll
 from textgraft.data.words import WordStream, word_windows
@@ -26,6 +25,7 @@ from textgraft.stages.tagging import TagOptions, fitted, new_tagger, tag_finetun
 from textgraft.tagging import Tagger, decoded, tag_all, word_logits
 from textgraft.training.loop import Settings
 from textgraft.training.phases import load_recipe
+from textgraft.words.contextual import word_vectors
 
 TRAIN, TEST = sentences(150, 1, names=True), sentences(30, 2, names=True)
 FP32 = Settings(precision="fp32")

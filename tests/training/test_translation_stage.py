@@ -18,9 +18,9 @@ from made_up_translations import LEXICON, pairs, translated, write_translation_r
 import textgraft
 from textgraft import artifact
 from textgraft.data.parallel import Parallel
-from textgraft.decoding import GenerateOptions, Tokens, go_on, search
 from textgraft.errors import UserError
 from textgraft.heads.translation import BEGIN, END
+from textgraft.language.decoding import GenerateOptions, Tokens, go_on, search
 from textgraft.nn.scores import REACHES, SCORES
 from textgraft.stages import translation as stage
 from textgraft.stages.translation import CoVeOptions, cove_train, load_translation_recipe

@@ -32,7 +32,7 @@ def _cell(value: object) -> str:
 
 def recipes(as_json: o.AsJson = False) -> None:
     """List the recipes that ship, for --recipe, and the templates for `textgraft prompt --template`."""
-    from textgraft.prompting import load_template
+    from textgraft.language.prompting import load_template
     from textgraft.stages.distil_options import load_distil_recipe
     from textgraft.stages.pretrain import load_pretrain_recipe
     from textgraft.stages.translation import RECIPES, load_translation_recipe

@@ -43,8 +43,8 @@ def generate(
     as_json: o.AsJson = False,
 ) -> None:
     """Go on from a prompt with a language model; one prompt's text appears as it is written."""
-    from textgraft.decoding import GenerateOptions
-    from textgraft.generation import generate, stream
+    from textgraft.language.decoding import GenerateOptions
+    from textgraft.language.generation import generate, stream
     from textgraft.opening import load
 
     choosing: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beams": beams}

@@ -15,8 +15,8 @@ from textgraft.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
-    from textgraft.prompt_tasks import Prompted
-    from textgraft.prompting import Template
+    from textgraft.language.prompt_tasks import Prompted
+    from textgraft.language.prompting import Template
 
 ASKING = "How the model is asked"
 
@@ -61,8 +61,8 @@ def prompt(
 
     With labels in FILE the accuracy is said, with its interval and beside always giving the most frequent answer.
     """
-    from textgraft.prompt_tasks import PromptOptions
-    from textgraft.prompting import load_template
+    from textgraft.language.prompt_tasks import PromptOptions
+    from textgraft.language.prompting import load_template
     from textgraft.stages.preflight import check_writable
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
@@ -84,7 +84,7 @@ def _asked(
     model: str, data: Examples, *, template: Template, **asking: Any
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A row for each text, and how good the answers are, where there are labels to tell."""
-    from textgraft.prompt_tasks import complete, prompt
+    from textgraft.language.prompt_tasks import complete, prompt
 
     if template.writes:
         written = complete(model, data, template, **asking)

@@ -83,10 +83,10 @@ def finetune(
 ) -> None:
     """Make a tagger from sentences with tags, and say how good it is beside each word's most frequent tag."""
     from textgraft.cli.train import check_out, resumable
-    from textgraft.stack import Stack
     from textgraft.stages.stacked_tagging import Network
     from textgraft.stages.tagging import STACKED, TagOptions, tag_finetune
     from textgraft.training.loop import Settings
+    from textgraft.words.stack import Stack
 
     check_out(out, overwrite)
     if stack is not None and model != "en-ulmfit":

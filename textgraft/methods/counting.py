@@ -13,10 +13,10 @@ from textgraft.linear.fasttext import FastTextClassifier
 from textgraft.linear.latent_space import Space
 from textgraft.linear.word_space import WordSpace
 from textgraft.methods.base import KINDS, Answers, MethodOptions
-from textgraft.stack import Stack
 from textgraft.stages.ways import WAYS, Spaces
 from textgraft.training.meter import Meter
-from textgraft.word_features import StaticVectors
+from textgraft.words.features import StaticVectors
+from textgraft.words.stack import Stack
 
 
 class Linear:

@@ -19,12 +19,12 @@ from textgraft.data.progress import Meter as Progress
 from textgraft.linear.linear import fit_output
 from textgraft.methods.base import KINDS, Answers, MethodOptions, family_of, models_of, refuse_other_family
 from textgraft.nn.readout import LAST
-from textgraft.stack import Stack, open_unpooled
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 from textgraft.training.session import content_hash
 from textgraft.vectors.corpus import words_of
-from textgraft.word_features import AT_ONCE, FrozenModel, WordSource
+from textgraft.words.features import AT_ONCE, FrozenModel, WordSource
+from textgraft.words.stack import Stack, open_unpooled
 
 WORDS_AT_ONCE = 16_384
 """Words whose vectors are in memory together."""

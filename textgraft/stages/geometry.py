@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 
 from textgraft.data.contexts import Context, Place, contexts_of, drawn_places, places_of, read_contexts
 from textgraft.errors import UserError
-from textgraft.geometry import (
+from textgraft.report import wording
+from textgraft.stages.results_folder import experiment, measured_facts, refuse_existing
+from textgraft.training.loop import Settings
+from textgraft.training.session import content_hash
+from textgraft.words.geometry import (
     cone,
     drawn_mean_cosines,
     drawn_means,
@@ -27,11 +31,7 @@ from textgraft.geometry import (
     intra_similarity,
     mean_cosine,
 )
-from textgraft.report import wording
-from textgraft.stages.results_folder import experiment, measured_facts, refuse_existing
-from textgraft.training.loop import Settings
-from textgraft.training.session import content_hash
-from textgraft.word_layers import WordLayers
+from textgraft.words.layers import WordLayers
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def inspect_geometry(
 ) -> dict[str, Any]:
     """Measure every layer of `model` on words of `texts`; writes `out`/results.json and report.html.
 
-    `model` is what `word_layers.WordLayers` takes: a language model, or a file or folder of word vectors, which are one
+    `model` is what `WordLayers` takes: a language model, or a file or folder of word vectors, which are one
     layer. Memory holds the vectors of what is sampled in all layers (GeometryOptions), whatever the texts' length.
 
     Raises UserError if `out` exists, for an ensemble or a tagger, and for texts in which too few words recur.

@@ -17,7 +17,7 @@ from textgraft.errors import UserError
 from textgraft.nn.readout import READOUTS, Mix
 from textgraft.stages.results_folder import experiment, refuse_existing
 from textgraft.training.session import content_hash, weights_hash
-from textgraft.word_layers import layer_names
+from textgraft.words.layers import layer_names
 
 LEARNED = tuple(name for name, (kind, _, _) in READOUTS.items() if issubclass(kind, Mix))
 

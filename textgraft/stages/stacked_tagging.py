@@ -14,8 +14,8 @@ from textgraft.encoders.word_lstm import WordLSTM, WordLSTMConfig
 from textgraft.errors import UserError
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.model import Model
-from textgraft.stack import Stack
 from textgraft.text.spelling import SpellingTokenizer
+from textgraft.words.stack import Stack
 
 KEPT_BYTES = 2_000_000_000
 

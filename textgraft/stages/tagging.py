@@ -24,7 +24,6 @@ from textgraft.nn.device import resolve_device
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
-from textgraft.stack import Stack
 from textgraft.stages.fine_tuning import asked, cost, examined, given, interval, table
 from textgraft.stages.stacked_tagging import Network
 from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
@@ -34,6 +33,7 @@ from textgraft.training.meter import Meter
 from textgraft.training.phases import Stage, load_recipe, suited
 from textgraft.training.session import alone, drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.tag_metrics import TagScores, paired_ratio_test, score_tags
+from textgraft.words.stack import Stack
 
 TAGGER = "tagger"
 SCHEMES: tuple[Scheme, ...] = ("IOB2", "BIOES")

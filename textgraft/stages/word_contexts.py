@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from textgraft.data.contexts import Context, Place, places_of, read_contexts
 from textgraft.errors import UserError, did_you_mean
-from textgraft.geometry import directions, mean_cosine
 from textgraft.report import wording
 from textgraft.stages.results_folder import experiment, measured_facts, refuse_existing
 from textgraft.training.loop import Settings
 from textgraft.training.session import content_hash
 from textgraft.vectors.projection import PROJECTIONS
-from textgraft.word_layers import Layers, WordLayers
+from textgraft.words.geometry import directions, mean_cosine
+from textgraft.words.layers import Layers, WordLayers
 
 MOST_GROUPS = 4
 LEAST_SILHOUETTE = 0.1

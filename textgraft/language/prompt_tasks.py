@@ -19,11 +19,11 @@ import numpy as np
 from textgraft.artifact import Artifact
 from textgraft.data.examples import ONE_OF, Choice, Examples, Pair
 from textgraft.data.readers import read
-from textgraft.decoding import GenerateOptions
 from textgraft.errors import UserError, did_you_mean
-from textgraft.generation import Generated, generate, left_to_right
-from textgraft.likelihood import SCORINGS, Likelihood, Request, likelihoods
-from textgraft.prompting import Prompt, Template, build, demonstrations, draw, load_template, room
+from textgraft.language.decoding import GenerateOptions
+from textgraft.language.generation import Generated, generate, left_to_right
+from textgraft.language.likelihood import SCORINGS, Likelihood, Request, likelihoods
+from textgraft.language.prompting import Prompt, Template, build, demonstrations, draw, load_template, room
 from textgraft.training.metrics import bootstrap_interval, evaluate, paired_test
 
 CONTENT_FREE = ("N/A", "[MASK]", "")
@@ -32,7 +32,7 @@ CONTENT_FREE = ("N/A", "[MASK]", "")
 
 @dataclass(frozen=True)
 class PromptOptions:
-    """How to ask: how many examples, which scoring (a name of likelihood.SCORINGS), calibrated or not.
+    """How to ask: how many examples, which scoring (a name of language.likelihood.SCORINGS), calibrated or not.
 
     `seed` draws and orders the examples. `max_tokens` limits a prompt where the model would read more. Raises UserError
     for values out of range.

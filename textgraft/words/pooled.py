@@ -25,11 +25,11 @@ from textgraft.artifact import RESTORE
 from textgraft.data.progress import Meter
 from textgraft.errors import UserError
 from textgraft.files import writing_atomically
-from textgraft.word_features import StaticVectors, Words, WordSource, as_kept, word_vectors
-from textgraft.word_memory import WordMemory
+from textgraft.words.features import StaticVectors, Words, WordSource, as_kept, word_vectors
+from textgraft.words.memory import WordMemory
 
 PREFIXES = {"pooled:": "min", "pooled-max:": "max", "pooled-mean:": "mean"}
-"""How the name of a pooled source begins, and how its memory pools (word_memory.POOLED)."""
+"""How the name of a pooled source begins, and how its memory pools (words.memory.POOLED)."""
 WORDS, VECTORS = "memory.json", "memory.safetensors"
 """What a pooled source's folder holds beside the source's own files."""
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.contextual import layer_vectors
 from textgraft.data.contexts import Context, Place
 from textgraft.data.progress import Meter
 from textgraft.encoders.base import Encoder
-from textgraft.stack import open_unpooled
-from textgraft.word_features import StaticVectors
+from textgraft.words.contextual import layer_vectors
+from textgraft.words.features import StaticVectors
+from textgraft.words.stack import open_unpooled
 
 AT_ONCE = 64
 """Sentences whose vectors of all layers are in memory together."""

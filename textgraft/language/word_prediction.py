@@ -14,10 +14,10 @@ import numpy as np
 
 from textgraft.artifact import Artifact
 from textgraft.errors import UserError
-from textgraft.generation import left_to_right
-from textgraft.likelihood import Request, likelihoods
-from textgraft.prompt_tasks import PromptOptions, scores
-from textgraft.prompting import Prompt
+from textgraft.language.generation import left_to_right
+from textgraft.language.likelihood import Request, likelihoods
+from textgraft.language.prompt_tasks import PromptOptions, scores
+from textgraft.language.prompting import Prompt
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from textgraft import artifact
 from textgraft.errors import UserError
 from textgraft.foreign import hub
 from textgraft.nn.readout import LAST, check_readout
-from textgraft.pooled_words import Pooled, Remembered, parted, read_memory
 from textgraft.vectors.formats import load_vectors
-from textgraft.word_features import FrozenModel, Kept, StaticVectors, Words, WordSource, as_kept, bytes_kept, keep
-from textgraft.word_memory import WordMemory
+from textgraft.words.features import FrozenModel, Kept, StaticVectors, Words, WordSource, as_kept, bytes_kept, keep
+from textgraft.words.memory import WordMemory
+from textgraft.words.pooled import Pooled, Remembered, parted, read_memory
 
 FOLDER = "sources"
 """Where in a tagger's folder its sources are, numbered in order."""
@@ -40,7 +40,7 @@ class Stack:
     def open(cls, names: Iterable[str | Path], *, precision: str = "auto") -> Stack:
         """The sources by name: a model, or a file or folder of word vectors; MODEL@READOUT reads other layers of it.
 
-        pooled:MODEL has beside each vector what the word's have been so far (pooled_words.PREFIXES).
+        pooled:MODEL has beside each vector what the word's have been so far (words.pooled.PREFIXES).
 
         Raises UserError for what is not there, is no source (a tagger, an ensemble), or cannot be read so.
         """

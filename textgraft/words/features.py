@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textgraft import artifact, contextual
+from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.progress import Meter
 from textgraft.errors import UserError
@@ -28,6 +28,7 @@ from textgraft.inference import frozen_readout
 from textgraft.nn.readout import LAST
 from textgraft.vectors import folder as vectors_folder
 from textgraft.vectors.word_vectors import WordVectors
+from textgraft.words import contextual
 
 AT_ONCE = 256
 """Sentences whose vectors are in memory together."""

@@ -16,9 +16,9 @@ import torch
 from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch, budget_batches, pad
-from textgraft.decoding import Ended, GenerateOptions, Tokens, beam_search, write
 from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelHead
+from textgraft.language.decoding import Ended, GenerateOptions, Tokens, beam_search, write
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.device import resolve_device
 from textgraft.nn.precision import computing_in
