@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from textgraft.data.batch import Batch
-from textgraft.data.stream import ExampleStream, LanguageModelStream
+from textgraft.data.stream import ExampleStream, LanguageModelStream, ScatteredStream
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 
@@ -62,17 +62,6 @@ def test_window_lengths_are_distributed_as_published() -> None:
     assert min(b.ids.shape[1] for b in LanguageModelStream(counting(20_000), rows=1, bptt=8).batches(0)) >= 1
     tiny = [b.ids.shape[1] for b in LanguageModelStream(counting(20_000), rows=1, bptt=8).batches(0)][:-1]
     assert min(tiny) == 5
-
-
-@pytest.mark.parametrize("variable", [True, False])
-def test_no_window_is_longer_than_the_encoder_can_look_at(variable: bool) -> None:
-    corpus = counting(9_000)
-    stream = LanguageModelStream(corpus, rows=3, bptt=70, longest=40, variable=variable)
-    lengths = [batch.ids.shape[1] for batch in stream.batches(0)]
-    assert max(lengths) == 40
-    assert sum(lengths) == stream.lane
-    roomy, free = (LanguageModelStream(corpus, rows=3, variable=variable, longest=n) for n in (1000, None))
-    assert_same(list(roomy.batches(0)), list(free.batches(0)))
 
 
 def test_the_rate_is_scaled_by_the_windows_length() -> None:
@@ -159,10 +148,45 @@ def test_a_small_corpus_gets_fewer_lanes(num_tokens: int, rows: int) -> None:
     assert joined(list(stream.batches(0)))[0].shape == (rows, (num_tokens - 1) // rows)
 
 
+@pytest.mark.parametrize("stream", [LanguageModelStream, ScatteredStream])
 @pytest.mark.parametrize("num_tokens", [0, 1])
-def test_no_text_is_an_error(num_tokens: int) -> None:
+def test_no_text_is_an_error(num_tokens: int, stream: type[LanguageModelStream] | type[ScatteredStream]) -> None:
     with pytest.raises(UserError, match=f"{num_tokens} tokens are too few"):
-        LanguageModelStream(InMemory(num_tokens, np.array([0])))
+        stream(InMemory(num_tokens, np.array([0])))
+
+
+@pytest.mark.parametrize(("num_tokens", "bptt"), [(2, 1), (3, 1), (30, 14), (1003, 20)])
+def test_scattered_windows_are_whole_disjoint_and_from_all_over(num_tokens: int, bptt: int) -> None:
+    stream = ScatteredStream(counting(num_tokens), rows=4, bptt=20)
+    batches = list(stream.batches(0))
+    assert len(batches) == stream.length(0)
+    ids = torch.cat([batch.ids for batch in batches])
+    targets = torch.cat([batch.targets for batch in batches if batch.targets is not None])
+    assert ids.shape[1] == bptt
+    assert torch.equal(targets, ids + 1)
+    assert torch.equal(ids, ids[:, :1] + torch.arange(bptt))
+    assert len(ids.unique()) == ids.numel(), "no token is an input twice"
+    assert ids.numel() > num_tokens - 1 - 2 * bptt, "less than a window is left out at either end"
+    starts = ids[:, 0].tolist()
+    assert num_tokens < 1000 or starts != sorted(starts)
+    assert {stream.rate_scale(batch) for batch in batches} == {1.0}
+
+
+def test_scattered_windows_are_cut_and_ordered_anew_in_every_epoch_and_by_the_seed() -> None:
+    def firsts(seed: int, epoch: int) -> list[int]:
+        stream = ScatteredStream(counting(3000), rows=3, bptt=30, seed=seed)
+        return [int(row) for batch in stream.batches(epoch) for row in batch.ids[:, 0]]
+
+    assert firsts(0, 0) == firsts(0, 0)
+    assert len({tuple(firsts(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
+    assert len({min(firsts(0, epoch)) for epoch in range(5)}) > 1
+
+
+def test_scattered_windows_can_be_entered_at_any_batch() -> None:
+    stream = ScatteredStream(counting(3000), rows=3, bptt=30, seed=5)
+    whole = list(stream.batches(1))
+    for start in (0, 1, 17, len(whole) - 1, len(whole)):
+        assert_same(list(ScatteredStream(counting(3000), rows=3, bptt=30, seed=5).batches(1, start)), whole[start:])
 
 
 def examples(count: int = 50) -> tuple[list[np.ndarray], Tensor]:

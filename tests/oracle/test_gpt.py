@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.data.batch import Batch
-from textgraft.data.stream import LanguageModelStream
+from textgraft.data.stream import ScatteredStream
 from textgraft.encoders.gpt import GPT, GPTConfig
 from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
@@ -173,7 +173,7 @@ def test_learns_on_windows_and_carries_no_cache() -> None:
     torch.manual_seed(0)
     encoder = GPT(GPTConfig(V, **{**SHAPE, "max_length": 40, "embedding_dim": 16}))
     head = LanguageModelHead(LanguageModelConfig(V, 16, alpha=0.0, beta=0.0, bias=False), encoder.embedding.weight)
-    stream = LanguageModelStream(Counting(), rows=8, bptt=20, seed=0)
+    stream = ScatteredStream(Counting(), rows=8, bptt=20, seed=0)
     run = Run(Model(encoder, head), [Phase("all", epochs=4, lr=0.01)], stream, Settings(precision="fp32"))
     losses = []
     for step in run.steps():

@@ -44,7 +44,8 @@ from textgraft.training.distillation import (
     without_labels,
 )
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import Phase
+from textgraft.training.objectives import objective
+from textgraft.training.phases import Phase, Stage
 from textgraft.training.students import fresh_half_of, half_of, kept_layers
 
 NUMBERS = st.lists(st.floats(-8, 8), min_size=3, max_size=3)
@@ -358,9 +359,8 @@ def test_every_family_has_a_half_that_learns(family: str) -> None:
         for name, value in own:
             if name.startswith(f"encoder.layers.{number}."):
                 assert torch.equal(value, before[name.replace(f"layers.{number}.", f"layers.{layer}.", 1)]), name
-    stream = LanguageModelStream(
-        Tokens(9600), rows=4, bptt=20, direction=student.encoder.direction, longest=student.encoder.max_length
-    )
+    stage = Stage((Phase("p", 1, 0.01),), rows=4, bptt=20)
+    stream = objective(student, "student").stream(student, Tokens(9600), None, stage, 0)  # type: ignore[arg-type]
     taught = Taught(student, FromLanguageModel(teacher, 2.0, 5.0, 2.0, 1.0))
     run = Run(taught, [Phase("p", 1, 0.01)], stream, Settings(precision="fp32"))
     losses = [step.loss for step in run.steps()]

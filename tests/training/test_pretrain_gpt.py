@@ -108,3 +108,13 @@ def test_a_head_without_bias_cannot_start_from_counts(gpt: Path, tmp_path: Path)
     assert load_pretrain_recipe(str(recipe)).start_from_counts
     with pytest.raises(UserError, match="no biases to start from"):
         pretrain([gpt.parent / "pool.txt"], tmp_path / "lm", recipe=str(recipe), show=False)
+
+
+def test_heads_that_start_near_are_another_model_and_another_run(gpt: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "near.toml"
+    recipe.write_text(RECIPE.replace("licence =", "start_near = 2\nlicence ="))
+    near = load(pretrain([gpt.parent / "pool.txt"], tmp_path / "lm", recipe=str(recipe), show=False))
+    assert near.run["held_out"]["after"] != load(gpt).run["held_out"]["after"]
+    recipe.write_text(RECIPE.replace("licence =", "start_near = 3\nlicence ="))
+    with pytest.raises(UserError, match="there are 2 layers"):
+        load_pretrain_recipe(str(recipe))

@@ -57,8 +57,7 @@ class LanguageModelStream:
     Each lane is one contiguous stretch, so the encoder's state carries over from window to window. Variable-length
     BPTT as in Merity et al. 2018, §4.1: a window is bptt long with probability 0.95, else half of it, plus normal
     noise with deviation 5; the learning rate is rescaled by its length over bptt. `direction` "right" serves the
-    windows from the end of the text to its beginning, each in the order of the text. No window is longer than
-    `longest`, the most that an encoder can look at.
+    windows from the end of the text to its beginning, each in the order of the text.
 
     Raises UserError for a corpus without two tokens, in which nothing comes next.
     """
@@ -75,13 +74,9 @@ class LanguageModelStream:
         direction: Direction = "left",
         variable: bool = True,
         shuffle: bool = True,
-        longest: int | None = None,
     ) -> None:
-        if corpus.num_tokens < 2:
-            remedy = "Check that the files hold text."
-            raise UserError(f"{corpus.num_tokens} tokens are too few to learn a language from.", remedy=remedy)
-        bptt = min(bptt, longest or bptt)
-        self.corpus, self.bptt, self.seed, self.direction, self.longest = corpus, bptt, seed, direction, longest
+        _refuse_too_short(corpus)
+        self.corpus, self.bptt, self.seed, self.direction = corpus, bptt, seed, direction
         self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= SHUFFLED_TOKENS
         # A tiny corpus gets fewer lanes, so that each still holds a window or two.
         self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
@@ -96,7 +91,6 @@ class LanguageModelStream:
         count = int(self.lane / self.bptt * 1.3) + 10
         base = np.where(generator.random(count) < 0.95, self.bptt, self.bptt / 2)
         lengths = np.maximum(5, generator.normal(base, 5).astype(np.int64))
-        lengths = np.minimum(lengths, self.longest or lengths)
         borders = np.append(0, np.cumsum(lengths))
         return np.append(borders[borders < self.lane], self.lane)
 
@@ -136,6 +130,54 @@ class LanguageModelStream:
             block = np.stack([self.corpus.read(o + first, o + last + 1) for o in offsets])
         text = torch.from_numpy(block.astype(np.int64))
         return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+
+class ScatteredStream:
+    """Windows of `bptt` tokens from all over a corpus in random order, with the next token as the target.
+
+    For encoders that hand on no state from window to window. Lanes would give them nothing, and cost much: one batch
+    after another from the same few documents, which a young model chases (docs/lab-notes.md). Windows do not overlap
+    but for the one token that is a target and then an input; each epoch cuts them at other places. The tokens before
+    the first and after the last whole window of an epoch are left out.
+
+    Raises UserError for a corpus without two tokens, in which nothing comes next.
+    """
+
+    stateful = False
+
+    def __init__(self, corpus: TokenSource, *, rows: int = 64, bptt: int = 70, seed: int = 0) -> None:
+        _refuse_too_short(corpus)
+        self.corpus, self.rows, self.seed = corpus, rows, seed
+        # A tiny corpus still gives a batch or two.
+        self.bptt = max(1, min(bptt, (corpus.num_tokens - 1) // 2))
+        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+
+    def _draw_plan(self, epoch: int) -> np.ndarray:
+        """Where the epoch's windows begin, in their order."""
+        generator = np.random.default_rng([self.seed, epoch, 6])
+        most = self.corpus.num_tokens - 1
+        shift = int(generator.integers(min(self.bptt, most - self.bptt + 1)))
+        return generator.permutation(np.arange(shift, most - self.bptt + 1, self.bptt))
+
+    def length(self, epoch: int) -> int:
+        return -(-len(self._plan(epoch)) // self.rows)
+
+    def rate_scale(self, batch: Batch) -> float:
+        return 1.0
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        starts = self._plan(epoch)
+        for first in range(start * self.rows, len(starts), self.rows):
+            wanted = starts[first : first + self.rows].tolist()
+            text = np.stack([self.corpus.read(at, at + self.bptt + 1) for at in wanted]).astype(np.int64)
+            ids, targets = torch.from_numpy(text[:, :-1].copy()), torch.from_numpy(text[:, 1:].copy())
+            yield Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=targets)
+
+
+def _refuse_too_short(corpus: TokenSource) -> None:
+    if corpus.num_tokens < 2:
+        remedy = "Check that the files hold text."
+        raise UserError(f"{corpus.num_tokens} tokens are too few to learn a language from.", remedy=remedy)
 
 
 class BothEndsStream(LanguageModelStream):

@@ -19,6 +19,7 @@ from textgraft.provenance import provenance
 from textgraft.stages.pretraining_text import Corpora, Paths, PretrainingText, of_language, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
+from textgraft.training.neighbours import start_near
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage, find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
@@ -44,6 +45,7 @@ class PretrainRecipe:
     `token_vectors` is how many tokens skip-gram reads to start the embedding table (0: start at random), and
     `start_from_counts` has the output biases start at how frequent each token is. Without, where a few tokens are a
     tenth of the text, the first steps teach that to the tied table, whose rows then all point the same way.
+    `start_near` is in how many of the lowest layers heads look at neighbours from the start (training.neighbours).
     `smoothing` is the exponent S of data.languages, for sources by language.
     """
 
@@ -60,6 +62,7 @@ class PretrainRecipe:
     validate_every: int = 600
     start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
     smoothing: float = field(default=0.7, repr=False)
+    start_near: int = field(default=0, repr=False)
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -83,6 +86,8 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
                 only_table(model)
+            if recipe.start_near:
+                start_near(model.encoder, recipe.start_near)
         _check_reading(model, spelled=recipe.tokenizer.get("model") == "spelling")
     except UserError as error:
         raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
@@ -167,7 +172,10 @@ def _asked(
         "recipe": repr(plan),
         "settings": repr(settings),
         "tokens": tokens,
-    } | ({"start_from_counts": True} if plan.start_from_counts else {})
+        # Younger than runs that are known by what they asked without them.
+        **({"start_from_counts": True} if plan.start_from_counts else {}),
+        **({"start_near": plan.start_near} if plan.start_near else {}),
+    }
 
 
 def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None) -> list[Phase]:
@@ -239,6 +247,8 @@ def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, pa
     if recipe.token_vectors:
         vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
         start_from_vectors(model, vectors)
+    if recipe.start_near:
+        start_near(model.encoder, recipe.start_near)
     if recipe.start_from_counts:
         counts = np.zeros(size, dtype=np.int64)
         for first in range(0, corpus.num_tokens, COUNTED_AT_ONCE):

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from textgraft.data.masking import MaskedStream, MaskingTokens
-from textgraft.data.stream import BothEndsStream, CountedTokens, LanguageModelStream, Stream
+from textgraft.data.stream import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
 from textgraft.errors import UserError
 from textgraft.model import Model
 from textgraft.text.spelling import SpellingTokenizer
@@ -30,18 +30,14 @@ class Objective(Protocol):
 
 
 class NextToken:
-    """Windows with the state handed on (data.stream)."""
+    """Windows with the state handed on; from all over where an encoder looks back no further anyway (data.stream)."""
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         encoder = model.encoder
-        return LanguageModelStream(
-            corpus,
-            rows=stage.rows,
-            bptt=stage.bptt,
-            seed=seed,
-            direction=encoder.direction,
-            longest=encoder.max_length,
-        )
+        if encoder.max_length is not None:
+            return ScatteredStream(corpus, rows=stage.rows, bptt=min(stage.bptt, encoder.max_length), seed=seed)
+        direction = encoder.direction
+        return LanguageModelStream(corpus, rows=stage.rows, bptt=stage.bptt, seed=seed, direction=direction)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
         return language_model_validator(corpus, tokens=tokens)
