@@ -132,7 +132,9 @@ def _tables(results: Mapping[str, Any]) -> list[str]:
     found = []
     for way, caption in (("raw", "As it is."), ("centred", "Without the mean vector of the random words.")):
         head, rows = table_rows(results, way)
-        found.append(html.table(head, rows, caption=caption, css=["", *["number"] * (len(head) - 1)]))
+        # Seven intervals side by side are wider than a page: each goes below its figure, and is not broken itself.
+        rows = [[name, *(cell.replace(", ", ",\u00a0") for cell in cells)] for name, *cells in rows]
+        found.append(html.table(head, rows, caption=caption, css=["", *["number wraps"] * (len(head) - 1)]))
     return found
 
 
