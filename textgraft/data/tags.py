@@ -98,6 +98,22 @@ def detect(sentences: Iterable[Sequence[str]]) -> Scheme:
     return census.scheme()
 
 
+def scheme_of_names(tags: Iterable[str]) -> Scheme:
+    """The scheme that a set of tags is for, where no sentence tells: IOB1 if some type cannot begin with its own B.
+
+    Of names that IOB1 and IOB2 share, IOB2.
+    """
+    names = set(tags)
+    if not all(map(is_place, names)) or names <= {OUTSIDE}:
+        return "plain"
+    places: dict[str, set[str]] = {}
+    for place, kind in map(parts, names):
+        places.setdefault(kind, set()).add(place)
+    if any(used & {"E", "S", "L", "U"} for used in places.values()):
+        return "BIOES"
+    return "IOB1" if any("I" in used and "B" not in used for used in places.values()) else "IOB2"
+
+
 def is_legal(before: str, tag: str, scheme: Scheme) -> bool:
     """Whether `tag` may follow `before`; what comes before the first word and after the last is O."""
     if scheme == "plain":

@@ -1,9 +1,7 @@
 """BERT and DistilBERT of the `transformers` library to ours and back, weight by weight.
 
-Its names are those of `BertModel`, `BertForPreTraining`, `BertForMaskedLM`, `BertForSequenceClassification`,
-`BertForQuestionAnswering` and their DistilBERT counterparts. What lies there decides: a masked language model is one
-that has the weights of its head. The library keeps queries, keys and values apart, ours keeps them in one matrix, in
-that order.
+The library keeps queries, keys and values apart, ours keeps them in one matrix, in that order. What lies there decides
+on the head (foreign.bert_heads), and config.json only where weights of several have the same names.
 """
 
 from __future__ import annotations
@@ -15,42 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from textgraft.data.examples import TargetKind
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.errors import UserError
-from textgraft.heads.base import Head
-from textgraft.heads.classification import POOLED, ClassificationConfig, ClassificationHead
-from textgraft.heads.features import FeaturesConfig, FeaturesHead
-from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
-from textgraft.heads.span import SpanConfig, SpanHead
+from textgraft.foreign.bert_heads import LIBRARY, Format, Kind, Theirs, architectures, format_for, format_of
+from textgraft.heads.features import FeaturesHead
+from textgraft.heads.masked_language_model import MaskedLanguageModelHead
 from textgraft.model import Model, build_unfilled
 
 Names = dict[str, tuple[str, ...]]
 """Our parameter: the weights of the library that, one below the other, are its rows."""
 
-ARCHITECTURES = {
-    "bert": {
-        "BertModel",
-        "BertForPreTraining",
-        "BertForMaskedLM",
-        "BertForSequenceClassification",
-        "BertForQuestionAnswering",
-    },
-    "distilbert": {
-        "DistilBertModel",
-        "DistilBertForMaskedLM",
-        "DistilBertForSequenceClassification",
-        "DistilBertForQuestionAnswering",
-    },
-}
 HARMLESS = {"embeddings.position_ids", "embeddings.token_type_ids"}
 """Counters 0, 1, 2, ... and zeros, which older versions saved among the weights."""
 
-_PROBLEMS: dict[str, TargetKind] = {
-    "single_label_classification": "single",
-    "multi_label_classification": "multi",
-    "regression": "numeric",
-}
 _DISTIL_EPS = 1e-12  # no setting of the library's
 
 
@@ -64,22 +39,24 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
     given = {_plain(name, kind): value for name, value in weights.items()}
     given = {name: value for name, value in given.items() if name not in HARMLESS}
     encoder = _encoder_config(config, kind, given)
-    head_name, head = _head_config(config, kind, encoder, given)
-    description = {"encoder": {"name": "bert", **asdict(encoder)}, "head": {"name": head_name, **asdict(head)}}
+    theirs = Theirs(config, kind, encoder, given)
+    head_format = format_of(theirs)
+    head = head_format.config(theirs)
+    description = {"encoder": {"name": "bert", **asdict(encoder)}, "head": {"name": head_format.name, **asdict(head)}}
     model = build_unfilled(description)
-    names = _names(model, kind)
-    if head_name == "span":
-        given.pop("qa_outputs.bias", None)  # moves all positions alike, and so cancels in the softmax over them
+    names = _names(model, kind, head_format)
+    for idle in head_format.idle:
+        given.pop(idle, None)
     _take_copies(given, kind, tied=getattr(head, "tied", False))
-    expected = {name for theirs in names.values() for name in theirs}
+    expected = {name for of_one in names.values() for name in of_one}
     wrong = [f"missing: {name}" for name in expected - given.keys()]
     wrong += [f"left over: {name}" for name in given.keys() - expected]
     parameters = dict(model.named_parameters())
-    for ours, theirs in names.items():
+    for ours, of_one in names.items():
         rows, *rest = parameters[ours].shape
-        shape = (rows // len(theirs), *rest)
+        shape = (rows // len(of_one), *rest)
         wrong += [
-            f"{n} is {tuple(given[n].shape)}, not {shape}" for n in theirs if n in given and given[n].shape != shape
+            f"{n} is {tuple(given[n].shape)}, not {shape}" for n in of_one if n in given and given[n].shape != shape
         ]
     if wrong:
         shown = "; ".join(sorted(wrong)[:12]) + (f"; and {len(wrong) - 12} more" if len(wrong) > 12 else "")
@@ -87,8 +64,8 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
             f"the weights do not fit config.json ({shown}).", remedy="Check that both are of the same model."
         )
     with torch.no_grad():
-        for ours, theirs in names.items():
-            parameters[ours].copy_(torch.cat([given[name] for name in theirs]))
+        for ours, of_one in names.items():
+            parameters[ours].copy_(torch.cat([given[name] for name in of_one]))
     return model
 
 
@@ -100,33 +77,34 @@ def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
     encoder, head = model.encoder, model.head
     if not isinstance(encoder, BERT):
         raise UserError("only a BERT can be written as one.")
-    kind = "bert" if encoder.config.num_segments else "distilbert"
+    kind: Kind = "bert" if encoder.config.num_segments else "distilbert"
     described = encoder.config
     if kind == "distilbert" and (described.pooler or described.layer_norm_eps != _DISTIL_EPS):
         message = f"a model without segments is a DistilBERT, with no pooler and a layer_norm_eps of {_DISTIL_EPS}."
         raise UserError(message, remedy="Make it with num_segments 2 to write it as a BERT.")
     config = _bert_fields(described) if kind == "bert" else _distilbert_fields(described)
-    config |= _head_fields(head, kind, described)
+    head_format = format_for(head, kind, described)
+    config |= {"architectures": [LIBRARY[kind] + head_format.task(head)], **head_format.fields(head, kind)}
     weights: dict[str, Tensor] = {}
     parameters = dict(model.named_parameters())
     prefix = "" if isinstance(head, FeaturesHead) else f"{kind}."
-    for ours, theirs in _names(model, kind).items():
+    for ours, theirs in _names(model, kind, head_format).items():
         for name, part in zip(theirs, parameters[ours].detach().chunk(len(theirs)), strict=True):
             of_encoder = ours.startswith("encoder.")
             weights[prefix + name if of_encoder else name] = part.clone()
-    if isinstance(head, SpanHead):
-        weights["qa_outputs.bias"] = torch.zeros(2)
+    weights |= {name: torch.zeros(count) for name, count in head_format.idle.items()}
     return config, weights
 
 
-def _supported(config: Mapping[str, Any]) -> str:
+def _supported(config: Mapping[str, Any]) -> Kind:
     """The model type, once nothing in the config says that ours computes something else."""
-    kind = str(config.get("model_type"))
-    if kind not in ARCHITECTURES:
-        raise UserError(f"model_type '{kind}' is neither of: {', '.join(ARCHITECTURES)}.", where="config.json")
+    kind = next((kind for kind in LIBRARY if kind == config.get("model_type")), None)
+    if kind is None:
+        known = ", ".join(LIBRARY)
+        raise UserError(f"model_type '{config.get('model_type')}' is neither of: {known}.", where="config.json")
     for architecture in config.get("architectures") or []:
-        if architecture not in ARCHITECTURES[kind]:
-            known = ", ".join(sorted(ARCHITECTURES[kind]))
+        if architecture not in architectures(kind):
+            known = ", ".join(sorted(architectures(kind)))
             raise UserError(f"architecture {architecture} is none of: {known}.", where="config.json")
     required: dict[str, Any] = {"hidden_act": "gelu", "activation": "gelu", "position_embedding_type": "absolute"}
     required |= {"is_decoder": False, "add_cross_attention": False}
@@ -144,7 +122,7 @@ def _plain(name: str, kind: str) -> str:
     return name
 
 
-def _encoder_config(config: Mapping[str, Any], kind: str, given: Mapping[str, Tensor]) -> BERTConfig:
+def _encoder_config(config: Mapping[str, Any], kind: Kind, given: Mapping[str, Tensor]) -> BERTConfig:
     try:
         if kind == "distilbert":
             return BERTConfig(
@@ -179,34 +157,6 @@ def _encoder_config(config: Mapping[str, Any], kind: str, given: Mapping[str, Te
         raise UserError(f"the setting {error} is missing.", where="config.json") from error
 
 
-def _head_config(
-    config: Mapping[str, Any], kind: str, encoder: BERTConfig, given: Mapping[str, Tensor]
-) -> tuple[str, FeaturesConfig | MaskedLanguageModelConfig | ClassificationConfig | SpanConfig]:
-    width = encoder.embedding_dim
-    if "qa_outputs.weight" in given:
-        return "span", SpanConfig(width, input_dropout=config.get("qa_dropout", 0.0) if kind == "distilbert" else 0.0)
-    if "vocab_projector.bias" in given or any(name.startswith("cls.predictions.") for name in given):
-        tied = bool(config.get("tie_word_embeddings", True))
-        pairs = "cls.seq_relationship.weight" in given
-        eps = encoder.layer_norm_eps
-        return "masked_language_model", MaskedLanguageModelConfig(encoder.vocab_size, width, tied, pairs, eps)
-    if "classifier.weight" not in given:
-        return "features", FeaturesConfig(width)
-    outputs = len(given["classifier.weight"])
-    problem = config.get("problem_type") or ("regression" if outputs == 1 else "single_label_classification")
-    if problem not in _PROBLEMS or (problem == "regression" and outputs > 1):
-        raise UserError(f"problem_type '{problem}' with {outputs} outputs is not known.", where="config.json")
-    settings: dict[str, Any] = {"direction": "both", "batch_norm": False, "kind": _PROBLEMS[problem]}
-    if kind == "distilbert":
-        dropout = config.get("seq_classif_dropout", 0.2)
-        settings |= {"pooling": "first", "hidden_dim": width, "input_dropout": 0.0, "hidden_dropout": dropout}
-    else:
-        dropout = config.get("classifier_dropout")
-        dropout = encoder.hidden_dropout if dropout is None else dropout
-        settings |= {"pooling": POOLED, "hidden_dim": 0, "input_dropout": dropout, "hidden_dropout": 0.0}
-    return "classification", ClassificationConfig(width, outputs, **settings)
-
-
 def _take_copies(given: dict[str, Tensor], kind: str, *, tied: bool) -> None:
     """Leave out what the library saves twice. Raises UserError where the two differ."""
     decoder = "vocab_projector" if kind == "distilbert" else "cls.predictions.decoder"
@@ -218,7 +168,7 @@ def _take_copies(given: dict[str, Tensor], kind: str, *, tied: bool) -> None:
             raise UserError(f"'{first}' and '{second}' are one according to config.json, but differ here.")
 
 
-def _names(model: Model, kind: str) -> Names:
+def _names(model: Model, kind: Kind, head_format: Format) -> Names:
     """For each of our parameters the library's, without the prefix that models with a head have."""
     modules: Names = {"embedding_norm": ("embeddings.LayerNorm",), "pooler": ("pooler.dense",)}
     tables = {"embedding": "word_embeddings", "positions": "position_embeddings", "segments": "token_type_embeddings"}
@@ -226,12 +176,12 @@ def _names(model: Model, kind: str) -> Names:
     for index in range(model.encoder.config.num_layers):
         modules |= {f"layers.{index}.{n}": theirs for n, theirs in _layer_names(index, kind).items()}
     modules = {f"encoder.{ours}": theirs for ours, theirs in modules.items()}
-    modules |= {f"head.{ours}": (theirs,) for ours, theirs in _head_names(model.head, kind).items()}
+    modules |= {f"head.{ours}": (theirs,) for ours, theirs in head_format.modules(kind).items()}
     names: Names = {}
     for parameter, _ in model.named_parameters():
         module, _, part = parameter.rpartition(".")
         names[parameter] = tuple(f"{theirs}.{part}" for theirs in modules[module])
-    if kind == "bert" and "head.output.bias" in names:
+    if kind == "bert" and isinstance(model.head, MaskedLanguageModelHead) and "head.output.bias" in names:
         names["head.output.bias"] = ("cls.predictions.bias",)
     return names
 
@@ -256,24 +206,6 @@ def _layer_names(index: int, kind: str) -> Names:
         "feed_forward": (f"{layer}.intermediate.dense",),
         "output": (f"{layer}.output.dense",),
         "output_norm": (f"{layer}.output.LayerNorm",),
-    }
-
-
-def _head_names(head: Head, kind: str) -> dict[str, str]:
-    if isinstance(head, SpanHead):
-        return {"output": "qa_outputs"}
-    if isinstance(head, ClassificationHead):
-        if kind == "distilbert":
-            return {"layers.1": "pre_classifier", "layers.4": "classifier"}
-        return {"layers.1": "classifier"}
-    if kind == "distilbert":
-        return {"dense": "vocab_transform", "norm": "vocab_layer_norm", "output": "vocab_projector"}
-    transform = "cls.predictions.transform"
-    return {
-        "dense": f"{transform}.dense",
-        "norm": f"{transform}.LayerNorm",
-        "output": "cls.predictions.decoder",
-        "next_sentence": "cls.seq_relationship",
     }
 
 
@@ -307,37 +239,3 @@ def _distilbert_fields(config: BERTConfig) -> dict[str, Any]:
         "attention_dropout": config.attention_dropout,
         "activation": "gelu",
     }
-
-
-def _head_fields(head: Head, kind: str, encoder: BERTConfig) -> dict[str, Any]:
-    """What config.json says because of the head. Raises UserError for a head that the library does not have."""
-    library = "Bert" if kind == "bert" else "DistilBert"
-    if isinstance(head, FeaturesHead):
-        return {"architectures": [f"{library}Model"]}
-    if isinstance(head, SpanHead):
-        dropout: dict[str, Any] = {"qa_dropout": head.config.input_dropout} if kind == "distilbert" else {}
-        return {"architectures": [f"{library}ForQuestionAnswering"], **dropout}
-    if isinstance(head, MaskedLanguageModelHead) and head.config.layer_norm_eps == encoder.layer_norm_eps:
-        task = "PreTraining" if head.config.next_sentence else "MaskedLM"
-        return {"architectures": [f"{library}For{task}"], "tie_word_embeddings": head.config.tied}
-    if isinstance(head, ClassificationHead):
-        config = head.config
-        form = (config.pooling, config.hidden_dim, config.batch_norm or config.both_orders, config.words_dim)
-        if form == ((POOLED, 0, False, 0) if kind == "bert" else ("first", encoder.embedding_dim, False, 0)):
-            problem = next(theirs for theirs, ours in _PROBLEMS.items() if ours == config.kind)
-            labels = {str(i): f"LABEL_{i}" for i in range(config.outputs)}
-            dropout = (
-                {"classifier_dropout": config.input_dropout}
-                if kind == "bert"
-                else {"seq_classif_dropout": config.hidden_dropout}
-            )
-            return {
-                "architectures": [f"{library}ForSequenceClassification"],
-                "problem_type": problem,
-                "id2label": labels,
-                "label2id": {name: int(i) for i, name in labels.items()},
-                **dropout,
-            }
-    shape = f"pooling '{POOLED}', hidden_dim 0" if kind == "bert" else "pooling 'first', hidden_dim the model's width"
-    remedy = f"The library's classifier is {shape}, and batch_norm False; its language model shares layer_norm_eps."
-    raise UserError(f"the transformers library has no {library} with such a head.", remedy=remedy)

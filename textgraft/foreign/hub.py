@@ -48,7 +48,7 @@ def load(name: str) -> Artifact:
         raise UserError(message, where=str(folder), remedy="Take both from the same model.")
     labels = _labels(model, config)
     run: dict[str, Any] = {
-        "stage": "pretrain" if labels is None else "finetune",
+        "stage": STAGES.get(model.describe()["head"]["name"], "pretrain"),
         "name": _last_part(name, folder),
         "description": f"{config.get('model_type')} from {name}",
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -57,6 +57,7 @@ def load(name: str) -> Artifact:
     run |= record
     if labels is not None:
         run |= {"kind": labels.kind, "classes": list(labels.names), "temperature": 1.0}
+    if run["stage"] != "pretrain":
         run["max_tokens"] = model.encoder.max_length or 512
     return Artifact(model, tokenizer, labels, run)
 
@@ -124,10 +125,16 @@ TOKENIZERS: Mapping[str, Callable[[Path], Tokenizer]] = {
 """How the tokenizer of each model_type of foreign.huggingface.READERS is read."""
 
 
+STAGES = {"classification": "finetune", "choice": "finetune", "span": "qa", "tagging": "tag"}
+"""Which of our stages makes models with such a head, where it is not pretraining."""
+
+
 def _labels(model: Model, config: Mapping[str, Any]) -> Labels | None:
     """What a classifier answers, by the names that its config has; None for other models."""
-    head: Any = model.head.config
-    if model.describe()["head"]["name"] != "classification":
+    head, name = model.head.config, model.describe()["head"]["name"]
+    if name == "choice":
+        return Labels("choice", ("1", "2"))  # or more: its config does not say, and any number can be asked
+    if name != "classification":
         return None
     if head.kind == "numeric":
         return Labels("numeric")
