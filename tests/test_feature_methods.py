@@ -22,10 +22,11 @@ from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.linear import word_space
+from textgraft.linear.scale import Scale
 from textgraft.linear.word_space import WordSpace
 from textgraft.methods import METHODS, MethodOptions, new_method
 from textgraft.methods.base import models_of
-from textgraft.methods.features import Elmo, Features, Scale, without_middle
+from textgraft.methods.features import Elmo, Features, without_middle
 from textgraft.methods.language import Bert
 from textgraft.opening import load
 from textgraft.stages import adapt as adapting

@@ -101,7 +101,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: Finetuned) -> No
     done = blended
     comparison, choice = done.comparison, done.record["blend"]
     assert comparison.outcomes[0].name == "blend"
-    assert list(choice["candidates"]) == ["linear", "lsa", "vectors", "self-trained", "ulmfit"]
+    assert list(choice["candidates"]) == ["linear", "lsa", "vectors", "self-trained", "ulmfit", "ulmfit-probe"]
     weights = {name: one["weight"] for name, one in choice["candidates"].items()}
     assert sum(weights.values()) == pytest.approx(1)
     mean = sum(weight * answers(done, name) for name, weight in weights.items())
@@ -142,13 +142,13 @@ def test_all_candidates_are_rows_and_none_is_trained_twice(blended: Finetuned) -
     done = blended
     rows = list(done.record["results"]["methods"])
     assert rows[0] == "blend"
-    assert sorted(rows[1:]) == ["linear", "lsa", "self-trained", "ulmfit", "vectors"]
-    assert [line.split()[0] for line in done.comparison.table().splitlines()[1:7]] == rows
+    assert sorted(rows[1:]) == ["linear", "lsa", "self-trained", "ulmfit", "ulmfit-probe", "vectors"]
+    assert [line.split()[0] for line in done.comparison.table().splitlines()[1:8]] == rows
 
 
 def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
     done = quick()
-    assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit"]
+    assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit", "ulmfit-probe"]
     assert len(done.comparison.targets) == 24
     assert "The scores are of the same texts" in done.comparison.chosen
     ours = mean_loss("single", done.comparison.targets, answers(done, "blend"))
@@ -165,7 +165,7 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
         values = [float(name == "pos") + i % 5 / 10 for i, name in enumerate(names)]
     train = Examples(texts, values, kind)  # type: ignore[arg-type]
     done = quick(train, test=train.take(range(10)), unlabelled=POOL)
-    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "vectors", "ulmfit"]
+    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "vectors", "ulmfit", "ulmfit-probe"]
     assert "one label" in done.record["blend"]["left_out"]["self-trained"]
     saved = textgraft.load(done.folder, precision="fp32").outputs(texts[:10])
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
@@ -240,12 +240,13 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
 ) -> None:
     both = {"forward": load_one(tiny_lm), "backward": load_one(tiny_lm)}
     monkeypatch.setattr(stage, "language_models", lambda *_: both)
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.25, 0.25]))
+    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.25, 0.0, 0.25, 0.0]))
     done = quick(test=TEST, backward="any", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
     seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
-    assert seeds == {"blend": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}
-    blend, linear, *grown = (o.outputs for o in done.comparison.outcomes)
-    assert blend == pytest.approx(0.5 * linear + 0.25 * grown[0] + 0.25 * grown[1])
+    grown = {"ulmfit": 2, "ulmfit-probe": 1, "ulmfit-backward": 2, "ulmfit-backward-probe": 1}
+    assert seeds == {"blend": 2, "linear": 1} | grown
+    blend, linear, forward, _, backward, _ = (o.outputs for o in done.comparison.outcomes)
+    assert blend == pytest.approx(0.5 * linear + 0.25 * forward + 0.25 * backward)
     assert "50 % linear, 25 % the language model, 25 % the language model (ulmfit-backward)" in done.comparison.chosen
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(blend[0], abs=1e-5)
@@ -271,8 +272,9 @@ def test_a_lone_linear_classifier_is_saved_as_one(
     assert "A linear classifier" in card
     assert "It started from" not in card
     assert [o.name for o in done.comparison.parts] == ["linear"]
-    assert done.comparison.best_baseline() is not None
-    assert done.comparison.best_baseline().name == "ulmfit"  # type: ignore[union-attr]
+    rival = done.comparison.best_baseline()
+    assert rival is not None
+    assert rival.name in ("ulmfit", "ulmfit-probe")
     result = textgraft.evaluate(done.folder, TEST)
     assert result["metrics"]["accuracy"] == run["results"]["methods"]["blend"]["accuracy"]["mean"]
 

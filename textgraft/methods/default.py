@@ -13,6 +13,7 @@ from textgraft.methods.language import Ulmfit
 from textgraft.stages.blend import blend, evidence_splits, language_candidate
 from textgraft.stages.candidates import Ground, linear_candidates
 from textgraft.stages.members import Course, outcome_name, train_member
+from textgraft.stages.probe import probe_candidate, probe_name
 from textgraft.stages.ways import Spaces
 from textgraft.training.classifier import EncodedTexts
 from textgraft.training.phases import Stage, load_recipe
@@ -59,7 +60,10 @@ class Default(Ulmfit):
         member = train_member(title, self._source, self._plan(labels), encoded, course)
         name = outcome_name(self._source, "forward")
         grown = language_candidate(name, member, ground, {})
-        chosen = blend([*tried.candidates, grown], ground, language_models=[name], left_out=tried.left_out)
+        probe = probe_candidate(
+            probe_name(name), self._source, encoded, ground, examined="test", precision=self.options.precision
+        )
+        chosen = blend([*tried.candidates, grown, probe], ground, language_models=[name], left_out=tried.left_out)
         seconds = sum(c.seconds for c in chosen.candidates)
         size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
         outcome = chosen.outcome(tried.shared_seconds)

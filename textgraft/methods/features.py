@@ -17,6 +17,7 @@ from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.data.progress import Meter as Progress
 from textgraft.linear.linear import fit_output
+from textgraft.linear.scale import Scale
 from textgraft.methods.base import KINDS, Answers, MethodOptions, family_of, models_of, refuse_other_family
 from textgraft.nn.readout import LAST
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
@@ -28,8 +29,6 @@ from textgraft.words.stack import Stack, open_unpooled
 
 WORDS_AT_ONCE = 16_384
 """Words whose vectors are in memory together."""
-CONSTANT = 1e-6
-"""A feature that varies less over the training texts says nothing of them but how it was rounded."""
 
 
 class Features:
@@ -167,30 +166,6 @@ class Means:
 
     rows: NDArray[np.float32]
     seconds: float
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Features to zero mean and unit variance over the training texts, and rows to a mean squared length of 1.
-
-    So long are the rows of other linear classifiers too, and the same strengths are tried.
-    """
-
-    mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, rows: NDArray) -> Scale:
-        """Of (N, D); a row of no numbers does not count."""
-        real = rows[np.isfinite(rows).all(axis=1)].astype(np.float64)
-        real = real if len(real) else np.zeros((1, rows.shape[1]))
-        return cls(real.mean(axis=0), real.std(axis=0))
-
-    def __call__(self, rows: NDArray) -> NDArray[np.float64]:
-        """(N, D) -> (N, D); a text without words lies at the centre, and what never varied is zero."""
-        varies = self.deviation > CONSTANT
-        scaled = (rows - self.mean) / np.where(varies, self.deviation, np.inf)
-        return np.nan_to_num(scaled, nan=0.0) / np.sqrt(max(1, varies.sum()))
 
 
 def sides_of(text: str) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from textgraft.stages.members import (
     outcome_name,
     train_member,
 )
+from textgraft.stages.probe import probe_candidate, probe_name
 from textgraft.training.classifier import Plan, refuse_unpredictive
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe, suited
@@ -132,7 +133,7 @@ def finetune(
     if linear is None:
         comparison = _beside_the_language_model(members, ground, options, beside)
     else:
-        choice = _weighed(linear, members, ground)
+        choice = _weighed(linear, members, begun)
         comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
     done = Finetuned(
         folder=out,
@@ -260,11 +261,16 @@ def _described(part: Examples) -> dict[str, Any]:
     return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
 
 
-def _weighed(linear: Tried, members: Mapping[str, Member], ground: Ground) -> Blend:
-    """The linear candidates and the language models', each with its weight."""
-    models = {outcome_name(member.source, direction): member for direction, member in members.items()}
-    grown = [language_candidate(name, m, ground, _own(m, ground.seed)) for name, m in models.items()]
-    return blend([*linear.candidates, *grown], ground, language_models=list(models), left_out=linear.left_out)
+def _weighed(linear: Tried, members: Mapping[str, Member], begun: _Begun) -> Blend:
+    """The linear candidates and the language models', each fine-tuned and as a probe, with their weights."""
+    ground, models, grown = begun.ground, [], []
+    for direction, member in members.items():
+        name, parts = outcome_name(member.source, direction), begun.encoded[direction].parts
+        measured = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
+        grown.append(language_candidate(name, member, ground, _own(member, ground.seed)))
+        grown.append(probe_candidate(probe_name(name), member.source, parts, ground, **measured))
+        models.append(name)
+    return blend([*linear.candidates, *grown], ground, language_models=models, left_out=linear.left_out)
 
 
 def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, beside: Sequence[Outcome]) -> Comparison:
@@ -334,7 +340,8 @@ def _told(choice: Blend | None, members: Mapping[str, Member]) -> dict[str, Any]
     """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
     if choice is None:
         return {}
-    grown = {outcome_name(member.source, direction) for direction, member in members.items()}
+    names = [outcome_name(member.source, direction) for direction, member in members.items()]
+    grown = {*names, *map(probe_name, names)}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 
 

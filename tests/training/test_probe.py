@@ -1,0 +1,120 @@
+"""The linear probe: what is saved says what was fitted, for every kind of target, and no fold has seen its answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_reviews import reviews
+
+from textgraft.artifact import Artifact
+from textgraft.data.examples import Examples, TargetKind
+from textgraft.data.labels import Labels
+from textgraft.data.splits import stratified_folds
+from textgraft.inference import embed_sequences, predict_logits
+from textgraft.linear.linear import fit_output
+from textgraft.linear.scale import Scale
+from textgraft.opening import load
+from textgraft.stages.candidates import Candidate, Ground
+from textgraft.stages.probe import answers, as_layer, fitted, probe_candidate
+from textgraft.training.classifier import EncodedTexts, outputs_from_logits
+
+KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
+
+
+def examples(kind: str, count: int, seed: int) -> Examples:
+    texts, names = reviews(count, seed)
+    if kind == "multi":
+        sets = [(name, "long") if len(text) > 110 else (name,) for text, name in zip(texts, names)]
+        return Examples(texts, sets, "multi", source="a")
+    if kind == "numeric":
+        return Examples(texts, [float(len(t)) for t in texts], "numeric", source="a")
+    return Examples(texts, names, "single", source="a")
+
+
+def rows(outputs: int, seed: int = 0) -> np.ndarray:
+    """60 rows of features at very different scales, one of which never varies."""
+    found = np.random.default_rng(seed).normal(size=(60, 6)) * np.array([1, 100, 0.01, 1, 1, 0]) + 5
+    return found.astype(np.float32)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_says_what_scikit_learn_fitted(kind: TargetKind, classes: int) -> None:
+    """A class without a text, or a label that all have or none, is as certain here as there, to 1e-12."""
+    x, generator = rows(5), np.random.default_rng(1)
+    if kind == "single":
+        targets: Any = generator.integers(0, classes, size=60) + 1  # class 0 has no text
+    elif kind == "multi":
+        targets = (generator.random((60, 5)) < 0.4).astype(np.float32)
+        targets[:, 0], targets[:, 1] = 0, 1
+    else:
+        targets = generator.normal(size=60)
+    count = 1 if kind == "numeric" else 5
+    scaled = Scale.of(x)(x)
+    output = fit_output(scaled, targets, kind, count, 0)
+    layer = as_layer(output, kind, count, x.shape[1])
+    found = outputs_from_logits(answers(layer, scaled), kind)
+    np.testing.assert_allclose(found, output.predict(scaled), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
+    x, train = rows(5), examples(kind, 60, 1)
+    labels = Labels.fit(train)
+    layer, about = fitted(x, labels.encode(train), labels, 0)
+    scale = Scale.of(x)
+    output = fit_output(scale(x), labels.encode(train), kind, labels.num_outputs, 0)
+    new = rows(5, seed=2)
+    new[:, 5] += 1  # what never varied says nothing
+    np.testing.assert_allclose(outputs_from_logits(answers(layer, new), kind), output.predict(scale(new)), atol=1e-8)
+    assert about.startswith("Means of the last layer -> ")
+
+
+def candidate(
+    source: Artifact, kind: str, folder: Path, *, examined: bool
+) -> tuple[Candidate, Ground, dict[str, EncodedTexts]]:
+    train, test = examples(kind, 40, 1), examples(kind, 30, 2)
+    labels = Labels.fit(train)
+    encoded = {
+        name: EncodedTexts(source.encoded(part.texts, 200)[0], labels.encode(part))
+        for name, part in (("train", train), ("test", test))
+    }
+    ground = Ground(train, test if examined else None, labels, (), stratified_folds(train, 4, 0), 0, folder)
+    part = "test" if examined else "folds"
+    return probe_candidate("p", source, encoded, ground, examined=part, precision="fp32"), ground, encoded
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_saved_answers_as_what_was_measured(kind: TargetKind, tiny_lm: Path, tmp_path: Path) -> None:
+    source = load(tiny_lm)
+    found, ground, encoded = candidate(source, kind, tmp_path, examined=True)
+    made = found.predictor({"stage": "finetune"})
+    logits = predict_logits(made.model, encoded["test"].sequences, source.tokenizer.pad_id, "fp32")
+    temperature = made.run["temperature"] or 1.0
+    np.testing.assert_allclose(outputs_from_logits(logits, kind, temperature), found.outcome.outputs[0], atol=1e-4)
+    assert made.labels == ground.labels
+    assert source.model.encoder.state_dict().keys() == made.model.encoder.state_dict().keys()
+
+
+def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None:
+    """The held-out answers are those of layers fitted on the other folds; measured on folds, they are the outcome."""
+    source = load(tiny_lm)
+    found, ground, encoded = candidate(source, "single", tmp_path, examined=False)
+    x = embed_sequences(source.model, encoded["train"].sequences, source.tokenizer.pad_id, "mean", "fp32")
+    raw = np.full_like(found.outcome.raw[0], np.nan)
+    for kept, held in ground.splits:
+        layer, _ = fitted(x[kept], ground.targets[kept], ground.labels, 0)
+        raw[held] = outputs_from_logits(answers(layer, x[held]), "single")
+    np.testing.assert_allclose(found.outcome.raw[0], raw, atol=1e-6)
+    assert np.array_equal(found.held_out, found.outcome.outputs[0], equal_nan=True)
+
+
+def test_it_is_fitted_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = load(tiny_lm)
+    first = candidate(source, "single", tmp_path, examined=True)[0]
+    monkeypatch.setattr("textgraft.stages.probe.embed_sequences", lambda *a, **k: pytest.fail("read again"))
+    again = candidate(source, "single", tmp_path, examined=True)[0]
+    assert np.array_equal(first.outcome.outputs, again.outcome.outputs)

@@ -1,0 +1,152 @@
+"""A linear probe: logistic regression on a frozen language model's mean vectors, as a candidate of `finetune`.
+
+With few labels a linear layer on what the model says already may answer better than the model fine-tuned, whose layers
+the first steps under a random head spoil (Kumar et al. 2022, arXiv:2202.10054). It takes one reading of the texts. The
+fitted layer, scales and all, becomes the head of an ordinary classifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from textgraft.artifact import Artifact
+from textgraft.data.examples import TargetKind
+from textgraft.data.labels import Labels
+from textgraft.evaluation import Outcome
+from textgraft.inference import embed_sequences
+from textgraft.linear.linear import Linear, Output, fit_output
+from textgraft.linear.scale import Scale
+from textgraft.model import graft
+from textgraft.provenance import ancestry
+from textgraft.stages.candidates import Candidate, Ground
+from textgraft.training.calibration import fit_temperature
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.classifier import EncodedTexts, outputs_from_logits
+from textgraft.training.meter import Meter
+
+POOLING = "mean"
+NEVER = -30.0
+"""The logit of a class that no training text had."""
+
+
+def probe_name(language_model: str) -> str:
+    """What the probe is called of a candidate of that name."""
+    return f"{language_model}-probe"
+
+
+def probe_candidate(
+    name: str, source: Artifact, encoded: Mapping[str, EncodedTexts], ground: Ground, *, examined: str, precision: str
+) -> Candidate:
+    """The probe of a language model, kept in `ground.folder` once it is fitted.
+
+    `encoded` are the parts of the data as the model reads them, of which `examined` is measured on ("folds": the
+    training texts themselves).
+    """
+    path = ground.folder / "candidates" / f"{name}.safetensors"
+    labels, targets = ground.labels, ground.targets
+    if not path.exists():
+        with Meter() as meter:
+            parts = ("train",) if examined == "folds" else ("train", examined)
+            rows = {part: _means(source, encoded[part], precision) for part in parts}
+            layer, about = fitted(rows["train"], targets, labels, ground.seed)
+            held_out = np.full((len(targets), labels.num_outputs), np.nan)
+            for kept, held in ground.splits:
+                of_fold, _ = fitted(rows["train"][kept], targets[kept], labels, ground.seed)
+                held_out[held] = answers(of_fold, rows["train"][held])
+        found = held_out.copy() if examined == "folds" else answers(layer, rows[examined])
+        arrays = {"layer": layer, "held_out": held_out, "found": found}
+        tensors = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
+        save_checkpoint(path, tensors, {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb})
+    tensors, facts = load_checkpoint(path)
+    layer, held_out, found = (tensors[key].numpy() for key in ("layer", "held_out", "found"))
+    known, kind = ground.known, labels.kind
+    temperature = 1.0 if kind == "numeric" else fit_temperature(held_out[known], targets[known], kind)
+    with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
+        unseen, scaled, raw = (
+            outputs_from_logits(one, kind, degree)
+            for one, degree in ((held_out, temperature), (found, temperature), (found, 1.0))
+        )
+    outcome = Outcome(name, scaled[None], raw[None], facts["seconds"] / 60, facts["peak_mb"], facts["about"])
+    own = {"base": ancestry(source.run), "temperature": None if kind == "numeric" else temperature}
+    return Candidate(name, unseen, outcome, facts["seconds"], partial(_artifact, source, layer, labels, own))
+
+
+def _means(source: Artifact, part: EncodedTexts, precision: str) -> NDArray[np.float32]:
+    return embed_sequences(source.model, part.sequences, source.tokenizer.pad_id, POOLING, precision)
+
+
+def fitted(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:
+    """The layer (outputs, D + 1) that gives logits of rows (N, D), the last column what is added; and what it is."""
+    scale = Scale.of(rows)
+    output = fit_output(scale(rows), targets, labels.kind, labels.num_outputs, seed)
+    layer = as_layer(output, labels.kind, labels.num_outputs, rows.shape[1])
+    layer[:, :-1] *= scale.factors
+    layer[:, -1] -= layer[:, :-1] @ scale.mean
+    return layer, f"Means of the last layer -> {output.about}"
+
+
+def answers(layer: NDArray, rows: NDArray) -> NDArray[np.float64]:
+    """(N, outputs) logits."""
+    found: NDArray[np.float64] = rows @ layer[:, :-1].T + layer[:, -1]
+    return found
+
+
+def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDArray[np.float64]:
+    """What was fitted as one layer (outputs, width + 1), in whose softmax (several labels: sigmoids) it says the same.
+
+    Two classes were told apart by one row: the other's is zero.
+    """
+    layer = np.zeros((outputs, width + 1))
+    if kind == "single":
+        layer[:, -1] = NEVER
+        _put(layer, output.layers[0], output.layers[0].classes.tolist())
+    elif kind == "multi":
+        for row, linear in zip(layer, output.layers, strict=True):
+            both = np.zeros((2, width + 1))
+            both[:, -1] = NEVER
+            _put(both, linear, linear.classes.tolist())
+            row[:] = both[1] - both[0]
+    else:
+        layer[0] = np.append(output.layers[0].coefficients[0], output.layers[0].intercepts[0])
+    return layer
+
+
+def _put(layer: NDArray, linear: Linear, classes: list[int]) -> None:
+    """The rows of the classes that `linear` knows."""
+    layer[classes] = 0.0
+    of = classes[1:] if len(classes) == 2 else classes if len(classes) > 2 else []
+    if of:
+        layer[of] = np.column_stack([linear.coefficients, linear.intercepts])
+
+
+def _artifact(
+    source: Artifact, layer: NDArray, labels: Labels, own: Mapping[str, Any], run: Mapping[str, Any]
+) -> Artifact:
+    """The classifier that is saved: the encoder as it was, under the fitted layer."""
+    head = {
+        "name": "classification",
+        "input_dim": source.model.encoder.output_dim,
+        "outputs": labels.num_outputs,
+        "kind": labels.kind,
+        "direction": source.model.encoder.direction,
+        "pooling": POOLING,
+        "hidden_dim": 0,
+        "batch_norm": False,
+        "input_dropout": 0.0,
+        "hidden_dropout": 0.0,
+    }
+    description = source.model.describe() | {"head": head}
+    if "pooler" in description["encoder"]:  # which the mean does not pass through
+        description["encoder"]["pooler"] = False
+    model = graft(source.model.encoder, description, 0).eval()
+    last: Any = model.head.layers[-1]  # type: ignore[index]
+    with torch.no_grad():
+        last.weight.copy_(torch.from_numpy(layer[:, :-1]))
+        last.bias.copy_(torch.from_numpy(layer[:, -1]))
+    return Artifact(model, source.tokenizer, labels, {**run, **own})
