@@ -262,6 +262,7 @@ def test_a_bert_is_unfrozen_from_the_top_unless_a_recipe_is_named(
 ) -> None:
     usual = Bert(MethodOptions(model=models["bert"]))
     assert usual._recipe == "transformer-staged"
+    assert new_method("bert", MethodOptions())._recipe == "transformer-small"  # type: ignore[attr-defined]
     assert new_method(f"ulmfit@{models['bert']}", MethodOptions()).fingerprint != usual.fingerprint
     named = quick_options(tmp_path, tiny_lm)
     assert new_method(f"bert@{models['bert']}", named)._recipe == named.recipe  # type: ignore[attr-defined]

@@ -156,7 +156,8 @@ class Bert(Ulmfit):
     """ULMFiT's way with a BERT: it reads the unlabelled texts by masked tokens, then is unfrozen from the top.
 
     The recipe is "transformer-staged" unless another is named, since ULMFiT is these three things: adaptation, gradual
-    unfreezing, rates that fall from layer to layer. BERT's own way, all of it at one rate, is `ulmfit@en-bert-small`.
+    unfreezing, rates that fall from layer to layer; for the model of the box "transformer-small", which is the same at
+    a young model's rates. BERT's own way, all of it at one rate, is `ulmfit@en-bert-small`.
     """
 
     name = "bert"
@@ -165,7 +166,8 @@ class Bert(Ulmfit):
     family: ClassVar[str] = "bert"
 
     def __init__(self, options: MethodOptions) -> None:
-        staged = replace(options, recipe="transformer-staged") if options.recipe == "default" else options
+        suits = "transformer-small" if options.model == self.model else "transformer-staged"
+        staged = replace(options, recipe=suits) if options.recipe == "default" else options
         refuse_other_family(self.name, self.family, staged.language_model.family, options.model)
         super().__init__(staged)
 
