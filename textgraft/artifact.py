@@ -96,6 +96,13 @@ class Artifact:
 
     has_vectors = True
 
+    def suited(self, recipe: str) -> str:
+        """The recipe that `recipe` stands for with this model.
+
+        "default" is the one that the model's own pretraining recipe names (`suits`), or else its kind of network's.
+        """
+        return str(self.run.get("suits") or self.model.encoder.recipe) if recipe == "default" else recipe
+
     def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
         """The texts' token ids, no more of each than `max_tokens` and than the encoder can look at (inference)."""
         most = self.model.encoder.max_length or max_tokens

@@ -32,7 +32,7 @@ from textgraft.provenance import provenance
 from textgraft.stages.adapt import adapt as adapt_language_model
 from textgraft.training.classifier import EncodedTexts, Plan, as_model, train_classifier
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe, suited
+from textgraft.training.phases import load_recipe
 from textgraft.training.session import content_hash
 
 Answers = Literal["single", "indicator", "sets"]
@@ -175,7 +175,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         settings = Settings(seed=self.seed, precision=self.precision)
         weights = self.class_weights
         named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
-        recipe = suited(self.recipe, source.model.encoder)
+        recipe = source.suited(self.recipe)
         plan = Plan(
             language_model=source.model,
             from_scratch=False,

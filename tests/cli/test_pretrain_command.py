@@ -55,3 +55,19 @@ def test_a_data_set_without_the_library_or_off_this_machine(desk: Desk, tmp_path
     command = ["--out", tmp_path / "lm", "--recipe", desk / "backward.toml"]
     run("pretrain", "hf:nobody/nothing", *command).mistake("hf:nobody/nothing", "to_parquet")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path: Path, run: Program) -> None:
+    recipe, text = tmp_path / "own.toml", (desk / "backward.toml").read_text()
+    recipe.write_text(text.replace("validate_every", 'suits = "frozzen"\nvalidate_every'))
+    command = ["pretrain", desk / "pool.txt", "--tokens", "500", "--quiet", "--recipe", recipe]
+    run(*command, "--out", tmp_path / "lm").mistake("unknown recipe 'frozzen'", "frozen", str(recipe))
+    recipe.write_text(text.replace("validate_every", 'suits = "frozen"\nvalidate_every'))
+    assert run(*command, "--out", tmp_path / "lm").code == 0
+    model = ["--model", tmp_path / "lm", "--quiet"]
+    run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases to adapt in", "frozen")
+    assert load(tmp_path / "lm").suited("default") == "frozen"
+    assert load(tmp_path / "lm").suited("demo") == "demo"
+    named = ["--recipe", "ulmfit", "--minutes", "0.01"]
+    assert run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "a", *named).code == 0
+    assert load(tmp_path / "a").suited("default") == "frozen"

@@ -16,7 +16,6 @@ from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.training.loop import Settings
-from textgraft.training.phases import suited
 from textgraft.training.session import content_hash, weights_hash
 
 POOL_AT_LEAST = 20
@@ -53,8 +52,8 @@ class MethodOptions:
         """What methods have to know of the model before they start; read once for all of them."""
         source = load_one(self.model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
-        encoder = source.model.encoder
-        return LanguageModel(identity, family_of(source), len(encoder.layer_groups()), suited(self.recipe, encoder))
+        groups = len(source.model.encoder.layer_groups())
+        return LanguageModel(identity, family_of(source), groups, source.suited(self.recipe))
 
 
 @dataclass(frozen=True)

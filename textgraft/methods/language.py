@@ -155,9 +155,9 @@ class Ulmfit(NoAdapt):
 class Bert(Ulmfit):
     """ULMFiT's way with a BERT: it reads the unlabelled texts by masked tokens, then is unfrozen from the top.
 
-    The recipe is "transformer-staged" unless another is named, since ULMFiT is these three things: adaptation, gradual
-    unfreezing, rates that fall from layer to layer; for the model of the box "transformer-small", which is the same at
-    a young model's rates. BERT's own way, all of it at one rate, is `ulmfit@en-bert-small`.
+    The recipe is the model's own, or "transformer-staged" where it has none, since ULMFiT is these three things:
+    adaptation, gradual unfreezing, rates that fall from layer to layer. BERT's own way, all of it at one rate, is the
+    recipe "transformer".
     """
 
     name = "bert"
@@ -166,10 +166,9 @@ class Bert(Ulmfit):
     family: ClassVar[str] = "bert"
 
     def __init__(self, options: MethodOptions) -> None:
-        suits = "transformer-small" if options.model == self.model else "transformer-staged"
-        staged = replace(options, recipe=suits) if options.recipe == "default" else options
-        refuse_other_family(self.name, self.family, staged.language_model.family, options.model)
-        super().__init__(staged)
+        refuse_other_family(self.name, self.family, options.language_model.family, options.model)
+        of_its_kind = options.recipe == "default" and options.language_model.recipe == "transformer"
+        super().__init__(replace(options, recipe="transformer-staged") if of_its_kind else options)
 
 
 class Gpt(Bert):

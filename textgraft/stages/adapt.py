@@ -25,7 +25,7 @@ from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Run, Settings
 from textgraft.training.objectives import objective
-from textgraft.training.phases import Stage, load_recipe, suited
+from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
 
 HELD_OUT_TOKENS = 100_000
@@ -66,7 +66,7 @@ def adapt(
     source = with_a_task(load_one(model), settings.seed)
     own_vocabulary = own_vocabulary or source.tokenizer.tokens == list(MARKS)
     learns = objective(source.model, str(model))
-    recipe = suited(recipe, source.model.encoder)
+    recipe = source.suited(recipe)
     stage = load_recipe(recipe).adapt
     if not stage.phases:
         raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")

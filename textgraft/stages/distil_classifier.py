@@ -30,7 +30,7 @@ from textgraft.training.distillation import FromAnswers, Taught, soft_losses, wi
 from textgraft.training.loop import Run, Scores
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import HEADLINE, bootstrap_interval, document_scores
-from textgraft.training.phases import Stage, load_recipe, suited
+from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash, drive, put_in_place, weights_hash, work_folder
 from textgraft.training.teacher_answers import kept_answers
 
@@ -74,7 +74,7 @@ def distil_classifier(
     texts = _different(texts, labelled, test)
     _refuse(teacher, texts, labelled, test, options)
     source = load_one(student)
-    recipe = suited(options.recipe, source.model.encoder)
+    recipe = source.suited(options.recipe)
     stage = load_recipe(recipe).finetune
     if not stage.phases:
         raise UserError("this recipe has no phases to fine-tune in.", where=recipe, remedy="Name one that has.")

@@ -35,7 +35,7 @@ from textgraft.stages.members import (
 from textgraft.stages.probe import probe_candidate, probe_name
 from textgraft.training.classifier import Plan, refuse_unpredictive
 from textgraft.training.loop import Settings
-from textgraft.training.phases import Stage, load_recipe, suited
+from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import (
     content_hash,
     put_in_place,
@@ -178,7 +178,7 @@ def _begun(
     refuse_single_texts(train, options)
     if train.kind == "choice":  # linear classifiers have no part in it
         options = replace(options, recipe=options.language_recipe)
-    recipe = suited(options.language_recipe, sources["forward"].model.encoder)
+    recipe = sources["forward"].suited(options.language_recipe)
     stage = load_recipe(recipe).finetune
     for source in sources.values():
         new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now

@@ -46,7 +46,8 @@ class PretrainRecipe:
     `start_from_counts` has the output biases start at how frequent each token is. Without, where a few tokens are a
     tenth of the text, the first steps teach that to the tied table, whose rows then all point the same way.
     `start_near` is in how many of the lowest layers heads look at neighbours from the start (training.neighbours).
-    `smoothing` is the exponent S of data.languages, for sources by language.
+    `smoothing` is the exponent S of data.languages, for sources by language. `suits` names the recipe by which such a
+    model is adapted and fine-tuned where nobody names one ("": its kind of network's).
     """
 
     name: str
@@ -63,6 +64,7 @@ class PretrainRecipe:
     start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
     smoothing: float = field(default=0.7, repr=False)
     start_near: int = field(default=0, repr=False)
+    suits: str = field(default="", repr=False)
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -82,6 +84,8 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
             where = f"{path}, tokenizer"
             raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
     try:
+        if recipe.suits:
+            find_recipe(recipe.suits)
         with torch.device("meta"):  # takes neither time nor memory
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
@@ -153,6 +157,7 @@ def pretrain(
     data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
     record = provenance(stage="pretrain", name=out.name, base={}, data=data, recipe=plan.name, settings=settings)
     language = ", ".join(corpora.languages) or plan.language
+    record |= {"suits": plan.suits} if plan.suits else {}
     record |= {"licence": plan.licence, "language": language, "description": plan.description}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in model.parameters())}

@@ -24,7 +24,7 @@ from textgraft.training.answer_metrics import AnswerScores
 from textgraft.training.loop import Run, Scores, Settings
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import paired_test
-from textgraft.training.phases import Stage, load_recipe, suited
+from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
 
 READER = "reader"
@@ -165,7 +165,7 @@ def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
     """
     new_readout(options.readout, source.model.encoder.widths)
     most = source.model.encoder.max_length
-    recipe = suited(options.recipe, source.model.encoder)
+    recipe = source.suited(options.recipe)
     windows = options.windows
     if most is not None:
         windows = replace(windows, max_tokens=min(most, windows.max_tokens))

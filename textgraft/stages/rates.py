@@ -21,7 +21,7 @@ from textgraft.training.classifier import Plan, classifier_to_train
 from textgraft.training.loop import Settings
 from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
 from textgraft.training.objectives import objective
-from textgraft.training.phases import Phase, ScheduleRow, Stage, load_recipe, schedule_curve, schedule_table, suited
+from textgraft.training.phases import Phase, ScheduleRow, Stage, load_recipe, schedule_curve, schedule_table
 
 StageName = Literal["finetune", "adapt"]
 MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
@@ -95,7 +95,7 @@ def lr_find(
     """
     settings = settings or Settings()
     source = load_one(model)
-    recipe = suited(recipe, source.model.encoder)
+    recipe = source.suited(recipe)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
     if isinstance(data, Examples):
         tested, stream = _classifier(source, data, stage, max_tokens, settings)

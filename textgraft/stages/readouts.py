@@ -35,7 +35,7 @@ from textgraft.tagging import scores, tag_all
 from textgraft.training.classifier import Plan, outputs_from_logits, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.metrics import HEADLINE, document_scores
-from textgraft.training.phases import load_recipe, suited
+from textgraft.training.phases import load_recipe
 from textgraft.training.session import content_hash, weights_hash
 from textgraft.training.tag_metrics import Ratio, paired_ratio_test
 
@@ -168,7 +168,7 @@ def inspect_readouts(
     """
     refuse_existing(Path(out))
     options, source = options or ReadoutOptions(), opening.load(model)
-    options = replace(options, recipe=suited(options.recipe, source.model.encoder))
+    options = replace(options, recipe=source.suited(options.recipe))
     task = _task(source, train, test, options)
     possible, left_out = possible_readouts(source, options.readouts)
     asked = {

@@ -30,7 +30,7 @@ from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
 from textgraft.training.loop import Run, Settings
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.meter import Meter
-from textgraft.training.phases import Stage, load_recipe, suited
+from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import alone, drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.tag_metrics import TagScores, paired_ratio_test, score_tags
 from textgraft.words.stack import Stack
@@ -212,7 +212,7 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
     new_readout(options.readout, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
     piece = options.piece or encoder.piece or chosen_piece(encoder.direction)
-    return replace(options, recipe=suited(options.recipe, encoder), max_tokens=most, piece=piece)
+    return replace(options, recipe=source.suited(options.recipe), max_tokens=most, piece=piece)
 
 
 def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) -> Model:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from textgraft.encoders.base import Encoder, LayerGroup
+from textgraft.encoders.base import LayerGroup
 from textgraft.errors import UserError, did_you_mean
 from textgraft.training.schedules import SCHEDULES, group_rates
 
@@ -292,11 +292,6 @@ def find_recipe(name: str, kind: str = "") -> Path:
         if (folder / kind / f"{name}.toml").is_file():
             return folder / kind / f"{name}.toml"
     raise UserError(f"unknown recipe '{name}'.", remedy=did_you_mean(name, recipe_names(kind)))
-
-
-def suited(name: str, encoder: Encoder) -> str:
-    """The recipe that `name` stands for with this encoder: "default" is another one for each kind of network."""
-    return encoder.recipe if name == "default" else name
 
 
 def load_recipe(name: str) -> Recipe:
