@@ -31,6 +31,7 @@ _PUBLIC = {
     "predict": "textgraft.verbs",
     "evaluate": "textgraft.verbs",
     "embed": "textgraft.verbs",
+    "embed_stream": "textgraft.verbs",
     "read_squad": "textgraft.data.squad",
     "qa_finetune": "textgraft.stages.questions",
     "QAOptions": "textgraft.stages.questions",

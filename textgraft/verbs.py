@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from textgraft import classifier
-from textgraft.classifier import Prediction
+from textgraft.artifact import Predictor
+from textgraft.classifier import STREAM_TEXTS, Prediction
 from textgraft.data.readers import read
 from textgraft.ensemble import load_members
 from textgraft.errors import UserError, did_you_mean
@@ -65,8 +67,33 @@ def embed(
     unknown pooling or readout, for layers that the model does not have, for a model without vectors, and for a device
     (nn.device.DEVICES) that is not there.
     """
+    members = _embedders(model, pooling, layers, device)
+    return classifier.embed(members, list(texts), pooling=pooling, max_tokens=max_tokens, layers=layers)
+
+
+def embed_stream(
+    model: str | Path,
+    texts: Iterable[str],
+    *,
+    pooling: str = "mean",
+    max_tokens: int = 512,
+    layers: str = LAST,
+    device: str = "cpu",
+) -> Iterator[np.ndarray]:
+    """What `embed` gives for a stream of any length, in blocks (n, D) of no more than STREAM_TEXTS texts, in order.
+
+    Memory does not grow with the stream. Raises UserError at once where `embed` does for what is asked, and for a text
+    when it comes.
+    """
+    members, source = _embedders(model, pooling, layers, device), iter(texts)
+    return (
+        classifier.embed(members, chunk, pooling=pooling, max_tokens=max_tokens, layers=layers)
+        for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), [])
+    )
+
+
+def _embedders(model: str | Path, pooling: str, layers: str, device: str) -> Sequence[Predictor]:
     check_readout(layers)
     if pooling not in POOLINGS:
         raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
-    members = load_members(model, device=device)
-    return classifier.embed(members, list(texts), pooling=pooling, max_tokens=max_tokens, layers=layers)
+    return load_members(model, device=device)

@@ -199,7 +199,7 @@ def test_a_path_that_exists(finetune: Callable, desk: Desk, tmp_path: Path, run:
 def test_outputs_of_the_wrong_kind(desk: Desk, tmp_path: Path, run: Program) -> None:
     with unchanged(tmp_path):
         run("predict", desk.classifier, "--text", "x", "--out", tmp_path / "x.xls").mistake("x.xls", ".csv or .jsonl")
-        run("embed", desk.lm, desk / "test.csv", "--out", tmp_path / "x.npy").mistake("x.npy", ".npz")
+        run("embed", desk.lm, desk / "test.csv", "--out", tmp_path / "x.txt").mistake("x.txt", ".npz or .npy")
         run("schedule", "ulmfit", "--plot", tmp_path / "x.pdf").mistake("x.pdf", ".png or .svg")
         run("predict", desk.classifier).mistake("name either a file or texts")
         run("predict", desk.classifier, "--text", "x", "--abstain-below", "2").mistake("--abstain-below")

@@ -21,6 +21,7 @@ from textgraft.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.classifier import Prediction
+    from textgraft.data.progress import Meter
 
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
 SecondColumn = Annotated[
@@ -230,7 +231,9 @@ def _interval(value: Mapping[str, float], metric: str) -> str:
 def embed(
     model: Annotated[Path, typer.Argument(help="A model that ships, by name, or the path of a folder.")],
     file: Annotated[Path, typer.Argument(help="Texts; - is stdin, one text a line.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write: `vectors` (N, D), float32.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The .npz (`vectors`) or .npy file to write: (N, D), float32.")
+    ],
     pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat of the top layer.")] = "mean",
     layers: Annotated[str, typer.Option("--layers", help=f"Of other layers than the top one: {o.READOUTS}.")] = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
@@ -244,24 +247,37 @@ def embed(
     """Turn texts into vectors: a model's top layer, or others, pooled; or the mean of a text's word vectors.
 
     The latter where MODEL is a folder of word vectors (textgraft vectors); texts without a known word are zeros.
+    Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
     """
-    import numpy as np
-
-    from textgraft.files import writing_atomically
+    from textgraft.data.arrays import check_suffix, write_rows
+    from textgraft.data.progress import Meter
     from textgraft.stages.preflight import check_writable
-    from textgraft.verbs import embed
+    from textgraft.verbs import embed_stream
 
-    if out.suffix != ".npz":
-        raise UserError("vectors are written as .npz.", where=str(out), remedy="Name such a file.")
+    check_suffix(out)
     check_writable(out)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    texts = list(_keyed_texts(file, None, "texts", columns)[1])
     o.use_threads(threads)
-    vectors = embed(str(model), texts, pooling=pooling, max_tokens=max_tokens, layers=layers, device=device)
-    with writing_atomically(out) as target:
-        np.savez(target, vectors=vectors)
-    shape = {"texts": len(vectors), "dimensions": vectors.shape[1]}
+    with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:
+        texts = _counted(_streamed(file, columns), meter)
+        options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "device": device}
+        height, width = write_rows(out, embed_stream(str(model), texts, **options))
     if as_json:
-        print_json({"out": out, **shape})
+        print_json({"out": out, "texts": height, "dimensions": width})
     else:
-        print(f"Written: {out} ({len(vectors):,} vectors of {vectors.shape[1]:,} dimensions)")
+        print(f"Written: {out} ({height:,} vectors of {width:,} dimensions)")
+
+
+def _streamed(file: Path, columns: Mapping[str, str | None]) -> Iterable[str]:
+    """The texts of a file in flat memory; those of a folder, a class a subfolder, all at once."""
+    from textgraft.data.readers import read_rows
+
+    if str(file) == "-":
+        return _stdin_lines(columns["encoding"] or "utf-8")
+    return o.read_file(file, **columns).texts if file.is_dir() else read_rows(file, **columns)
+
+
+def _counted(texts: Iterable[str], meter: Meter) -> Iterator[str]:
+    for text in texts:
+        meter.add(len(text))
+        yield text

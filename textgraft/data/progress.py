@@ -8,7 +8,7 @@ from types import TracebackType
 
 
 class Meter:
-    """A progress bar with documents, MB/s, tokens/s and, where `total` documents are known, the time that is left."""
+    """A progress bar with documents, MB/s, tokens/s if counted and, where there is a `total`, the time that is left."""
 
     def __init__(self, description: str, total: int | None, *, shown: bool) -> None:
         self._description, self._total, self._shown = description, total, shown
@@ -27,7 +27,7 @@ class Meter:
             self._task = bar.add_task(self._description, total=self._total, rates="")
         return self
 
-    def add(self, num_bytes: int, num_tokens: int) -> None:
+    def add(self, num_bytes: int, num_tokens: int = 0) -> None:
         """One document more."""
         self._documents += 1
         self._bytes += num_bytes
@@ -43,7 +43,9 @@ class Meter:
         self._drawn = time.monotonic()
         seconds = max(self._drawn - self._began, 1e-9)
         done = self._documents + self._skipped
-        rates = f"{done:,} documents, {self._bytes / 1e6 / seconds:.1f} MB/s, {self._tokens / seconds:,.0f} tokens/s"
+        rates = f"{done:,} documents, {self._bytes / 1e6 / seconds:.1f} MB/s"
+        if self._tokens:
+            rates += f", {self._tokens / seconds:,.0f} tokens/s"
         self._bar.update(self._task, completed=done, rates=rates)
 
     def __exit__(

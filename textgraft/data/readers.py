@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from textgraft.data.columns import (
     find_text_column,
     guess_kind,
 )
-from textgraft.data.examples import Choice, Examples, TargetKind, Unit, as_text
+from textgraft.data.examples import Choice, Examples, Pair, TargetKind, Unit, as_text
 from textgraft.data.hub import dataset_rows, is_dataset
 from textgraft.data.tables import TABLE_SUFFIXES, Row, rows
 from textgraft.data.text_files import explained, format_of, lines, open_binary
@@ -129,27 +130,47 @@ def source_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
     return files
 
 
+def read_rows(
+    path: str | os.PathLike[str], *, text: str | None = None, text2: str | None = None, encoding: str | None = None
+) -> Iterator[str]:
+    """The texts of one file, or its pairs, a row each, empty ones too, in memory that does not grow with the file.
+
+    Columns are named, or guessed from the first row. Raises UserError as `read_texts` does, and for a file of no rows.
+    """
+    empty = True
+    for values in _text_cells(Path(path), text, text2, encoding):
+        empty = False
+        yield Pair(*values) if len(values) == 2 else values[0]
+    if empty:
+        raise UserError(_why_empty(path), where=str(path), remedy="Is it the right file? It takes one text a row.")
+
+
 def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> Iterator[str]:
     empty = True
     for path in files:
-        chosen: Sequence[str] = ()
-        data_set = is_dataset(path)
-        found = dataset_rows(path) if data_set else _file_rows(path, encoding, None, sniff_bytes=_STREAM_SNIFF)
-        for number, row in found:
-            if not chosen:
-                columns = list(row)
-                others = [find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES)]
-                pair = find_pair_columns(columns, text, None, others, str(path))
-                chosen = pair or [find_text_column(columns, text, others, str(path))]
-            for column in chosen:
-                (value,) = Cells(str(path), "row" if data_set else _unit(path), [number]).texts([row.get(column)])
-                if value and not value.isspace():
-                    empty = False
-                    yield value
+        for value in chain.from_iterable(_text_cells(path, text, None, encoding)):
+            if value and not value.isspace():
+                empty = False
+                yield value
     if empty:
         raise UserError(
             "there is not one text in it.", where=", ".join(map(str, files[:3])), remedy="Is it the right file?"
         )
+
+
+def _text_cells(path: Path, text: str | None, text2: str | None, encoding: str | None) -> Iterator[list[str]]:
+    """The text of each row, or both texts of a pair."""
+    chosen: Sequence[str] = ()
+    data_set = is_dataset(path)
+    unit: Unit = "row" if data_set else _unit(path)
+    found = dataset_rows(path) if data_set else _file_rows(path, encoding, None, sniff_bytes=_STREAM_SNIFF)
+    for number, row in found:
+        if not chosen:
+            columns = list(row)
+            others = [find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES)]
+            pair = find_pair_columns(columns, text, text2, others, str(path))
+            chosen = pair or [find_text_column(columns, text, others, str(path))]
+        yield Cells(str(path), unit, [number] * len(chosen)).texts([row.get(column) for column in chosen])
 
 
 def _expand(path: str | os.PathLike[str]) -> list[Path]:

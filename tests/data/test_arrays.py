@@ -1,0 +1,73 @@
+"""Arrays written row by row: what numpy reads back, in whatever blocks they came, and what is left after an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import textgraft
+from textgraft import verbs
+from textgraft.data.arrays import write_rows
+from textgraft.data.readers import read_rows
+from textgraft.errors import UserError
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+@settings(max_examples=20, deadline=None)
+@given(heights=st.lists(st.integers(1, 5), min_size=1, max_size=4), width=st.integers(1, 7))
+def test_blocks_become_one_array(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, heights: list[int], width: int
+) -> None:
+    blocks = [np.random.default_rng(i).normal(size=(n, width)).astype(np.float32) for i, n in enumerate(heights)]
+    path = tmp_path_factory.mktemp("rows") / f"v{suffix}"
+    assert write_rows(path, iter(blocks)) == (sum(heights), width)
+    found = np.load(path)["vectors"] if suffix == ".npz" else np.load(path, mmap_mode="r")
+    np.testing.assert_array_equal(found, np.concatenate(blocks))
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_nothing_is_left_of_a_stream_that_breaks(tmp_path: Path, suffix: str) -> None:
+    def breaks() -> Iterator[np.ndarray]:
+        yield np.zeros((2, 3), dtype=np.float32)
+        raise RuntimeError("the stream broke")
+
+    (tmp_path / f"v{suffix}").write_bytes(b"before")
+    with pytest.raises(RuntimeError, match="broke"):
+        write_rows(tmp_path / f"v{suffix}", breaks())
+    with pytest.raises(UserError, match="not one text"):
+        write_rows(tmp_path / f"v{suffix}", iter([]))
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(f"v{suffix}", b"before")]
+
+
+def test_a_stream_is_embedded_as_it_comes(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs, "STREAM_TEXTS", 4)
+    taken = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal taken
+        for number in range(10):
+            taken += 1
+            yield f"film number {number}"
+
+    blocks = textgraft.embed_stream(tiny_lm, texts(), pooling="max")
+    first = next(blocks)
+    assert (len(first), taken) == (4, 4)
+    whole = textgraft.embed(tiny_lm, [f"film number {number}" for number in range(10)], pooling="max")
+    np.testing.assert_allclose(np.concatenate([first, *blocks]), whole, atol=1e-5)
+
+
+def test_rows_come_one_by_one_and_empty_ones_stay(tmp_path: Path) -> None:
+    (tmp_path / "texts.csv").write_text('text,label\none,a\n"",b\nthree,a\n')
+    assert list(read_rows(tmp_path / "texts.csv")) == ["one", "", "three"]
+    (tmp_path / "pairs.jsonl").write_text('{"premise": "a", "hypothesis": "b", "label": "x"}\n')
+    (pair,) = read_rows(tmp_path / "pairs.jsonl")
+    assert (pair.first, pair.second) == ("a", "b")
+    (tmp_path / "none.csv").write_text("text,label\n")
+    with pytest.raises(UserError, match="a header but not one row"):
+        list(read_rows(tmp_path / "none.csv"))
