@@ -3,10 +3,11 @@
     python bench/budget.py train-00.jsonl.xz --valid valid.jsonl.xz --minutes 6 [--sides recipe,one-cycle,...]
 
 Each side first trains for some seconds to find its speed (tokens a processor second), then anew for as many tokens as
-that speed gives in `--minutes`, with its schedule laid out over just these. Held-out loss is in nats a token of one
-vocabulary, so sides can be compared. Runs one after the other, in one process and one thread; what is measured is kept
-in OUT at once, and the same command goes on from there. `--curve` has the sides named look at held-out text on the way,
-for a power law L(t) = a + b t^-c through a stay at the top rate, and draws it.
+that speed gives in `--minutes`, with its schedule laid out over just these; word vectors to start from are trained in
+the side's own time. Held-out loss is in nats a token of one vocabulary, so sides can be compared. Runs one after the
+other, in one process and one thread; what is measured is kept in OUT at once, and the same command goes on from there.
+`--curve` has the sides named look at held-out text on the way, for a power law L(t) = a + b t^-c through a stay at the
+top rate, and draws it.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ import torch
 from textgraft import opening
 from textgraft.data.corpus import Corpus, build_corpus
 from textgraft.data.readers import read_texts
-from textgraft.data.stream import LanguageModelStream
 from textgraft.files import write_atomically
 from textgraft.model import Model
 from textgraft.stages.pretrain import PretrainRecipe, load_pretrain_recipe, new_language_model, start_model
-from textgraft.training.language_model import language_model_validator
+from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
+from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase
+from textgraft.training.token_vectors import cached_token_vectors
 
 HERE = Path(__file__).parent
 Side = Callable[[PretrainRecipe], PretrainRecipe]
+VECTORS_FROM = 5_000_000
+"""Tokens that the side which starts from skip-gram takes its vectors from, in its own time."""
 
 
 def phase(**changed: Any) -> Side:
@@ -73,8 +77,11 @@ SIDES: dict[str, Side] = {
     "qrnn": shape(cell="qrnn"),
     "small": shape(embedding_dim=192, hidden_dim=384),
     "large": shape(embedding_dim=400, hidden_dim=1152),
+    "word vectors": lambda r: replace(r, token_vectors=VECTORS_FROM),
+    "gpt": lambda r: replace(common(load_pretrain_recipe("en-gpt-small")), start_from_counts=False),  # has no biases
+    "transformer-xl": lambda r: common(load_pretrain_recipe("en-xl-small")),
 }
-"""Each a change of the recipe, which has its phases joined into one and starts from counts."""
+"""Each a change of the recipe, which has its phases joined into one and starts from counts; or another family's."""
 
 
 def common(recipe: PretrainRecipe) -> PretrainRecipe:
@@ -86,18 +93,35 @@ def common(recipe: PretrainRecipe) -> PretrainRecipe:
 class Bench:
     """The sides' runs on one corpus."""
 
-    def __init__(self, train: Corpus, held: Corpus, recipe: PretrainRecipe, vocab_size: int) -> None:
-        self.train, self.held, self.recipe, self.vocab_size = train, held, recipe, vocab_size
+    def __init__(self, folder: Path, train: Corpus, held: Corpus, tokenizer: Tokenizer) -> None:
+        self.folder, self.train, self.held, self.tokenizer = folder, train, held, tokenizer
+
+    def recipe(self, side: str) -> PretrainRecipe:
+        return SIDES[side](common(load_pretrain_recipe("en-ulmfit")))
+
+    def vectors(self, side: str) -> Path:
+        return self.folder / f"{side}.f32"
+
+    def prepare(self, side: str) -> float:
+        """Train the word vectors of a side that starts from such; how many processor seconds that took."""
+        recipe, began = self.recipe(side), time.process_time()
+        if recipe.token_vectors:
+            self.vectors(side).unlink(missing_ok=True)
+            size, dim = self.tokenizer.vocab_size, recipe.model["embedding_dim"]
+            cached_token_vectors(self.vectors(side), self.train, dim, size, tokens=recipe.token_vectors, seed=0)
+        return time.process_time() - began
 
     def run(self, side: str, epochs: float, *, looks: int = 0) -> Run:
         """A run of a side over `epochs` of the corpus, looking at held-out text so many times on the way."""
-        recipe = SIDES[side](common(self.recipe))
-        model = new_language_model(recipe, self.vocab_size, 0)
-        start_model(model, self.train, recipe=recipe, path=Path("unused"), seed=0)
+        recipe = self.recipe(side)
+        if not self.vectors(side).exists():  # only its speed is asked
+            recipe = replace(recipe, token_vectors=0)
+        model = new_language_model(recipe, self.tokenizer.vocab_size, 0)
+        start_model(model, self.train, recipe=recipe, path=self.vectors(side), seed=0)
         (one,) = recipe.stage.plan(len(model.layer_groups()))
         if looks:
             one = replace(one, schedule="constant")
-        stream = LanguageModelStream(self.train, rows=recipe.stage.rows, bptt=recipe.stage.bptt)
+        stream = objective(model, side).stream(model, self.train, self.tokenizer, recipe.stage, 0)
         phases: list[Phase] = [replace(one, epochs=epochs)]
         return Run(model, phases, stream, Settings(clip=1.0))
 
@@ -119,8 +143,9 @@ class Bench:
         return {"tokens": run.progress.tokens, "seconds": time.process_time() - began, **self.score(run.model)}
 
     def score(self, model: Model) -> dict[str, Any]:
+        validate = objective(model, "bench").validator(model, self.held, self.tokenizer, tokens=100_000)
         with torch.no_grad():
-            scores = language_model_validator(self.held, tokens=100_000)(model.eval())
+            scores = validate(model.eval())
         multiplied, parameters = model.multiplied(), sum(p.numel() for p in model.parameters())
         return {"parameters": parameters, "multiplied": multiplied, **scores}
 
@@ -191,14 +216,14 @@ def main() -> None:
     tokenizer = opening.load(asked.model).tokenizer
     train = build_corpus(read_texts(asked.train), tokenizer, asked.out / "train", source_description="train")
     held = build_corpus(read_texts(asked.valid), tokenizer, asked.out / "valid", source_description="valid")
-    bench = Bench(train, held, load_pretrain_recipe("en-ulmfit"), tokenizer.vocab_size)
+    bench = Bench(asked.out, train, held, tokenizer)
     path = asked.out / f"{'curve' if asked.curve else 'sides'}-{asked.minutes:g}.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for side in (asked.curve or asked.sides).split(","):
         if side in found:
             continue
         speed = bench.speed(side, asked.probe)
-        tokens = speed * asked.minutes * 60
+        tokens = speed * (asked.minutes * 60 - bench.prepare(side))
         if asked.curve:
             found[side] = bench.curve(side, tokens)
         else:

@@ -142,11 +142,12 @@ def test_pretraining_at_equal_time(tmp_path: Path) -> None:
     for name, count in (("train", 3_000), ("valid", 200)):
         (tmp_path / f"{name}.txt").write_text("\n".join(reviews(count, len(name))[0]))
     command = [sys.executable, str(BENCH / "budget.py"), str(tmp_path / "train.txt"), "--out", str(tmp_path / "out")]
-    command += ["--valid", str(tmp_path / "valid.txt"), "--minutes", "0.05", "--probe", "1", "--sides", "recipe,qrnn"]
+    command += ["--valid", str(tmp_path / "valid.txt"), "--minutes", "0.05", "--probe", "1"]
+    command += ["--sides", "recipe,qrnn,gpt"]
     first = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert first.returncode == 0, first.stderr
     rows = json.loads((tmp_path / "out" / "sides-0.05.json").read_text())
-    assert rows.keys() == {"recipe", "qrnn"}
+    assert rows.keys() == {"recipe", "qrnn", "gpt"}
     for row in rows.values():
         assert 0 < row["loss"] < 10
         assert row["tokens"] == pytest.approx(row["speed"] * 3, rel=0.5)
