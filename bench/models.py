@@ -25,7 +25,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from textgraft import artifact, opening
+from textgraft import model_folder, opening
 from textgraft.data.corpus import Corpus
 from textgraft.data.readers import read_texts
 from textgraft.inference import embed_sequences, encode_texts
@@ -80,7 +80,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "model": Path(name).name,
         "parameters": sum(p.numel() for p in source.model.parameters()),
-        "disk_mb": sum(f.stat().st_size for f in artifact.find(name).iterdir()) / 2**20,
+        "disk_mb": sum(f.stat().st_size for f in model_folder.find(name).iterdir()) / 2**20,
         "load_seconds": loaded,
         "memory_mb": (process.memory_info().rss - before) / 2**20,
     }

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from textgraft import artifact
+from textgraft import artifact, model_folder
 from textgraft.artifact import Artifact
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
@@ -213,11 +213,11 @@ def test_filling_a_model_that_does_not_fit_leaves_it_alone() -> None:
 
 
 def test_models_are_found_by_path_and_by_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact, "MODEL_FOLDERS", (tmp_path, tmp_path / "nowhere"))
+    monkeypatch.setattr(model_folder, "MODEL_FOLDERS", (tmp_path, tmp_path / "nowhere"))
     (tmp_path / "no model").mkdir()
-    assert artifact.names() == ["reviews"]
-    assert artifact.find("reviews") == folder
-    assert artifact.find(folder) == folder
+    assert model_folder.names() == ["reviews"]
+    assert model_folder.find("reviews") == folder
+    assert model_folder.find(folder) == folder
     with pytest.raises(UserError, match=r"no model 'review'\. Known: reviews\. Did you mean 'reviews'"):
         artifact.load("review")
     with pytest.raises(UserError, match=r"no model '/no/where'"):

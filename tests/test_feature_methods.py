@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from small_comparisons import examples, family_model, quick_options, write_family, write_vectors
 
 import textgraft
-from textgraft import artifact
+from textgraft import artifact, model_folder
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
@@ -288,7 +288,7 @@ def test_methods_that_adapt_a_model_alike_share_it_and_others_do_not(
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_whose_model_is_not_there_says_how_it_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact, "MODEL_FOLDERS", ())
+    monkeypatch.setattr(model_folder, "MODEL_FOLDERS", ())
     with pytest.raises(UserError) as refused:
         new_method(name, MethodOptions())
     said = str(refused.value)

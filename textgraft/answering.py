@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from textgraft import opening
-from textgraft.artifact import Artifact, to_json
+from textgraft.artifact import Artifact
 from textgraft.data.batch import budget_batches
 from textgraft.data.progress import Meter
 from textgraft.data.squad import Question, Squad, one_question
@@ -21,6 +21,7 @@ from textgraft.errors import UserError
 from textgraft.heads.span import best_spans, no_answer_positions
 from textgraft.inference import TOKENS_PER_BATCH
 from textgraft.model import Model
+from textgraft.model_folder import to_json
 from textgraft.nn.precision import computing_in
 from textgraft.training.answer_metrics import AnswerScores, score_answers
 

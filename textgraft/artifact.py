@@ -1,15 +1,12 @@
 """An artifact is a folder that anyone can read: config.json, model.safetensors, tokenizer.json, labels.json, run.json.
 
-README.md in it is the model card. config.json lists every other file's sha256, so that a missing, truncated or altered
-file is an error with a name, not a wrong prediction. Nothing in it is code.
+README.md in it is the model card; what holds of every model's folder is in model_folder.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +21,19 @@ from torch import Tensor
 
 from textgraft.data.batch import TokenIds
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError, did_you_mean
-from textgraft.files import cannot_write, write_atomically
+from textgraft.errors import UserError
 from textgraft.inference import Truncation, embed_sequences, encode_texts, predict_logits
 from textgraft.model import Model, build_unfilled
+from textgraft.model_folder import (
+    RESTORE,
+    config,
+    find,
+    read_config,
+    read_files,
+    refuse_existing,
+    to_json,
+    write_folder,
+)
 from textgraft.nn.pooling import pooled_dim
 from textgraft.nn.readout import LAST, new_readout
 from textgraft.report.card import model_card
@@ -37,20 +43,12 @@ from textgraft.training.calibration import probabilities
 if TYPE_CHECKING:
     from textgraft.words.stack import Stack
 
-FORMAT = 1
 FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
 OF_STACK = ("/config.json", "/memory.json", "/memory.safetensors")
 """What of its sources' folders a tagger's config.json vouches for."""
 TARGET = "target_tokenizer.json"
 """What a translator has too."""
-MODEL_FOLDERS = (Path(__file__).parent / "pretrained", Path(__file__).parents[1] / "pretrained")
-"""Where the models that ship are: inside an installed package, or beside it in a checkout."""
-
-FOREIGN, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
-"""How the names of other programs' models begin: the transformers library's, TensorFlow checkpoints, ELMo's files."""
-FLAIR = "flair:"
-"""How Flair's files are named, which only `convert` opens, since they are pickles (foreign.flair)."""
 
 
 class Predictor(Protocol):
@@ -169,17 +167,6 @@ def save(
     return write_folder(folder, {**artifact.files(half=half), **(documents or {})})
 
 
-def config(description: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
-    """config.json: what `description` says, the sha256 of each of `files`, and its own."""
-    return config_of(description, {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())})
-
-
-def config_of(description: Mapping[str, Any], hashes: Mapping[str, str]) -> bytes:
-    """The same of files whose sha256 is known already, such as one too large for memory."""
-    content = {"format": FORMAT, **description, "files": dict(hashes)}
-    return to_json(content | {"sha256": _digest(content)})
-
-
 def weights(model: Model, *, half: bool = False) -> bytes:
     """The model's values as model.safetensors holds them, float16 with `half`."""
     values = {name: value.detach().contiguous() for name, value in model.values().items()}
@@ -191,134 +178,6 @@ def has_weights(folder: Path, expected: bytes) -> bool:
     if not (folder / "config.json").is_file():
         return False
     return bool(read_config(folder)["files"].get("model.safetensors") == hashlib.sha256(expected).hexdigest())
-
-
-def refuse_existing(folder: Path, overwrite: bool = False) -> None:
-    """Raises UserError if `folder` is there already and may not be replaced."""
-    if folder.exists() and not overwrite:
-        raise UserError(
-            "this path exists already.", where=str(folder), remedy="Name another, or pass --overwrite to replace it."
-        )
-    if folder.exists() and not (folder / "config.json").exists():
-        raise UserError(
-            "this is not a model folder, so it is not overwritten.", where=str(folder), remedy="Name another path."
-        )
-
-
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
-    """A folder with `files`, put in place by one rename.
-
-    Raises UserError where it cannot be written; a folder that was there before is then there still.
-    """
-    beside = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
-        for name, data in files.items():
-            write_atomically(beside / name, data)
-        put_in_place(beside, folder)
-    except UserError as error:
-        raise UserError(error.message, where=str(folder), remedy=error.remedy) from error
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    return folder
-
-
-def put_in_place(beside: Path, folder: Path) -> None:
-    """Rename `beside` to `folder`, which is set aside first if it is there, and put back if that fails."""
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    replaces = folder.exists()
-    if replaces:
-        os.replace(folder, old)
-    try:
-        os.replace(beside, folder)
-    except OSError:
-        if replaces:
-            os.replace(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def find(name: str | Path) -> Path:
-    """The folder of a model given by path, or by the name of one that ships.
-
-    Raises UserError, with the names there are, if there is none.
-    """
-    for folder in (Path(name), *(base / str(name) for base in MODEL_FOLDERS)):
-        if (folder / "config.json").is_file():
-            return folder
-    if str(name).startswith(FLAIR):
-        remedy = f"Convert it first: textgraft convert {name} --out FOLDER; then name FOLDER."
-        raise UserError("a file of Flair's is a pickle, which only convert opens.", where=str(name), remedy=remedy)
-    if Path(name).is_dir():
-        raise UserError(
-            "there is no config.json here, so this is not a model folder.",
-            where=str(name),
-            remedy="Name the folder that textgraft wrote, or restore what is missing.",
-        )
-    remedy = f"{did_you_mean(str(name), names())} Give the path of a model's folder, or the name of one that ships."
-    raise UserError(f"no model '{name}'.", remedy=remedy.strip())
-
-
-def is_foreign(name: str | Path) -> bool:
-    """Whether a model's name says that another program made it (foreign.hub)."""
-    return str(name).startswith((FOREIGN, TENSORFLOW, ELMO))
-
-
-def names() -> list[str]:
-    """The models that ship, by name."""
-    return sorted({config.parent.name for base in MODEL_FOLDERS for config in base.glob("*/config.json")})
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, checked against its own hash and for its format version.
-
-    Raises UserError if it is damaged, altered or from a later textgraft.
-    """
-    path = folder / "config.json"
-    try:
-        config = dict(json.loads(path.read_text(encoding="utf-8")))
-        theirs = "format" not in config and "model_type" in config
-        version = FORMAT if theirs else config["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=RESTORE) from error
-    if theirs:
-        message = "this is a model of the transformers library."
-        raise UserError(message, where=str(folder), remedy=f"Name it {FOREIGN}{folder}.")
-    if version != FORMAT:
-        remedy = "Install a newer textgraft." if isinstance(version, int) and version > FORMAT else RESTORE
-        raise UserError(
-            f"this is format {version}, and this textgraft reads format {FORMAT}.", where=str(path), remedy=remedy
-        )
-    expected = config.pop("sha256", None)
-    if expected is not None and expected != _digest(config):
-        raise UserError("altered since it was saved.", where=str(path), remedy=RESTORE)
-    if not isinstance(config.get("files"), dict):
-        raise UserError("damaged (the list of files is missing).", where=str(path), remedy=RESTORE)
-    return config
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(to_json(content)).hexdigest()
-
-
-RESTORE = "Restore the folder from where it came, or make it again."
-
-
-def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
-    """The artifact's files, each checked against its sha256. Raises UserError naming the one that differs."""
-    files: dict[str, bytes] = {}
-    for name, expected in config["files"].items():
-        path = folder / name
-        try:
-            files[name] = path.read_bytes()
-        except OSError as error:
-            raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=RESTORE) from error
-        if hashlib.sha256(files[name]).hexdigest() != expected:
-            raise UserError("truncated or altered since it was saved.", where=str(path), remedy=RESTORE)
-    return files
 
 
 def load(name: str | Path) -> Artifact:
@@ -383,8 +242,3 @@ def fill(model: Model, values: Mapping[str, Tensor], *, where: str) -> None:
     with torch.no_grad():
         for name, target in own.items():
             target.copy_(values[name])
-
-
-def to_json(value: Any) -> bytes:
-    """JSON as every artifact's files have it: the same value, the same bytes."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

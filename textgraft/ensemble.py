@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from textgraft import artifact, opening
-from textgraft.artifact import Artifact, Predictor, is_foreign
+from textgraft import artifact, model_folder, opening
+from textgraft.artifact import Artifact, Predictor
 from textgraft.errors import UserError
+from textgraft.model_folder import is_foreign
 from textgraft.nn.device import resolve_device
 from textgraft.report.card import model_card
 
@@ -40,15 +41,15 @@ def save_ensemble(
     folder = Path(folder)
     own = {name: member.files() for name, member in members.items()}
     again = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in own.items())
-    artifact.refuse_existing(folder, overwrite or again)
-    files = {"run.json": artifact.to_json(dict(run))}
+    model_folder.refuse_existing(folder, overwrite or again)
+    files = {"run.json": model_folder.to_json(dict(run))}
     for name, inside in own.items():
         files |= {f"{name}/{file}": data for file, data in inside.items()}
     description: dict[str, Any] = {"members": list(members)}
     if weights is not None:
         description["weights"] = [float(weight) for weight in weights]
-    shown = {"config.json": artifact.config(description, files), "README.md": model_card(run).encode()}
-    return artifact.write_folder(folder, {**files, **shown, **(documents or {})})
+    shown = {"config.json": model_folder.config(description, files), "README.md": model_card(run).encode()}
+    return model_folder.write_folder(folder, {**files, **shown, **(documents or {})})
 
 
 def load_ensemble(name: str | Path, *, device: str = "cpu") -> Ensemble:
@@ -69,13 +70,13 @@ def load_ensemble(name: str | Path, *, device: str = "cpu") -> Ensemble:
 def _found(name: str | Path) -> Ensemble:
     if is_foreign(name):
         return Ensemble([opening.load(name)], [1.0])
-    folder = artifact.find(name)
-    config = artifact.read_config(folder)
+    folder = model_folder.find(name)
+    config = model_folder.read_config(folder)
     if "members" not in config:
         return Ensemble([_load(folder, config)], [1.0])
-    artifact.read_files(folder, config)
+    model_folder.read_files(folder, config)
     weights = _weights(config, folder / "config.json")
-    members = [_load(folder / member, artifact.read_config(folder / member)) for member in config["members"]]
+    members = [_load(folder / member, model_folder.read_config(folder / member)) for member in config["members"]]
     return Ensemble(members, weights)
 
 
@@ -88,8 +89,8 @@ def load_one(name: str | Path) -> Artifact:
     """The network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
     if is_foreign(name):
         return opening.load(name)
-    folder = artifact.find(name)
-    if "members" in artifact.read_config(folder):
+    folder = model_folder.find(name)
+    if "members" in model_folder.read_config(folder):
         raise UserError(
             "this is an ensemble of several models.", where=str(name), remedy="Name the folder of one of its members."
         )
@@ -122,5 +123,5 @@ def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
     )
     if not sound:
         message = "this describes no ensemble: it takes names of members, and a positive weight each or none."
-        raise UserError(message, where=str(path), remedy=artifact.RESTORE)
+        raise UserError(message, where=str(path), remedy=model_folder.RESTORE)
     return [weight * len(given) / sum(given) for weight in given]

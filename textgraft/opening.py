@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from textgraft import artifact
+from textgraft import artifact, model_folder
 from textgraft.artifact import Artifact
 from textgraft.foreign import hub
 from textgraft.words.stack import Stack
@@ -17,11 +17,11 @@ def load(name: str | Path) -> Artifact:
     GPT-2, `elmo:FOLDER` a published ELMo (foreign.hub). A tagger over a stack comes with its sources. Raises UserError
     for a missing, truncated, altered or future file, and lists weights that do not fit.
     """
-    if artifact.is_foreign(name):
+    if model_folder.is_foreign(name):
         return hub.load(str(name))
-    folder = artifact.find(name)
+    folder = model_folder.find(name)
     loaded = artifact.load(folder)
-    described = artifact.read_config(folder).get("stack")
+    described = model_folder.read_config(folder).get("stack")
     if described is not None:
         loaded.stack = Stack.load(folder, described)
     return loaded

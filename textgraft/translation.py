@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft import artifact, opening
+from textgraft import artifact, model_folder, opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import budget_batches, pad
 from textgraft.data.parallel import Parallel
@@ -100,7 +100,7 @@ class Translator:
             raise UserError("this model does not translate.", where=where, remedy=remedy)
         if self.artifact.target is None or self.artifact.target.vocab_size != self.model.head.config.vocab_size:
             message = f"{artifact.TARGET} is missing, or another model's."
-            raise UserError(message, where=where, remedy=artifact.RESTORE)
+            raise UserError(message, where=where, remedy=model_folder.RESTORE)
         self.head, self.target = self.model.head, self.artifact.target
         self.max_tokens, self.precision = int(self.artifact.run.get("max_tokens", MAX_TOKENS)), precision
 

@@ -11,7 +11,7 @@ import pytest
 from programs import Desk, Program, interrupt, spawn, write_csv
 from small_comparisons import write_family, write_vectors
 
-from textgraft import artifact
+from textgraft import model_folder
 from textgraft.methods import METHODS
 
 SECTIONS = ["results", "efficiency", "tests", "data", "run"]
@@ -73,7 +73,7 @@ def test_families_by_name_and_features_of_several_models(desk: Desk, tmp_path: P
 def test_a_familys_model_is_asked_for_before_any_work(
     desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(artifact, "MODEL_FOLDERS", ())
+    monkeypatch.setattr(model_folder, "MODEL_FOLDERS", ())
     asked = ["--methods", name, "--unlabelled", desk / "pool.txt", "--quiet", "--out", tmp_path / "curve"]
     run("compare", desk / "train.csv", *asked).mistake(f"method '{name}'", "is not here", "--out", f"{name}@FOLDER")
     assert list(tmp_path.iterdir()) == []

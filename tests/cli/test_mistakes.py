@@ -286,7 +286,7 @@ def test_a_disk_full_at_the_end_of_training_keeps_the_work(
         raise cannot_write(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     with unchanged(tmp_path / "model"), monkeypatch.context() as patch:
-        patch.setattr("textgraft.artifact.write_atomically", full)
+        patch.setattr("textgraft.model_folder.write_atomically", full)
         run(*command).mistake(str(tmp_path / "model"), "The disk is full: make room and run the same command again")
     assert (tmp_path / "model.run" / "seed 7.safetensors").exists()
     assert run(*command).code == 0

@@ -12,7 +12,7 @@ def models(as_json: o.AsJson = False) -> None:
     """List the models that ship, for --model."""
     import json
 
-    from textgraft.artifact import find, names
+    from textgraft.model_folder import find, names
 
     runs = {name: json.loads((find(name) / "run.json").read_text(encoding="utf-8")) for name in names()}
     if as_json:

@@ -61,9 +61,9 @@ def train(
     as_json: o.AsJson = False,
 ) -> None:
     """Learn word vectors from text; all methods but glove are trained by gensim, textgraft's extra "vectors"."""
-    from textgraft.artifact import refuse_existing
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
+    from textgraft.model_folder import refuse_existing
     from textgraft.stages.preflight import check_writable
     from textgraft.vectors.formats import save_vectors
     from textgraft.vectors.options import VectorOptions

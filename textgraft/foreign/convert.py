@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from textgraft import artifact
+from textgraft import artifact, model_folder
 from textgraft.artifact import Artifact
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
@@ -30,7 +30,7 @@ def convert(
     if to not in get_args(Format):
         raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))
     _refuse_existing(Path(out), to, overwrite)
-    source = flair.load(str(model)) if str(model).startswith(artifact.FLAIR) else load_one(model)
+    source = flair.load(str(model)) if str(model).startswith(model_folder.FLAIR) else load_one(model)
     if to == "flair":
         write_atomically(Path(out), flair.to_flair(source.model, source.tokenizer))
         return Path(out)
@@ -44,7 +44,7 @@ def convert(
 def _refuse_existing(out: Path, to: Format, overwrite: bool) -> None:
     """Raises UserError where `out` may not be written: of Flair's format it is a file."""
     if to != "flair":
-        artifact.refuse_existing(out, overwrite)
+        model_folder.refuse_existing(out, overwrite)
     elif out.is_dir():
         raise UserError("this is a folder, and Flair's models are files.", where=str(out), remedy="Name a file.")
     elif out.exists() and not overwrite:
@@ -60,4 +60,4 @@ def _others(source: Artifact) -> dict[str, bytes]:
     ends = {f"{role}_token": tokenizer.tokens[i] for role, i in (("bos", tokenizer.bos_id), ("eos", tokenizer.eos_id))}
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **ends}
     settings |= {"unk_token": tokenizer.tokens[tokenizer.unk_id], "pad_token": tokenizer.tokens[tokenizer.pad_id]}
-    return {"tokenizer.json": tokenizer.to_json().encode(), "tokenizer_config.json": artifact.to_json(settings)}
+    return {"tokenizer.json": tokenizer.to_json().encode(), "tokenizer_config.json": model_folder.to_json(settings)}

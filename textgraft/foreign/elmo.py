@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from textgraft.artifact import refuse_existing, to_json, write_folder
 from textgraft.encoders.elmo import ELMo
 from textgraft.errors import UserError
 from textgraft.model import Model, build
+from textgraft.model_folder import refuse_existing, to_json, write_folder
 from textgraft.text.spelling import CHARACTERS, NUM_CHARACTERS
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from textgraft.artifact import FOREIGN, put_in_place, refuse_existing, to_json
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import cannot_write, write_atomically
 from textgraft.foreign.hub_client import Hub, RemoteFile, Repository
 from textgraft.foreign.huggingface import READERS, WEIGHTS
+from textgraft.model_folder import FOREIGN, put_in_place, refuse_existing, to_json
 
 ENDPOINT = "https://huggingface.co"
 CONFIG, CARD, RECORD = "config.json", "README.md", "run.json"

@@ -23,11 +23,12 @@ from zipfile import BadZipFile
 import torch
 from torch import Tensor
 
-from textgraft.artifact import FLAIR, Artifact
+from textgraft.artifact import Artifact
 from textgraft.encoders.flair import Flair, FlairConfig
 from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
 from textgraft.model import Model, build_unfilled
+from textgraft.model_folder import FLAIR
 from textgraft.nn.softmax import FullSoftmax
 from textgraft.text.characters import LINE_END, CharacterTokenizer, of_vocabulary
 

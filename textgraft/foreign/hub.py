@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from textgraft.artifact import ELMO, FOREIGN, TENSORFLOW, Artifact
+from textgraft.artifact import Artifact
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.foreign import elmo, huggingface, tensorflow
 from textgraft.model import Model
+from textgraft.model_folder import ELMO, FOREIGN, TENSORFLOW
 from textgraft.text.byte_level import read_gpt, read_gpt2
 from textgraft.text.spelling import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer

@@ -19,9 +19,9 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
-from textgraft.artifact import refuse_existing, to_json, write_folder
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model
+from textgraft.model_folder import refuse_existing, to_json, write_folder
 
 # model_type in config.json: module
 READERS = {

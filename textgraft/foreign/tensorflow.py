@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.artifact import TENSORFLOW
 from textgraft.errors import UserError
 from textgraft.foreign import bert, gpt
 from textgraft.foreign.checkpoint import read_index, read_values
 from textgraft.model import Model
+from textgraft.model_folder import TENSORFLOW
 from textgraft.text.byte_level import read_gpt2
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer

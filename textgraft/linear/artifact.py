@@ -19,7 +19,7 @@ from safetensors.numpy import load as from_safetensors
 from safetensors.numpy import save as to_safetensors
 from scipy.special import logit
 
-from textgraft import artifact
+from textgraft import model_folder
 from textgraft.data.examples import Pair
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError, did_you_mean
@@ -81,11 +81,11 @@ class LinearArtifact:
         files = {
             "model.safetensors": to_safetensors(arrays),
             "labels.json": self.labels.to_json().encode(),
-            "run.json": artifact.to_json(self.run),
+            "run.json": model_folder.to_json(self.run),
             **{name: _document(value) for name, value in documents.items()},
         }
         description = {"linear": {"form": self.model.form, "settings": state.settings, "documents": list(documents)}}
-        config = artifact.config(description, files)
+        config = model_folder.config(description, files)
         return {**files, "config.json": config, "README.md": model_card(self.run).encode()}
 
 
@@ -108,29 +108,29 @@ def load(name: str | Path) -> LinearArtifact:
 
     Raises UserError for a missing, truncated, altered or future file, and for values that do not fit together.
     """
-    folder = artifact.find(name)
-    config = artifact.read_config(folder)
-    files = artifact.read_files(folder, config)
+    folder = model_folder.find(name)
+    config = model_folder.read_config(folder)
+    files = model_folder.read_files(folder, config)
     path = str(folder / "config.json")
     described = config.get("linear")
     absent = [name for name in FILES if name not in files]
     if not isinstance(described, dict) or absent:
         what = absent[0] if absent else "linear"
-        raise UserError(f"this describes no model: '{what}' is missing.", where=path, remedy=artifact.RESTORE)
+        raise UserError(f"this describes no model: '{what}' is missing.", where=path, remedy=model_folder.RESTORE)
     labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     try:
         return LinearArtifact(_built(described, files, labels, folder), labels, json.loads(files["run.json"]))
     except UserError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise UserError(f"this describes no model ({error}).", where=path, remedy=artifact.RESTORE) from error
+        raise UserError(f"this describes no model ({error}).", where=path, remedy=model_folder.RESTORE) from error
 
 
 def _built(described: Mapping[str, Any], files: Mapping[str, bytes], labels: Labels, folder: Path) -> Fitted:
     """The fitted model that config.json describes. Raises UserError or ValueError for what does not fit together."""
     form, names = described["form"], described["documents"]
     if form not in FORMS:
-        remedy = f"{did_you_mean(str(form), FORMS)} {artifact.RESTORE}"
+        remedy = f"{did_you_mean(str(form), FORMS)} {model_folder.RESTORE}"
         raise UserError(f"unknown form '{form}'.", where=str(folder / "config.json"), remedy=remedy)
     missing = [name for name in names if name not in files]
     if missing:
@@ -139,7 +139,7 @@ def _built(described: Mapping[str, Any], files: Mapping[str, bytes], labels: Lab
         arrays = from_safetensors(files["model.safetensors"])
     except SafetensorError as error:
         where = str(folder / "model.safetensors")
-        raise UserError(f"damaged ({error}).", where=where, remedy=artifact.RESTORE) from error
+        raise UserError(f"damaged ({error}).", where=where, remedy=model_folder.RESTORE) from error
     documents = {name.removesuffix(".json"): _read(folder / name, files[name]) for name in names}
     try:
         model: Fitted = FORMS[form].from_state(State(described["settings"], arrays, documents))
@@ -167,4 +167,4 @@ def _read(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise UserError(f"damaged ({error}).", where=str(path), remedy=artifact.RESTORE) from error
+        raise UserError(f"damaged ({error}).", where=str(path), remedy=model_folder.RESTORE) from error

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from textgraft import artifact
+from textgraft import model_folder
 from textgraft.errors import UserError, did_you_mean
 from textgraft.methods.base import POOL_AT_LEAST, Answers, Method, MethodOptions, models_of
 from textgraft.methods.counting import FastText, GivenVectors, Linear, Lsa, SelfTraining, Vectors
@@ -84,7 +84,7 @@ def _refuse_missing(method: str, models: Sequence[str]) -> None:
     """Raises UserError, with how they are made, where a method's own models are not there."""
     for model in models:
         try:
-            artifact.find(model)
+            model_folder.find(model)
         except UserError as error:
             command = MADE_BY.get(method, f"textgraft pretrain TEXTS --recipe {model} --out")
             remedy = f"Make it here ({command} {model}), or name another behind an @: {method}@FOLDER."

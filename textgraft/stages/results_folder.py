@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from textgraft import artifact
+from textgraft import model_folder
 from textgraft.errors import UserError
 from textgraft.provenance import provenance
 from textgraft.training.loop import Settings
@@ -64,7 +64,7 @@ def write_results(out: Path, results: Mapping[str, Any], page: str) -> None:
         "results.json": (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode(),
         "report.html": page.encode(),
     }
-    artifact.write_folder(out, files)
+    model_folder.write_folder(out, files)
     remove_work(out)
 
 

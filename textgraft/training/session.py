@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from textgraft import artifact
+from textgraft import artifact, model_folder
 from textgraft.artifact import Predictor
 from textgraft.data.fingerprint import difference
 from textgraft.errors import UserError
@@ -82,7 +82,7 @@ def refuse_existing(out: Path, overwrite: bool) -> None:
     With unfinished work beside it, that waits for `put_in_place`: `out` may come from the same command, killed
     after its last but one act.
     """
-    artifact.refuse_existing(out, overwrite or (work_path(out) / "plan.json").exists())
+    model_folder.refuse_existing(out, overwrite or (work_path(out) / "plan.json").exists())
 
 
 def put_in_place(

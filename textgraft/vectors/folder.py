@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft import artifact
+from textgraft import model_folder
 from textgraft.errors import UserError
 from textgraft.files import cannot_write, write_atomically, writing_atomically
 from textgraft.report.card import model_card
@@ -37,12 +37,12 @@ def write(stream: VectorStream, path: Path, *, half: bool = False, overwrite: bo
 
     Raises UserError where `path` exists (without `overwrite`), cannot be written, or a number is too large for `half`.
     """
-    artifact.refuse_existing(path, overwrite)
+    model_folder.refuse_existing(path, overwrite)
     beside = path.with_name(f".{path.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     try:
         _write_files(stream, beside, path, half)
-        artifact.put_in_place(beside, path)
+        model_folder.put_in_place(beside, path)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
@@ -61,9 +61,9 @@ def _write_files(stream: VectorStream, beside: Path, path: Path, half: bool) -> 
     described: dict[str, Any] = {**own, "ngrams": subwords and {"minn": subwords.minn, "maxn": subwords.maxn}}
     parameters = stream.dimensions * (stream.count + (len(subwords.table) if subwords else 0))
     run = {"name": path.name, "parameters": parameters, **stream.run, "stage": "vectors"}
-    write_atomically(beside / "run.json", artifact.to_json(run))
+    write_atomically(beside / "run.json", model_folder.to_json(run))
     hashes = {name: _sha256(beside / name) for name in FILES}
-    write_atomically(beside / "config.json", artifact.config_of({"vectors": described}, hashes))
+    write_atomically(beside / "config.json", model_folder.config_of({"vectors": described}, hashes))
     write_atomically(beside / "README.md", model_card(run).encode())
 
 
@@ -113,8 +113,8 @@ def read(name: str | Path, limit: int | None = None, *, verify: bool = True) -> 
     `verify` compares every file with its hash, about a second a gigabyte. Raises UserError for a folder of another
     kind, and for missing, truncated or altered files.
     """
-    folder = artifact.find(name)
-    config = artifact.read_config(folder)
+    folder = model_folder.find(name)
+    config = model_folder.read_config(folder)
     described = config.get("vectors")
     if not isinstance(described, dict):
         remedy = "Name a folder that `textgraft vectors` has written, or a file of vectors."
@@ -127,7 +127,7 @@ def read(name: str | Path, limit: int | None = None, *, verify: bool = True) -> 
         if isinstance(error, UserError):
             raise
         message = f"this describes no word vectors ({error})."
-        raise UserError(message, where=str(folder), remedy=artifact.RESTORE) from error
+        raise UserError(message, where=str(folder), remedy=model_folder.RESTORE) from error
 
 
 def _built(folder: Path, described: dict[str, Any], limit: int | None) -> WordVectors:
@@ -171,9 +171,9 @@ def _verify(folder: Path, hashes: dict[str, str]) -> None:
     for name in FILES:
         path = folder / name
         if not path.is_file():
-            raise UserError("missing.", where=str(path), remedy=artifact.RESTORE)
+            raise UserError("missing.", where=str(path), remedy=model_folder.RESTORE)
         if _sha256(path) != hashes.get(name):
-            raise UserError("truncated or altered since it was saved.", where=str(path), remedy=artifact.RESTORE)
+            raise UserError("truncated or altered since it was saved.", where=str(path), remedy=model_folder.RESTORE)
 
 
 def _sha256(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from textgraft import artifact
+from textgraft import model_folder
 from textgraft.data.text_files import COMPRESSED, explained, open_binary
 from textgraft.errors import UserError, did_you_mean
 from textgraft.vectors import fasttext_binary, folder, glove_text, word2vec_binary, word2vec_text
@@ -69,7 +69,7 @@ def detect(source: str | Path) -> str:
     """
     path = Path(source)
     if not path.is_file():
-        artifact.find(source)
+        model_folder.find(source)
         return "textgraft"
     with explained(path), open_binary(path) as file:
         if fasttext_binary.is_fasttext(file.read(4)):
@@ -109,7 +109,7 @@ def convert_vectors(
     """
     path = Path(out)
     if _known(to) == "textgraft":
-        artifact.refuse_existing(path, overwrite)
+        model_folder.refuse_existing(path, overwrite)
     else:
         _refuse(path, overwrite, half)
     stream = folder.observed(stream_vectors(source, format=format, limit=limit), seen)

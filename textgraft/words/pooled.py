@@ -21,10 +21,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_safetensors
 from safetensors.numpy import save as to_safetensors
 
-from textgraft.artifact import RESTORE
 from textgraft.data.progress import Meter
 from textgraft.errors import UserError
 from textgraft.files import writing_atomically
+from textgraft.model_folder import RESTORE
 from textgraft.words.features import StaticVectors, Words, WordSource, as_kept, word_vectors
 from textgraft.words.memory import WordMemory
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textgraft import artifact
+from textgraft import artifact, model_folder
 from textgraft.errors import UserError
 from textgraft.foreign import hub
 from textgraft.nn.readout import LAST, check_readout
@@ -129,10 +129,10 @@ class Stack:
             wanted = [(Path(about["folder"]), str(about["name"]), str(about["readout"])) for about in described]
         except (TypeError, KeyError) as error:
             message = f"this describes no stack ({error})."
-            raise UserError(message, where=str(folder / "config.json"), remedy=artifact.RESTORE) from error
+            raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE) from error
         if any(path.is_absolute() or ".." in path.parts for path, _, _ in wanted):
             message = "this names sources outside of the folder."
-            raise UserError(message, where=str(folder / "config.json"), remedy=artifact.RESTORE)
+            raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
         return cls([_loaded(folder / path, name, readout) for path, name, readout in wanted])
 
     def computing_in(self, precision: str) -> Stack:
@@ -194,12 +194,12 @@ def _source(path: str, name: str, readout: str, precision: str) -> WordSource:
     """What lies at `path`, to be known as `name`."""
     if not path:
         raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@READOUT.")
-    if artifact.is_foreign(path):
+    if model_folder.is_foreign(path):
         return FrozenModel(hub.load(path), name, readout, precision=precision)
     if Path(path).is_file():
         return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), readout)
-    folder = artifact.find(path)
-    config = artifact.read_config(folder)
+    folder = model_folder.find(path)
+    config = model_folder.read_config(folder)
     if "vectors" in config:
         return StaticVectors(load_vectors(folder), name, _folder_hash(config), readout)
     if "members" in config:
@@ -214,4 +214,4 @@ def _file_hash(path: Path) -> str:
 
 
 def _folder_hash(config: Mapping[str, Any]) -> str:
-    return hashlib.sha256(artifact.to_json([config["vectors"], config["files"]])).hexdigest()
+    return hashlib.sha256(model_folder.to_json([config["vectors"], config["files"]])).hexdigest()
