@@ -184,9 +184,10 @@ class Vectors:
     """Vectors of two words, five wide."""
 
     dimensions = 5
+    words: tuple[str, ...] = ("dog", "cat")
 
     def place(self, word: str) -> int | None:
-        return {"dog": 0, "cat": 1}.get(word)
+        return {"dog": 0, "cat": 1, "zebra": 6, "yak": 7}.get(word)
 
     def vectors(self, words: Sequence[str]) -> np.ndarray:
         return np.stack([np.full(5, 1.0 + self.place(word)) for word in words])
@@ -206,6 +207,25 @@ def test_a_table_from_vectors_stays_as_it_was_where_the_recipe_freezes_it(tmp_pa
     assert table["dog"] == [1.0] * 5
     assert table["cat"] == [2.0] * 5
     assert record["vectors"] == {"dimensions": 5, "found": 2, "not_found": len(table) - 2}
+
+
+def test_a_table_that_stays_as_given_has_words_that_no_pair_has(tmp_path: Path) -> None:
+    """Most frequent first, as many as there is room for; where the table trains, only what it can learn is in it."""
+    given = Vectors()
+    given.words = ("dog", "zebra", "yak", "cat")
+    asked = options(tmp_path, 1, recipe=frozen_recipe(tmp_path))
+    cove_train(FEW, tmp_path / "roomy", vectors=given, options=asked, show=False)
+    made = artifact.load(tmp_path / "roomy")
+    table = dict(zip(made.tokenizer.tokens, made.model.encoder.embedding.weight.tolist(), strict=True))
+    assert (table["zebra"], table["yak"], table["dog"]) == ([7.0] * 5, [8.0] * 5, [1.0] * 5)
+    size = made.tokenizer.vocab_size - 1
+    text = Path(asked.recipe).read_text().replace("[tokenizer]\n", f"[tokenizer]\nvocab_size = {size}\n")
+    Path(asked.recipe).write_text(text)
+    cove_train(FEW, tmp_path / "tight", vectors=given, options=asked, show=False)
+    assert set(made.tokenizer.tokens) - set(artifact.load(tmp_path / "tight").tokenizer.tokens) == {"yak"}
+    trains = options(tmp_path, 1)
+    cove_train(FEW, tmp_path / "trained", vectors=given, options=trains, show=False)
+    assert not {"zebra", "yak"} & set(artifact.load(tmp_path / "trained").tokenizer.tokens)
 
 
 def test_a_frozen_table_without_vectors_is_refused(tmp_path: Path) -> None:
@@ -244,15 +264,16 @@ def test_bleu_stands_in_the_record(tmp_path: Path) -> None:
 def test_recipes_that_ship_describe_translators(name: str) -> None:
     recipe = load_translation_recipe(name)
     assert recipe.name == name
-    assert (recipe.model["hidden_dim"], recipe.head["hidden_dim"]) == (300, 600)
+    small = name == "en-cove-small"
+    assert (recipe.model["hidden_dim"], recipe.head["hidden_dim"]) == ((200, 320) if small else (300, 600))
     with torch.device("meta"):
         groups = stage.new_translator(recipe, (100, 100), seed=0).layer_groups()
     assert [group.name for group in groups] == ["embedding", "layer 1", "layer 2", "head"]
-    assert (recipe.stage.phases[0].rates(4)[0] is None) == (name == "fixed-words")
+    assert (recipe.stage.phases[0].rates(4)[0] is None) == (name != "multi30k")
 
 
-def test_two_recipes_ship() -> None:
-    assert {"multi30k", "fixed-words"} <= set(recipe_names("cove"))
+def test_three_recipes_ship() -> None:
+    assert {"multi30k", "fixed-words", "en-cove-small"} <= set(recipe_names("cove"))
     assert any((folder / "cove").is_dir() for folder in RECIPE_FOLDERS)
 
 

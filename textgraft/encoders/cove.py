@@ -98,7 +98,9 @@ class CoVe(Encoder):
 
 
 class StaticVectors(Protocol):
-    """Words with vectors, as textgraft.vectors reads them."""
+    """Words with vectors, most frequent first, as textgraft.vectors reads them."""
+
+    words: Sequence[str]
 
     @property
     def dimensions(self) -> int: ...

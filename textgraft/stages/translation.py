@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model, build_fresh
 from textgraft.provenance import provenance
-from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
 from textgraft.training.bleu import sacrebleu
 from textgraft.training.loop import Run, Scores, Settings
 from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
@@ -120,9 +121,10 @@ def cove_train(
     """Train a translator on `train` and save it at `out`; what run.json says of it.
 
     Its encoder is CoVe (McCann et al. 2017, §3): any stage that takes a model takes the folder, and leaves the decoder
-    behind. `vectors` start the word table, which is then as wide as they are; words without one start at random. The
-    state with the least loss on `valid` after an epoch is kept; without `valid` some pairs are held out
-    (Parallel.held_out). Tokenizers and checkpoint live in `OUT.run/`; killed, the same call goes on from there.
+    behind. `vectors` start the word table, which is then as wide as they are; words without one start at random. Where
+    the recipe never trains the table, it has the vectors' other words too, for tasks to meet, as published. The state
+    with the least loss on `valid` after an epoch is kept; without `valid` some pairs are held out (Parallel.held_out).
+    Tokenizers and checkpoint live in `OUT.run/`; killed, the same call goes on from there.
 
     Raises UserError if `out` exists, for a recipe that never trains a table that nothing has started, and where BLEU
     is asked for and sacrebleu missing.
@@ -136,7 +138,7 @@ def cove_train(
     if held is None:
         train, held = train.held_out()
     settings = options.settings.of(recipe.stage)
-    tokenizers = _tokenizers(recipe, train)
+    tokenizers = _tokenizers(recipe, train, vectors)
     model = new_translator(recipe, (tokenizers[0].vocab_size, tokenizers[1].vocab_size), settings.seed)
     table = _start_table(model, tokenizers[0], vectors)
     asked: dict[str, Any] = {
@@ -176,16 +178,32 @@ def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> Transl
     recipe = replace(recipe, head=recipe.head | {name: value for name, value in changed.items() if value is not None})
     if vectors is not None:
         recipe = replace(recipe, model=recipe.model | {"embedding_dim": vectors.dimensions})
-    with torch.device("meta"):
-        groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
-    if vectors is None and all(phase.rates(groups)[0] is None for phase in recipe.stage.plan(groups)):
+    if vectors is None and not _trains_words(recipe):
         message = "this recipe never trains the word table, and there are no vectors to start it from."
         raise UserError(message, where=options.recipe, remedy="Name a --vectors file, or another recipe.")
     return recipe
 
 
-def _tokenizers(recipe: TranslationRecipe, train: Parallel) -> tuple[Tokenizer, Tokenizer]:
+def _trains_words(recipe: TranslationRecipe) -> bool:
+    """Whether any phase moves the word table, the lowest layer group."""
+    with torch.device("meta"):
+        groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
+    return any(phase.rates(groups)[0] is not None for phase in recipe.stage.plan(groups))
+
+
+def _tokenizers(
+    recipe: TranslationRecipe, train: Parallel, vectors: StaticVectors | None
+) -> tuple[Tokenizer, Tokenizer]:
+    """Of the pairs' words; where the table stays as it is given, of as many more that have a vector as there is room.
+
+    The LSTMs need not have met a word to read it by its vector.
+    """
     source = Tokenizer.train(train.source, kind="word", **recipe.tokenizer)
+    if vectors is not None and not _trains_words(recipe):
+        known, room = set(source.tokens), recipe.tokenizer.get("vocab_size", SIZES["word"]) - source.vocab_size
+        unmet = list(islice((word for word in vectors.words if word not in known), room))
+        often_enough = unmet * recipe.tokenizer.get("min_frequency", MIN_FREQUENCY)
+        source = Tokenizer.train(chain(train.source, often_enough), kind="word", **recipe.tokenizer)
     return source, Tokenizer.train(train.target, kind="word", **recipe.target_tokenizer)
 
 

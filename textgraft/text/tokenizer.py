@@ -36,6 +36,7 @@ _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
 
 SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
 """How many tokens a vocabulary of each kind has where nobody says."""
+MIN_FREQUENCY = 2
 
 PIECE_CHARACTERS = 100_000
 """Longer texts go to the library in pieces, so that its memory stays small and both cores have work."""
@@ -220,7 +221,7 @@ class Tokenizer:
         kind: Kind = "subword",
         model: ModelName = "unigram",
         vocab_size: int | None = None,
-        min_frequency: int = 2,
+        min_frequency: int = MIN_FREQUENCY,
         max_characters: int = 200_000_000,
         max_unspaced: int = 4_000_000,
         segmenter: str | None = None,
