@@ -270,3 +270,16 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(run: Program) -> None
     assert result.code == 2
     assert "Traceback" in result.err
     assert result.err.splitlines()[-1].startswith("textgraft: error: no-such-file.csv: ")
+
+
+def test_predict_tells_a_file_from_what_came_before_a_bad_row(desk: Desk, tmp_path: Path) -> None:
+    """Rows are read as they are answered; with --out a mistake further down still leaves nothing."""
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"id": "a", "text": "a great film"}\n{"id": "b", "text": "dull"}\nnot json\n')
+    result = spawn("predict", desk.classifier, path, "--out", tmp_path / "out.jsonl")
+    assert result.code == 2
+    assert "texts.jsonl line 3" in result.err
+    assert [file.name for file in tmp_path.iterdir()] == ["texts.jsonl"]
+    path.write_text("\n".join(path.read_text().splitlines()[:2]))
+    result = spawn("predict", desk.classifier, path)
+    assert [json.loads(line)["id"] for line in result.out.splitlines()] == ["a", "b"]

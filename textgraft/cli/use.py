@@ -8,7 +8,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from itertools import count, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from textgraft.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.classifier import Prediction
+    from textgraft.data.examples import Examples
     from textgraft.data.progress import Meter
 
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
@@ -102,7 +103,15 @@ def _keyed_texts(
     if str(file) == "-":
         found = _stdin_lines(columns["encoding"] or "utf-8")
         return numbered, _stdin_pairs(found) if reads == "pairs" else found
-    examples = o.read_file(file, **columns, kind="choice" if reads == "choices" else None)
+    if reads == "choices" or file.is_dir():
+        return _all_at_once(o.read_file(file, **columns, kind="choice" if reads == "choices" else None))
+    from textgraft.data.readers import read_rows
+
+    keys, texts = tee(read_rows(file, **columns))  # neither is far ahead of the other
+    return (key for key, _ in keys), (text for _, text in texts)
+
+
+def _all_at_once(examples: Examples) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
     if examples.ids is not None:
         return ({"id": key} for key in examples.ids), examples.texts
     return ({examples.unit: examples.line(index)} for index in range(len(examples))), examples.texts
@@ -259,22 +268,13 @@ def embed(
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     o.use_threads(threads)
     with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:
-        texts = _counted(_streamed(file, columns), meter)
+        texts = _counted(_keyed_texts(file, None, "texts", columns)[1], meter)
         options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "device": device}
         height, width = write_rows(out, embed_stream(str(model), texts, **options))
     if as_json:
         print_json({"out": out, "texts": height, "dimensions": width})
     else:
         print(f"Written: {out} ({height:,} vectors of {width:,} dimensions)")
-
-
-def _streamed(file: Path, columns: Mapping[str, str | None]) -> Iterable[str]:
-    """The texts of a file in flat memory; those of a folder, a class a subfolder, all at once."""
-    from textgraft.data.readers import read_rows
-
-    if str(file) == "-":
-        return _stdin_lines(columns["encoding"] or "utf-8")
-    return o.read_file(file, **columns).texts if file.is_dir() else read_rows(file, **columns)
 
 
 def _counted(texts: Iterable[str], meter: Meter) -> Iterator[str]:

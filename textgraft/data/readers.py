@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -132,15 +132,19 @@ def source_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
 
 def read_rows(
     path: str | os.PathLike[str], *, text: str | None = None, text2: str | None = None, encoding: str | None = None
-) -> Iterator[str]:
-    """The texts of one file, or its pairs, a row each, empty ones too, in memory that does not grow with the file.
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """For each row of a file what to know it by (`id`, or else its line or row), and its text or pair.
 
-    Columns are named, or guessed from the first row. Raises UserError as `read_texts` does, and for a file of no rows.
+    Empty texts come too, and memory does not grow with the file. Columns are named, or guessed from the first row.
+    Raises UserError as `read_texts` does, and for a file of no rows.
     """
     empty = True
-    for values in _text_cells(Path(path), text, text2, encoding):
+    for row in _text_rows(Path(path), text, text2, encoding):
         empty = False
-        yield Pair(*values) if len(values) == 2 else values[0]
+        id_column = find_column(list(row.cells), None, ID_NAMES, "the id", str(path))
+        key: dict[str, Any] = {row.unit: row.number} if id_column is None else {"id": row.texts(id_column)[0]}
+        texts = row.texts(*row.chosen)
+        yield key, Pair(*texts) if len(texts) == 2 else texts[0]
     if empty:
         raise UserError(_why_empty(path), where=str(path), remedy="Is it the right file? It takes one text a row.")
 
@@ -148,18 +152,34 @@ def read_rows(
 def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> Iterator[str]:
     empty = True
     for path in files:
-        for value in chain.from_iterable(_text_cells(path, text, None, encoding)):
-            if value and not value.isspace():
-                empty = False
-                yield value
+        for row in _text_rows(path, text, None, encoding):
+            for value in row.texts(*row.chosen):
+                if value and not value.isspace():
+                    empty = False
+                    yield value
     if empty:
         raise UserError(
             "there is not one text in it.", where=", ".join(map(str, files[:3])), remedy="Is it the right file?"
         )
 
 
-def _text_cells(path: Path, text: str | None, text2: str | None, encoding: str | None) -> Iterator[list[str]]:
-    """The text of each row, or both texts of a pair."""
+@dataclass(frozen=True)
+class _TextRow:
+    """A row with the columns that were found in the first one to hold the text, or both texts of a pair."""
+
+    source: str
+    unit: Unit
+    number: int
+    cells: Mapping[str, Any]
+    chosen: Sequence[str]
+
+    def texts(self, *columns: str) -> list[str]:
+        """Raises UserError, with the place, for what is no text."""
+        place = Cells(self.source, self.unit, [self.number] * len(columns))
+        return place.texts([self.cells.get(column) for column in columns])
+
+
+def _text_rows(path: Path, text: str | None, text2: str | None, encoding: str | None) -> Iterator[_TextRow]:
     chosen: Sequence[str] = ()
     data_set = is_dataset(path)
     unit: Unit = "row" if data_set else _unit(path)
@@ -170,7 +190,7 @@ def _text_cells(path: Path, text: str | None, text2: str | None, encoding: str |
             others = [find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES)]
             pair = find_pair_columns(columns, text, text2, others, str(path))
             chosen = pair or [find_text_column(columns, text, others, str(path))]
-        yield Cells(str(path), unit, [number] * len(chosen)).texts([row.get(column) for column in chosen])
+        yield _TextRow(str(path), unit, number, row, chosen)
 
 
 def _expand(path: str | os.PathLike[str]) -> list[Path]:
