@@ -113,15 +113,15 @@ class WordVectors:
 
     def vectors(self, words: Iterable[str]) -> NDArray[np.float32]:
         """(N, D) as `vector` gives them; zeros where that gives None."""
-        asked = list(words)
+        asked = [word.lower() for word in words] if self.lowercase else list(words)
         found = np.zeros((len(asked), self.dimensions), dtype=np.float32)
-        places = [self.place(word) for word in asked]
+        places = [*map(self._index.get, asked)]
         known = [i for i, place in enumerate(places) if place is not None]
         if known:
             found[known] = self[np.array([places[i] for i in known], dtype=np.int64)]
         if self.subwords is not None:
             for i, place in enumerate(places):
-                composed = None if place is not None else self.subwords.vector(self._asked(asked[i]))
+                composed = None if place is not None else self.subwords.vector(asked[i])
                 found[i] = found[i] if composed is None else composed
         return found
 
