@@ -22,7 +22,7 @@ import pytest
 import torch
 from small_models import classifier, copied, examples
 
-from textgraft import artifact
+from textgraft import artifact, model_folder
 from textgraft.data.examples import Examples
 from textgraft.errors import UserError
 from textgraft.model import Model
@@ -246,7 +246,7 @@ def test_killed_between_putting_in_place_and_clearing_up(
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(artifact.shutil, "rmtree", lambda path, **_: killed() if "done" in str(path) else None)
+        patch.setattr(model_folder.shutil, "rmtree", lambda path, **_: killed() if "done" in str(path) else None)
         with pytest.raises(Killed):
             adapted(out, tiny_lm)
     assert (tmp_path / "out.run" / "checkpoint.safetensors").exists()
