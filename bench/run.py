@@ -113,7 +113,7 @@ def _sides(shape: Path, arguments: argparse.Namespace) -> dict[str, Side]:
     """The peer first, then ours; each a process of its own, all on the same number of threads."""
     sides = {}
     if not arguments.smoke:
-        sides["fastai"] = Side([str(peers_python()), str(HERE / "lm_fastai.py"), str(shape)], arguments.threads)
+        sides["fastai"] = Side([str(peers_python("fastai")), str(HERE / "lm_fastai.py"), str(shape)], arguments.threads)
     for name, (output_layer, precision) in OURS.items():
         command = [sys.executable, str(HERE / "lm_textgraft.py"), str(shape)]
         sides[name] = Side([*command, "--output-layer", output_layer, "--precision", precision], arguments.threads)

@@ -1,4 +1,4 @@
-"""The sides of a comparison: a process each that waits for commands, and the environment of the peers."""
+"""The sides of a comparison: a process each that waits for commands, and the environments of the peers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-ENVIRONMENT = HERE / ".venv"
-REQUIREMENTS = HERE / "peers" / "requirements.txt"
+ENVIRONMENTS = HERE / ".venv"
 
 
 class Side:
@@ -44,17 +43,19 @@ class Side:
         self._process.wait()
 
 
-def peers_python() -> Path:
-    """The interpreter of the peers' environment, made on first use and again when its requirements change."""
-    python = ENVIRONMENT / "bin" / "python"
-    stamp, wanted = ENVIRONMENT / "installed.txt", REQUIREMENTS.read_text("utf-8")
+def peers_python(peer: str) -> Path:
+    """The interpreter of a peer's environment, made on first use and again when its requirements change."""
+    environment = ENVIRONMENTS / peer
+    requirements = HERE / "peers" / f"{peer}.txt"
+    python = environment / "bin" / "python"
+    stamp, wanted = environment / "installed.txt", requirements.read_text("utf-8")
     if stamp.exists() and stamp.read_text("utf-8") == wanted:
         return python
-    venv.create(ENVIRONMENT, clear=True)
-    own = next(ENVIRONMENT.glob("lib/python*/site-packages"))
-    # After its own packages the peers' environment sees those of the project: one torch for both sides.
+    venv.create(environment, clear=True)
+    own = next(environment.glob("lib/python*/site-packages"))
+    # After its own packages the peer's environment sees those of the project: one torch for both sides.
     (own / "project.pth").write_text("\n".join(site.getsitepackages()) + "\n", "utf-8")
     pip = [sys.executable, "-m", "pip", "--python", str(python)]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "-r", str(REQUIREMENTS)], check=True)
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "-r", str(requirements)], check=True)
     stamp.write_text(wanted, "utf-8")
     return python

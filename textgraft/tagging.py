@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from textgraft.text.words import split_words
 from textgraft.training.tag_metrics import TagScores, score_tags
 from textgraft.words.contextual import WHOLE, carries_state, read_carried, read_words
 
-AT_ONCE = 256
-"""Sentences whose windows are held in memory together."""
+AT_ONCE, WORDS_AT_ONCE = 256, 8192
+"""Sentences that are held in memory together, with what a stack says of their words; of long ones there are fewer."""
 MAX_TOKENS = 256
 
 
@@ -144,7 +143,9 @@ def stream_tags(
     max_tokens: int = MAX_TOKENS,
     precision: str = "auto",
 ) -> Iterator[tuple[Reply, Coverage]]:
-    """What a tagger says of each sentence, in order, with what of it did not fit; memory holds `AT_ONCE` of them.
+    """What a tagger says of each sentence, in order, with what of it did not fit.
+
+    Memory holds `AT_ONCE` of them, or `WORDS_AT_ONCE` words: all that a stack says of these is computed together.
 
     An encoder that hands on its state (contextual.carries_state) reads each sentence whole, `max_tokens` at a time; of
     others' windows each word has the best.
@@ -155,12 +156,11 @@ def stream_tags(
     carried = max_tokens if carries_state(model.encoder) else None
     was_training = model.training
     stack = None if tagger.stack is None else tagger.stack.reading()
-    rest = iter(sentences)
-    while part := list(islice(rest, AT_ONCE)):
+    for part in _parts(sentences):
         words = [s.words for s in part]
         most = max_tokens if carried is None else WHOLE
         windows, coverage = word_windows(tokenizer, words, most, direction=model.encoder.direction)
-        vectors = None if stack is None else stack.of(words)
+        vectors = None if stack is None else _looked_up(stack.vectors(words))
         model.eval()
         about: dict[str, Any] = {"vectors": vectors, "carried": carried}
         logits = word_logits(model, windows, list(map(len, part)), tokenizer.pad_id, precision, **about)
@@ -168,6 +168,24 @@ def stream_tags(
         for sentence, (tags, sure) in zip(part, decoded(model, logits), strict=True):
             yield Reply(sentence, tuple(tags), tuple(sure), has_entities), coverage
             coverage = Coverage()
+
+
+def _parts(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    """The sentences, as many at a time as are held in memory together."""
+    part: list[Sentence] = []
+    words = 0
+    for sentence in sentences:
+        if part and (len(part) == AT_ONCE or words + len(sentence.words) > WORDS_AT_ONCE):
+            yield part
+            part, words = [], 0
+        part.append(sentence)
+        words += len(sentence.words)
+    if part:
+        yield part
+
+
+def _looked_up(vectors: Sequence[np.ndarray]) -> Vectors:
+    return lambda numbers: [vectors[number] for number in numbers]
 
 
 def tag_all(

@@ -101,6 +101,18 @@ def test_words_are_read_as_in_the_whole_sentence(sentences: list[list[str]], win
             at += len(word) + 1
 
 
+@every_direction
+def test_among_many_a_sentence_has_the_vectors_that_it_has_alone(direction: Direction) -> None:
+    """Many are read a few characters at a time, and those that are over leave the batch."""
+    drawn = np.random.default_rng(0)
+    sentences = [["ab" * int(n) for n in drawn.integers(1, 9, size=int(size))] for size in drawn.integers(1, 40, 300)]
+    source = artifact(direction)
+    found = word_vectors(source, sentences, precision="fp32")
+    for number in (0, 7, int(np.argmax([len(s) for s in sentences])), 299):
+        alone = word_vectors(source, [sentences[number]], precision="fp32")[0]
+        np.testing.assert_allclose(found[number], alone, atol=1e-5)
+
+
 def test_words_vectors_of_other_families_come_through_windows() -> None:
     """Whoever looks both ways, or not further than so far, reads windows; an AWD-LSTM's state is carried on."""
     tokenizer = Tokenizer.train(["a b c d e f g"], kind="word", min_frequency=1)

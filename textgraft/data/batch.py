@@ -11,6 +11,9 @@ from torch import Tensor
 
 from textgraft.text.tokenizer import PairMarks
 
+FEW, LEAST_SHARE = 16, 0.75
+"""Of `budget_batches`."""
+
 
 @dataclass(frozen=True)
 class PairIds:
@@ -134,13 +137,16 @@ def _spelled(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
 def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[list[int]]:
     """Indices grouped so that each padded batch holds at most `tokens` positions and `rows` texts, longest first.
 
-    Sorting by length keeps padding to a few per cent; the longest batch comes first so that memory peaks at once.
+    A batch of FEW texts takes no more that are shorter than LEAST_SHARE of its longest, so that padding is a small part
+    of it even where lengths differ widely. The longest batch comes first so that memory peaks at once.
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     batches: list[list[int]] = []
     for index in order:
-        current = batches[-1] if batches else None
-        if current and len(current) < rows and (len(current) + 1) * lengths[current[0]] <= tokens:
+        current = batches[-1] if batches else []
+        longest = lengths[current[0]] if current else 0
+        alike = len(current) < FEW or lengths[index] >= LEAST_SHARE * longest
+        if current and alike and len(current) < rows and (len(current) + 1) * longest <= tokens:
             current.append(index)
         else:
             batches.append([index])

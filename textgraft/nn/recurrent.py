@@ -137,7 +137,7 @@ def _windows_in_torch(
         y, h, c = torch._VF.lstm(window, (h0[None], c0[None]), weights, True, 1, 0.0, elsewhere, False, False)
         outputs.append(y)
         h0, c0 = (h[0].detach(), c[0].detach()) if truncate else (h[0], c[0])
-    return torch.cat(outputs), c[0]
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs), c[0]
 
 
 def reversed_within(x: Tensor, mask: Tensor) -> Tensor:

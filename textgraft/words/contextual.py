@@ -23,6 +23,8 @@ from textgraft.nn.readout import LAST, Concatenation, Readout
 
 WINDOW = 512
 """Flair reads as many characters at a time."""
+SHORT, AT_ONCE = 32, 8192
+"""Of many sentences no fewer tokens are read at a time, and of all of them together about so many."""
 WHOLE = 1 << 40
 """More tokens than any sentence has."""
 Answer = Callable[[Batch, State | None], tuple[Tensor, State | None]]
@@ -135,9 +137,12 @@ def read_carried(
 ) -> list[np.ndarray]:
     """What `read_words` finds, of whole sentences that are read `window` tokens at a time, the state handed on.
 
-    `windows` hold a sentence each; `answer` says what of a batch, and the state that it leaves.
+    `windows` hold a sentence each; `answer` says what of a batch, and the state that it leaves. Of many sentences fewer
+    tokens are read at a time: those that are over leave then, instead of being padded to the longest, and matrix
+    products of many rows are quicker.
     """
     found: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
+    window = min(window, max(SHORT, AT_ONCE // max(1, len(windows))))
     sizes = [min(window, len(w.ids)) for w in windows]
     for indices in budget_batches(sizes, tokens=TOKENS_PER_BATCH, rows=512):
         for sentence, words, vectors in _carry(

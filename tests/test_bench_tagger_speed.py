@@ -1,0 +1,24 @@
+"""bench/tagger_speed.py at a tiny size, without its peer: our sides tag, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from made_up_tags import write_sentences
+
+BENCH = Path(__file__).parents[1] / "bench" / "tagger_speed.py"
+
+
+def test_our_sides_take_turns(tmp_path: Path) -> None:
+    write_sentences(tmp_path / "some.conll", 70, 1, names=True)
+    command = [sys.executable, str(BENCH), str(tmp_path / "some.conll"), "--smoke", "--width", "8", "--sentences", "5"]
+    done = subprocess.run(
+        [*command, "--rounds", "1", "--out", str(tmp_path)], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "tagger-speed.json").read_text())["rows"]
+    assert [row["side"] for row in rows] == ["textgraft, float32", "textgraft, bfloat16"]
+    assert all(row["sentences_per_second"] > 0 and row["ratio"] is None for row in rows)
