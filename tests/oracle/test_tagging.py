@@ -41,6 +41,22 @@ def drawn(seed: int, tags: list[str], scheme: str) -> tuple[torch.Tensor, torch.
     return logits, mask, lengths, Chain(*parts).forbidding(allowed_moves(tags, scheme))
 
 
+@pytest.mark.parametrize("scale", [30, 200])
+def test_logits_far_apart(scale: float) -> None:
+    """A tag that hardly anything speaks for may be the only one that leads on."""
+    logits, mask, lengths, chain = drawn(1, BIOES, "BIOES")
+    logits = logits * scale
+    shares = marginals(logits, mask, chain)
+    for row, length in enumerate(lengths):
+        paths = list(itertools.product(range(len(BIOES)), repeat=length))
+        scores = torch.tensor([score(logits[row], path, chain) for path in paths], dtype=torch.float64)
+        assert log_partition(logits, mask, chain)[row].item() == pytest.approx(scores.logsumexp(0).item(), rel=1e-9)
+        weights = scores.softmax(0)
+        for word, tag in itertools.product(range(length), range(len(BIOES))):
+            expected = sum(float(w) for w, path in zip(weights, paths, strict=True) if path[word] == tag)
+            assert shares[row, word, tag].item() == pytest.approx(expected, abs=1e-9)
+
+
 @pytest.mark.parametrize(("tags", "scheme"), [(TAGS, "IOB2"), (TAGS, "IOB1"), (BIOES, "BIOES"), (TAGS, "plain")])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_chain_is_the_sum_and_the_best_of_all_paths(tags: list[str], scheme: str, seed: int) -> None:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 _NEVER = -1e9
 """Stands for -inf where gradients flow: of -inf alone, and of a difference of two, they are not numbers."""
+_LEAST = 1e-300
+"""The logarithm of nothing is no number either."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,20 @@ def path_score(logits: Tensor, mask: Tensor, tags: Tensor, chain: Chain) -> Tens
 
 
 def log_partition(logits: Tensor, mask: Tensor, chain: Chain) -> Tensor:
-    """(B,) log of the sum over all paths of exp(score), by the forward algorithm; shapes as in `path_score`."""
+    """(B,) float64, log of the sum over all paths of exp(score), by the forward algorithm; shapes as in `path_score`.
+
+    Sums over the tags before are matrix products of exponentials, relative to the best tag so far: C of them a word and
+    not C * C. What is less than _LEAST of that counts as so much, so logits may differ by some hundreds.
+    """
+    logits, chain = logits.double(), chain.to(logits.double())
     start, between, end = (part.clamp(min=_NEVER) for part in (chain.start, chain.between, chain.end))
-    so_far = start + logits[:, 0]
+    moves, allowed = between.exp(), (chain.between > -torch.inf).double()
+    so_far, possible = start + logits[:, 0], chain.start > -torch.inf
     for word in range(1, logits.shape[1]):
-        following = torch.logsumexp(so_far[:, :, None] + between, dim=1) + logits[:, word]
+        best = so_far.detach().amax(dim=1, keepdim=True)
+        sums = ((so_far - best).exp() @ moves).clamp(min=_LEAST).log() + best
+        possible = possible.double() @ allowed > 0
+        following = torch.where(possible, sums, _NEVER) + logits[:, word]
         so_far = torch.where(mask[:, word, None], following, so_far)
     return torch.logsumexp(so_far + end, dim=1)
 
@@ -89,6 +100,6 @@ def marginals(logits: Tensor, mask: Tensor, chain: Chain) -> Tensor:
     """
     with torch.enable_grad():
         scores = logits.detach().double().requires_grad_()
-        total = log_partition(scores, mask, chain.to(scores.detach())).sum()
+        total = log_partition(scores, mask, chain).sum()
         (shares,) = torch.autograd.grad(total, scores)
     return shares
