@@ -96,7 +96,7 @@ def encode_words(
     pieces_of = tokenizer.words(distinct, space="after" if direction == "left" else "before")
     unknown = np.array([tokenizer.unk_id], dtype=np.int32)
     known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, pieces_of, strict=True)}
-    unread = {w for w, ids in known.items() if ids.shape == (1,) and ids[0] == tokenizer.unk_id}
+    unread = {w for w, ids in known.items() if len(ids) == 1 and np.array_equal(ids, unknown)}
     found = []
     for words in sentences:
         if not words:
