@@ -111,17 +111,16 @@ def test_what_is_learned_from_has_the_memory_of_the_files_order_whatever_the_bat
     assert len(source.memory) == len({word for words in again for word in words})
 
 
-def test_a_file_is_remembered_in_its_order_whatever_is_asked_first() -> None:
+def test_a_file_is_remembered_in_its_order() -> None:
     def stack() -> Stack:
         return Stack([Pooled(Made(), WordMemory("min"))])
 
-    inside = stack().reading()
-    backwards = inside.of(WORDS_OF_TEST)(range(len(WORDS_OF_TEST))[::-1])[::-1]
+    together = stack().reading().vectors(WORDS_OF_TEST)
     reference = stack()
-    for words, found in zip(WORDS_OF_TEST, backwards, strict=True):
+    for words, found in zip(WORDS_OF_TEST, together, strict=True):
         assert (reference.vectors([words])[0] == found).all()
-    other = stack().of(WORDS_OF_TEST[::-1])(range(len(WORDS_OF_TEST)))[::-1]
-    assert any((a != b).any() for a, b in zip(backwards, other, strict=True))
+    other = stack().vectors(WORDS_OF_TEST[::-1])[::-1]
+    assert any((a != b).any() for a, b in zip(together, other, strict=True))
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)

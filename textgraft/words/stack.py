@@ -57,13 +57,10 @@ class Stack:
         return [np.concatenate([as_kept(one) for one in of_one], axis=1) for of_one in zip(*each, strict=True)]
 
     def of(self, sentences: Sequence[Words]) -> Callable[[Sequence[int]], list[NDArray[np.float16]]]:
-        """The vectors of those of `sentences` that are asked for by number (data.words.Vectors).
+        """The vectors of those of `sentences` that are asked for by number (data.words.Vectors), computed then.
 
-        Where a source goes on remembering, all are computed now, in their order.
+        Who reads with a source that goes on remembering calls `vectors`, in the sentences' order.
         """
-        if any(type(source) is Pooled for source in self.sources):
-            every = self.vectors(sentences)
-            return lambda numbers: [every[number] for number in numbers]
         return lambda numbers: self.vectors([sentences[number] for number in numbers])
 
     def kept(
