@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textgraft.data.conll import Sentence
 from textgraft.data.words import WordStream, chosen_piece, encode_words, word_batches, word_windows
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
@@ -53,9 +54,47 @@ def test_words_have_the_pieces_that_they_have_in_a_text(name: str) -> None:
 @every_tokenizer
 def test_a_word_without_pieces_reads_as_unknown(name: str) -> None:
     tokenizer = TOKENIZERS[name]
-    (pieces,) = encode_words(tokenizer, [["the", " ", "\u200b", "the"]])
+    (pieces,) = encode_words(tokenizer, [["the", "\u200b", "\u200b", "the"]])
     assert (np.diff(pieces.bounds) >= 1).all()
     assert pieces.ids[pieces.bounds[0]] == pieces.ids[pieces.bounds[3]]
+
+
+THAI = "สวัสดี ครับ ผม ชื่อ สม ชาย"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["the", "cat", "."], "the cat ."),
+        (["ผม", "ชื่อ", "Tom", "ครับ"], "ผมชื่อ Tom ครับ"),
+        (["ผม", "ชื่อ", " ", "Tom", " ", "ครับ"], "ผมชื่อ Tom ครับ"),
+        (["我", "是", "，", "学生"], "我是，学生"),
+        (["나는", "학생"], "나는 학생"),
+        ([" ", "ก"], " ก"),
+        ([], ""),
+    ],
+)
+def test_words_stand_in_a_text_as_their_script_has_it(words: list[str], text: str) -> None:
+    sentence = Sentence.of(words)
+    assert sentence.text == text
+    assert [sentence.text[start:end] for start, end in sentence.spans] == words
+
+
+def test_words_that_run_together_are_read_without_spaces() -> None:
+    letters = Tokenizer.train([THAI], kind="character", min_frequency=1)
+    run_on = [THAI.split()]
+    for direction, text in (("left", THAI.replace(" ", "") + " "), ("right", " " + THAI.replace(" ", ""))):
+        assert encode_words(letters, run_on, direction)[0].ids.tolist() == letters.bodies([text])[0].tolist()
+        said = encode_words(letters, [[*THAI.split(), " ", "ผม"]], direction)[0].ids
+        assert letters.decode(said).strip() == THAI.replace(" ", "") + " ผม"
+    for model in ("unigram", "bpe"):
+        pieces = Tokenizer.train([THAI.replace(" ", ""), "ผม ชื่อ"] * 9, model=model, vocab_size=60)  # type: ignore[arg-type]
+        ids = encode_words(pieces, run_on)[0]
+        shown = [pieces.tokens[i] for i in ids.ids]
+        assert "".join(shown) == "▁" + THAI.replace(" ", "")
+        assert [i for i, token in enumerate(shown) if token.startswith("▁")] == [0]
+        assert pieces.tokens[encode_words(pieces, [["ผม", " ", "ชื่อ"]])[0].ids[-1]] != "▁"
+        assert [pieces.tokens[i] for i in pieces.words([" "], space="none")[0]] == ["▁"]
 
 
 words = st.lists(st.sampled_from([*WORDS, "jumpedjumpedjumped"]), min_size=1, max_size=30)

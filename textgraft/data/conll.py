@@ -27,6 +27,7 @@ from textgraft.data.tags import (
 )
 from textgraft.data.text_files import lines
 from textgraft.errors import UserError, did_you_mean
+from textgraft.text.words import spaced
 
 Illegal = Literal["refuse", "repair"]
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -55,12 +56,13 @@ class Sentence:
 
     @classmethod
     def of(cls, words: Sequence[str], tags: Sequence[str] = ()) -> Sentence:
-        """Words with a space after each."""
-        text, spans, at = " ".join(words), [], 0
-        for word in words:
+        """Words with a space between them, but where their script runs them together or says where spaces are."""
+        parts, spans, at = [], [], 0
+        for word, space in zip(words, [*spaced(words), False][1:], strict=True):
             spans.append((at, at + len(word)))
-            at += len(word) + 1
-        return cls(tuple(words), tuple(tags), text, tuple(spans))
+            parts.append(f"{word} " if space else word)
+            at += len(parts[-1])
+        return cls(tuple(words), tuple(tags), "".join(parts), tuple(spans))
 
     def __len__(self) -> int:
         return len(self.words)

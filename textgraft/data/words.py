@@ -1,9 +1,9 @@
 """Sentences of words as windows of tokens in which every word knows its positions, for every tokenizer.
 
 Each word is encoded alone, as if a space stood before it (or, where spaces are tokens and an encoder reads from the
-left, after it), so that its pieces do not depend on how a file or a program spaces words. A sentence that is longer
-than a window is read in several that overlap by about half; each word is tagged in the one that shows most of what is
-around it.
+left, after it), so that its pieces do not depend on how a file or a program spaces words; without one where its script
+runs words together (text.words). A sentence that is longer than a window is read in several that overlap by about half;
+each word is tagged in the one that shows most of what is around it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from textgraft.data.tags import Piece
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE
-from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.tokenizer import Side, Tokenizer
+from textgraft.text.words import spaced
 
 Vectors = Callable[[Sequence[int]], Sequence[np.ndarray]]
 """Numbers of sentences to the vectors of all their words, (W, D) each."""
@@ -92,19 +93,31 @@ def encode_words(
     tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], direction: Direction = "both"
 ) -> list[WordPieces]:
     """The pieces of each sentence's words, one at least for each: a word that has none reads as unknown."""
-    distinct = list(dict.fromkeys(word for words in sentences for word in words))
-    pieces_of = tokenizer.words(distinct, space="after" if direction == "left" else "before")
+    if not all(sentences):
+        raise UserError("there is a sentence without a word.", remedy="Leave it out.")
+    placed = [list(zip(words, _own_spaces(words, direction), strict=True)) for words in sentences]
+    distinct = dict.fromkeys(word for words in placed for word in words)
     unknown = np.array([tokenizer.unk_id], dtype=np.int32)
-    known = {w: ids if len(ids) else unknown for w, ids in zip(distinct, pieces_of, strict=True)}
+    known: dict[tuple[str, Side], np.ndarray] = {}
+    for space in dict.fromkeys(space for _, space in distinct):
+        alike = [word for word, own in distinct if own == space]
+        for word, ids in zip(alike, tokenizer.words(alike, space=space), strict=True):
+            known[word, space] = ids if len(ids) else unknown
     unread = {w for w, ids in known.items() if len(ids) == 1 and np.array_equal(ids, unknown)}
     found = []
-    for words in sentences:
-        if not words:
-            raise UserError("there is a sentence without a word.", remedy="Leave it out.")
+    for words in placed:
         pieces = [known[word] for word in words]
         bounds = np.cumsum([0, *map(len, pieces)])
         found.append(WordPieces(np.concatenate(pieces).astype(np.int32), bounds, sum(w in unread for w in words)))
     return found
+
+
+def _own_spaces(words: Sequence[str], direction: Direction) -> list[Side]:
+    """Which space is each word's own: to an encoder that reads from the left the one after it."""
+    before = spaced(words)
+    if direction == "left":
+        return ["after" if space else "none" for space in (*before[1:], not words[-1].isspace())]
+    return ["before" if space else "none" for space in before]
 
 
 def word_windows(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from textgraft.errors import UserError
 from textgraft.linear.state import State
+from textgraft.text.words import RUN_ON
 
 SPACED_FROM = 0.09
 """Share of white space from which even a script without spaces has been cut into words (raw Thai has 0.04-0.05)."""
@@ -27,9 +27,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "character 1-3-grams": {"analyzer": "char", "ngram_range": (1, 3)},
 }
 _COMMON = {"sublinear_tf": True, "dtype": np.float32}
-_UNSPACED_SCRIPT = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
-)
 
 
 def parts_words_by_spaces(texts: Sequence[str]) -> bool:
@@ -40,7 +37,7 @@ def parts_words_by_spaces(texts: Sequence[str]) -> bool:
     none either.
     """
     sample = "".join(text[:1_000] for text in texts[:: len(texts) // 200 + 1])
-    unspaced, spaces = len(_UNSPACED_SCRIPT.findall(sample)), sum(map(str.isspace, sample))
+    unspaced, spaces = len(RUN_ON.findall(sample)), sum(map(str.isspace, sample))
     return unspaced <= len(sample) / 2 or spaces / len(sample) >= SPACED_FROM
 
 

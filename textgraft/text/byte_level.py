@@ -90,8 +90,8 @@ class BytePairTokenizer(Tokenizer):
         return [np.array(encoding.ids[len(self.starts) :], dtype=np.int32) for encoding in encodings]
 
     def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
-        """The ids of each word as if a space stood before it, int32, which is how the vocabulary knows most words."""
-        return self.bodies([f" {word}" for word in words])
+        """The ids of each word, int32, as if a space stood before it, which is how the vocabulary knows most words."""
+        return self.bodies(words if space == "none" else [f" {word}" for word in words])
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text, to the last space if the vocabulary is one of bytes; a start that `encode` adds is left out."""

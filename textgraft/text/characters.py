@@ -73,7 +73,8 @@ class CharacterTokenizer(Tokenizer):
         the word has been, where Flair takes its vector. Put together they are the sentence as Flair spaces it, with
         the space that it puts where its reading ends.
         """
-        return self.bodies([f"{SPACE}{word}" if space == "before" else f"{word}{SPACE}" for word in words])
+        before, after = SPACE * (space == "before"), SPACE * (space == "after")
+        return self.bodies([f"{before}{word}{after}" for word in words])
 
     @property
     def pair_marks(self) -> PairMarks:

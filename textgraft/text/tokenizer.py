@@ -28,7 +28,7 @@ from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, 
 from textgraft.text.thai import Segmenter, joined
 
 ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece", "spelling"]
-Side = Literal["before", "after"]
+Side = Literal["before", "after", "none"]
 
 _SEGMENTER = "textgraft_segmenter"
 _SPELLING = "textgraft_spelling"
@@ -143,9 +143,16 @@ class Tokenizer:
     def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
         """The ids of each word of a sentence, int32, without marks; none where the vocabulary has nothing for it.
 
-        `space` says which of the spaces beside it is the word's own, where a vocabulary has spaces.
+        `space` says which of the spaces beside it is the word's own, where a vocabulary has spaces; "none" where it
+        follows another word without one.
         """
-        return self.bodies(words)
+        if self.kind == "word" or space != "none":
+            return self.bodies(words)
+        # The mark of a space goes before the digit, which is a piece by itself.
+        encodings = self._pipeline.encode_batch_fast([f"0{normalize(word, self.kind)}" for word in words])
+        found = [np.array(encoding.ids[2:], dtype=np.int32) for encoding in encodings]
+        mark = np.array([self._pipeline.token_to_id("▁") or self.unk_id], dtype=np.int32)
+        return [mark if word.isspace() else ids for word, ids in zip(words, found, strict=True)]
 
     def corpus_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int32, by which a language model predicts it: those of `encode_batch`."""

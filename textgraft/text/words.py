@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import unicodedata
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from textgraft.errors import UserError
 from textgraft.text.clusters import cluster_spans
@@ -23,6 +25,10 @@ _WORD = re.compile(
     re.IGNORECASE,
 )
 _THAI = re.compile("[\u0e01-\u0e4e]{2}")
+RUN_ON = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff01-\uff60\U00020000-\U0003ffff]"
+)
+"""A character of a script that runs words together: Thai, Lao, Tibetan, Burmese, Khmer, Japanese, Chinese."""
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
@@ -47,6 +53,20 @@ def split_words(text: str) -> list[tuple[int, int]]:
         if piece.strip():
             words.append((begin + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())))
     return words
+
+
+def spaced(words: Sequence[str]) -> list[bool]:
+    """Whether a space stands before each of the words of a sentence (N,).
+
+    Not between two words of a script that runs them together, nor beside a word that is a space itself, as in ThaiNER.
+    """
+    if "".join(words).isascii() and " " not in words:
+        return [True] * len(words)  # as in most
+    run_on = [(bool(RUN_ON.match(w)), bool(RUN_ON.match(w[-1:])), w.isspace()) for w in words]
+    return [not run_on[0][2]] + [
+        not ((ends and begins) or is_space or was_space)
+        for (_, ends, was_space), (begins, _, is_space) in pairwise(run_on)
+    ]
 
 
 @lru_cache(maxsize=1)
