@@ -3,6 +3,7 @@
     python bench/taggers.py DATA/conll/train.conll --valid DATA/conll/dev.conll --test DATA/conll/test.conll \
         --stack glove.txt --stack en-ulmfit --stack glove.txt,en-ulmfit --finetuned hf:FOLDER --seeds 3
 
+Without --test, as for ThaiNER, which has one file, a fifth of the sentences is held out (data.conll.split_sentences).
 Each --stack is a row: what stands in `textgraft tag finetune --stack`. Every row sees the same sentences; seeds are of
 the weights and the order. The table has the score of all seeds together with its 95 % interval over sentences, the
 spread (standard deviation) over seeds, minutes to train, a stack's vectors among them, and sentences a second at
@@ -24,7 +25,7 @@ import torch
 from run import Record, write_json
 
 from textgraft import opening
-from textgraft.data.conll import Tagged, read_conll
+from textgraft.data.conll import Tagged, read_conll, split_sentences
 from textgraft.report import wording
 from textgraft.stages.tagging import STACKED, TAGGER, TagOptions, tag_finetune
 from textgraft.tagging import Tagger
@@ -35,6 +36,7 @@ from textgraft.training.tag_metrics import Ratio
 from textgraft.words.stack import Stack
 
 HERE = Path(__file__).parent
+HELD_OUT = 0.2
 
 
 def trained(parts: dict[str, Tagged], name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -86,6 +88,8 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     paths = {"train": arguments.train, "valid": arguments.valid, "test": arguments.test}
     parts = {name: read_conll(path) for name, path in paths.items() if path is not None}
+    if arguments.test is None:
+        parts["train"], parts["test"] = split_sentences(parts["train"], HELD_OUT)
     if arguments.sentences is not None:
         parts["train"] = parts["train"].sample(arguments.sentences)
     taggers = [*arguments.stack, *([arguments.finetuned] if arguments.finetuned else [])]
@@ -115,7 +119,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", type=Path, help="sentences with tags: CoNLL columns or CoNLL-U")
     parser.add_argument("--valid", type=Path, help="sentences to choose the epoch by")
-    parser.add_argument("--test", type=Path, required=True)
+    parser.add_argument("--test", type=Path, help=f"else {HELD_OUT:.0%} of the training file, chosen by a hash of the words")
     parser.add_argument("--stack", action="append", default=[], help="NAME,NAME@READOUT,…; may be repeated")
     parser.add_argument("--finetuned", help="an encoder to fine-tune beside them")
     parser.add_argument("--sentences", type=int, help="learn from so many (default: all)")
