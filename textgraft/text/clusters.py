@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from array import array
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
 
 _ZWNJ, _ZWJ = 0x200C, 0x200D
+_FLAGS = ("\U0001f1e6", "\U0001f1ff")
 _SARA_AM = (0x0E33, 0x0EB3)  # Thai and Lao: letters to Unicode, yet written onto the consonant before
 
 
@@ -18,19 +23,18 @@ def cluster_spans(text: str) -> tuple[array[int], array[int]]:
     """
     if text.isascii() and "\r\n" not in text:
         return array("q", range(len(text))), array("q", range(1, len(text) + 1))
-    starts, ends = array("q", bytes(8 * len(text))), array("q", bytes(8 * len(text)))
-    begin = flags = 0
-    for i in range(1, len(text) + 1):
-        if i < len(text):
-            flags = flags + 1 if _is_flag(text[i - 1]) else 0
-            if joins(text[i - 1], text[i], flags):
-                continue
-        starts[begin:i] = array("q", [begin]) * (i - begin)
-        ends[begin:i] = array("q", [i]) * (i - begin)
-        begin = i
-    return starts, ends
+    begins, flags = [0], 0
+    for i, (before, char) in enumerate(pairwise(text), 1):
+        flags = flags + 1 if before >= _FLAGS[0] and _is_flag(before) else 0
+        if not joins(before, char, flags):
+            begins.append(i)
+    borders = np.array([*begins, len(text)], dtype=np.int64)
+    sizes = np.diff(borders)
+    starts, ends = np.repeat(borders[:-1], sizes), np.repeat(borders[1:], sizes)
+    return array("q", starts.tobytes()), array("q", ends.tobytes())
 
 
+@lru_cache(maxsize=1 << 16)
 def joins(before: str, char: str, flags: int = 0) -> bool:
     """Whether `char` continues the cluster of `before`; `flags` regional indicators end in `before`."""
     if char < "\u0300":
@@ -57,7 +61,7 @@ def _extends(code: int, category: str) -> bool:
 
 
 def _is_flag(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
+    return _FLAGS[0] <= char <= _FLAGS[1]
 
 
 def _joins_hangul(before: int, code: int) -> bool:
