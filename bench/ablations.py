@@ -26,15 +26,15 @@ from torch.nn import functional as F
 
 from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch, budget_batches, iterate
+from textgraft.data.batch import Batch, iterate
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import budget_batches, encode_texts
 from textgraft.data.splits import nested_order
 from textgraft.data.stream import ExampleStream
 from textgraft.encoders.base import Encoded
 from textgraft.files import write_atomically
 from textgraft.heads.base import Head, Loss
-from textgraft.inference import encode_texts
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.linear import fit_output
 from textgraft.model import Model

@@ -28,7 +28,8 @@ from torch import Tensor
 from textgraft import model_folder, opening
 from textgraft.data.corpus import Corpus
 from textgraft.data.readers import read_texts
-from textgraft.inference import embed_sequences, encode_texts
+from textgraft.data.sequences import encode_texts
+from textgraft.inference import embed_sequences
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.training.language_model import language_model_validator

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from textgraft.data.check import Problem
+from textgraft.data.sequences import Truncation
 from textgraft.errors import UserError
-from textgraft.inference import Truncation
 from textgraft.report import plots
 from textgraft.report.card import model_card
 from textgraft.report.report import (

@@ -13,8 +13,8 @@ import torch
 
 from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.data.batch import budget_batches
 from textgraft.data.progress import Meter
+from textgraft.data.sequences import budget_batches
 from textgraft.data.squad import Question, Squad, one_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions, window_batches
 from textgraft.errors import UserError

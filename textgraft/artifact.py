@@ -19,10 +19,10 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
-from textgraft.data.batch import TokenIds
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import TokenIds, Truncation, encode_texts
 from textgraft.errors import UserError
-from textgraft.inference import Truncation, embed_sequences, encode_texts, predict_logits
+from textgraft.inference import embed_sequences, predict_logits
 from textgraft.model import Model, build_unfilled
 from textgraft.model_folder import (
     RESTORE,

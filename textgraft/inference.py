@@ -3,101 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft.data.batch import Batch, PairIds, Rows, TokenIds, budget_batches, iterate
-from textgraft.data.examples import Choice, Pair, reads
+from textgraft.data.batch import Batch, iterate
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches
 from textgraft.errors import UserError
 from textgraft.model import Model
 from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.precision import computing_in
 from textgraft.nn.readout import LAST, Readout, new_readout
-from textgraft.text.tokenizer import Tokenizer
 
 TOKENS_PER_BATCH = 16_384
-
-
-@dataclass(frozen=True)
-class Truncation:
-    """How much text a model never saw because documents were longer than it reads."""
-
-    texts: int
-    cut_texts: int
-    tokens: int
-    lost_tokens: int
-
-    @property
-    def share(self) -> float:
-        """Of all tokens, how many were lost."""
-        return self.lost_tokens / max(1, self.tokens)
-
-
-def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
-    """The texts' token ids, each at most `max_tokens`, and what this cut off.
-
-    A long text keeps its first quarter of the limit and its last three: reviews and articles say what they are at
-    the beginning and what they think at the end (Sun et al. 2019, arXiv:1905.05583, "head + tail"). A Pair becomes
-    PairIds, whose marks are kept: the longer text is cut until both are of one length, then both (BERT cuts ends, we
-    cut as above). A Choice becomes Rows, a pair for each option. Raises UserError where `max_tokens` leaves no room
-    for two texts.
-    """
-    if reads(texts) == "texts":
-        sequences = tokenizer.encode_batch(texts)
-        cut: list[TokenIds] = [_cut(s, max_tokens) for s in sequences]
-        return cut, _truncation([len(s) for s in sequences], [len(s) for s in cut])
-    bundles = [text.pairs if isinstance(text, Choice) else (_pair(text, i),) for i, text in enumerate(texts)]
-    whole = _encoded_pairs(tokenizer, [pair for bundle in bundles for pair in bundle])
-    kept = [cut_pair(pair, max_tokens) for pair in whole]
-    pairs = iter(kept)
-    found = [tuple(next(pairs) for _ in bundle) for bundle in bundles]
-    examples: list[TokenIds] = [
-        Rows(rows) if isinstance(text, Choice) else rows[0] for text, rows in zip(texts, found, strict=True)
-    ]
-    return examples, _truncation([len(pair) for pair in whole], [len(pair) for pair in kept])
-
-
-def _pair(text: str, index: int) -> Pair:
-    if isinstance(text, Pair):
-        return text
-    raise UserError(f"text {index + 1} is a single text among pairs.", remedy="Give two texts for each.")
-
-
-def _encoded_pairs(tokenizer: Tokenizer, pairs: Sequence[Pair]) -> list[PairIds]:
-    bodies, marks = (
-        tokenizer.bodies([text for pair in pairs for text in (pair.first, pair.second)]),
-        tokenizer.pair_marks,
-    )
-    return [PairIds(a, b, marks) for a, b in zip(bodies[::2], bodies[1::2], strict=True)]
-
-
-def cut_pair(pair: PairIds, max_tokens: int) -> PairIds:
-    """The pair with no more than `max_tokens`, marks among them; the shorter text loses only what is over half.
-
-    Raises UserError where there is no room for a token of each text.
-    """
-    room = max_tokens - (len(pair) - len(pair.first) - len(pair.second))
-    if room < 2:
-        raise UserError(f"{max_tokens} tokens leave no room for two texts.", remedy="Raise max_tokens.")
-    a, b = len(pair.first), len(pair.second)
-    if a + b > room:
-        a, b = (min(a, max(room - b, (room + 1) // 2)), min(b, max(room - a, room // 2)))
-    return PairIds(_cut(pair.first, a), _cut(pair.second, b), pair.marks)
-
-
-def _cut(ids: np.ndarray, most: int) -> np.ndarray:
-    """No more than `most` ids: the first quarter of them from the beginning, the rest from the end."""
-    head = most // 4
-    return ids if len(ids) <= most else np.concatenate([ids[:head], ids[len(ids) - most + head :]])
-
-
-def _truncation(before: Sequence[int], after: Sequence[int]) -> Truncation:
-    lost = [a - b for a, b in zip(before, after, strict=True) if a > b]
-    return Truncation(len(before), len(lost), sum(before), sum(lost))
 
 
 def as_read_by(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:

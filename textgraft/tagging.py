@@ -13,9 +13,10 @@ from torch import Tensor
 
 from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch, budget_batches
+from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
+from textgraft.data.sequences import budget_batches
 from textgraft.data.tags import Scheme, converted, entities
 from textgraft.data.words import Coverage, Vectors, WordWindow, word_windows
 from textgraft.errors import UserError

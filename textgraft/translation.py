@@ -15,8 +15,9 @@ from torch import Tensor
 
 from textgraft import artifact, model_folder, opening
 from textgraft.artifact import Artifact
-from textgraft.data.batch import budget_batches, pad
+from textgraft.data.batch import pad
 from textgraft.data.parallel import Parallel
+from textgraft.data.sequences import budget_batches
 from textgraft.errors import UserError
 from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
 from textgraft.language.decoding import GenerateOptions, Tokens, go_on, search

@@ -10,8 +10,9 @@ import pytest
 import torch
 from families import ENCODERS, HEADS, V, direction, made, tied_head
 
-from textgraft.data.batch import Batch, PairIds, Rows, TokenIds, pad
+from textgraft.data.batch import Batch, pad
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import PairIds, Rows, TokenIds
 from textgraft.errors import UserError
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in

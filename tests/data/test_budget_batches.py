@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.data.batch import FEW, LEAST_SHARE, budget_batches
+from textgraft.data.sequences import FEW, LEAST_SHARE, budget_batches
 
 
 @given(st.lists(st.integers(1, 600), max_size=120), st.integers(1, 2000), st.integers(1, 40))

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from textgraft import artifact
-from textgraft.data.batch import Batch, PairIds, Rows, TokenIds, pad, shuffled_batches
+from textgraft.data.batch import Batch, pad
 from textgraft.data.examples import Choice, Examples, Pair
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import PairIds, Rows, TokenIds, cut_pair, encode_texts, shuffled_batches
 from textgraft.errors import UserError
-from textgraft.inference import cut_pair, encode_texts, predict_logits
+from textgraft.inference import predict_logits
 from textgraft.linear.artifact import LinearArtifact, load
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.ngrams import Ngrams

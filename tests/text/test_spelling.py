@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from textgraft.data.batch import PairIds, pad
+from textgraft.data.batch import pad
+from textgraft.data.sequences import PairIds
 from textgraft.data.windows import tokenize
 from textgraft.data.words import word_windows
 from textgraft.errors import UserError

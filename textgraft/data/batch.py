@@ -1,4 +1,4 @@
-"""Batches: token ids with their mask, cut by token budget from texts sorted by length."""
+"""Batches: token ids with their mask."""
 
 from __future__ import annotations
 
@@ -9,51 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.text.tokenizer import PairMarks
-
-FEW, LEAST_SHARE = 16, 0.75
-"""Of `budget_batches`."""
-
-
-@dataclass(frozen=True)
-class PairIds:
-    """Two texts' token ids, int (T1,) and (T2,), that are read as one sequence, and the marks around them."""
-
-    first: np.ndarray
-    second: np.ndarray
-    marks: PairMarks
-
-    def __len__(self) -> int:
-        return self.start + len(self.second) + len(self.marks.after)
-
-    @property
-    def start(self) -> int:
-        """Where the second text begins."""
-        return len(self.marks.before) + len(self.first) + len(self.marks.between)
-
-    @property
-    def ids(self) -> np.ndarray:
-        marks = self.marks
-        return np.concatenate([marks.before, self.first, marks.between, self.second, marks.after]).astype(np.int32)
-
-    def in_both_orders(self) -> Rows:
-        """The pair as it is and the other way round: neither of two similar sentences comes first."""
-        return Rows((self, replace(self, first=self.second, second=self.first)))
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Several sequences that make one example: a pair in both orders, or the options of a question."""
-
-    rows: tuple[PairIds, ...]
-
-    def __len__(self) -> int:
-        """The positions that they take when padded, which is what a budget of tokens is about."""
-        return len(self.rows) * max(map(len, self.rows))
-
-
-TokenIds = np.ndarray | PairIds | Rows
-"""One example as an encoder reads it: token ids (T,), or for one that reads spellings their characters (T, 50)."""
+from textgraft.data.sequences import PairIds, Rows, TokenIds
 
 
 @dataclass(frozen=True)
@@ -132,53 +88,6 @@ def _spelled(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
     words = np.frombuffer(b"".join(places), dtype=np.int16).reshape(len(places), -1).astype(np.int64)
     spellings = np.concatenate([np.zeros((first, words.shape[1]), dtype=np.int64), words])
     return replace(_padded(ids, pad_id), spellings=torch.from_numpy(spellings))
-
-
-def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[list[int]]:
-    """Indices grouped so that each padded batch holds at most `tokens` positions and `rows` texts, longest first.
-
-    A batch of FEW texts takes no more that are shorter than LEAST_SHARE of its longest, so that padding is a small part
-    of it even where lengths differ widely. The longest batch comes first so that memory peaks at once.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    batches: list[list[int]] = []
-    for index in order:
-        current = batches[-1] if batches else []
-        longest = lengths[current[0]] if current else 0
-        alike = len(current) < FEW or lengths[index] >= LEAST_SHARE * longest
-        if current and alike and len(current) < rows and (len(current) + 1) * longest <= tokens:
-            current.append(index)
-        else:
-            batches.append([index])
-    return batches
-
-
-def shuffled_batches(
-    lengths: Sequence[int], *, rows: int, generator: np.random.Generator, tokens: int | None = None
-) -> list[list[int]]:
-    """One epoch of training batches: random order, yet texts of like length together.
-
-    Texts are shuffled, cut into pools of 50 batches, sorted by length inside each pool, and the batches shuffled
-    again (the bucketing that fastai's SortishSampler made popular). A pure function of the generator's state. A
-    `tokens` budget divides a batch whose padded size would exceed it, so that long texts cannot exhaust memory. Batch
-    normalisation cannot learn from a single text, so one that is left over joins another batch (unless `rows` is 1).
-    """
-    least = min(rows, 2)
-    order = generator.permutation(len(lengths))
-    batches: list[list[int]] = []
-    for start in range(0, len(order), rows * 50):
-        pool = sorted(order[start : start + rows * 50], key=lambda i: (-lengths[i], i))
-        for first in range(0, len(pool), rows):
-            batch = [int(i) for i in pool[first : first + rows]]
-            width = lengths[batch[0]]
-            most = len(batch) if tokens is None else max(least, tokens // max(1, width))
-            for piece in (batch[i : i + most] for i in range(0, len(batch), most)):
-                if len(piece) >= least or not batches:
-                    batches.append(piece)
-                else:
-                    batches[-1] += piece
-    generator.shuffle(batches)
-    return batches
 
 
 def iterate(

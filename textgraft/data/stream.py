@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.batch import Batch, TokenIds, iterate, shuffled_batches
+from textgraft.data.batch import Batch, iterate
+from textgraft.data.sequences import TokenIds, shuffled_batches
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 

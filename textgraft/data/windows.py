@@ -14,7 +14,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from textgraft.data.batch import Batch, iterate, shuffled_batches
+from textgraft.data.batch import Batch, iterate
+from textgraft.data.sequences import shuffled_batches
 from textgraft.data.squad import Question
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.batch import Batch, iterate, shuffled_batches
+from textgraft.data.batch import Batch, iterate
+from textgraft.data.sequences import shuffled_batches
 from textgraft.data.tags import Piece
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError

@@ -15,7 +15,8 @@ import torch
 
 from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch, budget_batches, pad
+from textgraft.data.batch import Batch, pad
+from textgraft.data.sequences import budget_batches
 from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.language.decoding import Ended, GenerateOptions, Tokens, beam_search, write

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch, budget_batches, pad
+from textgraft.data.batch import Batch, pad
+from textgraft.data.sequences import budget_batches
 from textgraft.encoders.base import Encoded, State
 from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelHead

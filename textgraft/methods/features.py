@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textgraft.data.batch import budget_batches
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.data.progress import Meter as Progress
+from textgraft.data.sequences import budget_batches
 from textgraft.linear.linear import fit_output
 from textgraft.linear.scale import Scale
 from textgraft.methods.base import KINDS, Answers, MethodOptions, family_of, models_of, refuse_other_family

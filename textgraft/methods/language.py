@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from textgraft.artifact import Artifact
-from textgraft.data.batch import TokenIds
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import TokenIds
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.methods.base import KINDS, Answers, MethodOptions, refuse_other_family

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textgraft.data.sequences import Truncation
 from textgraft.files import write_atomically
-from textgraft.inference import Truncation
 from textgraft.report import html, plots, wording
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from textgraft.artifact import Artifact, Predictor
 from textgraft.classifier import Classifier
 from textgraft.data.examples import Examples, as_text
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import Truncation
 from textgraft.data.stream import ExampleStream
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
-from textgraft.inference import Truncation, as_read_by, predict_logits
+from textgraft.inference import as_read_by, predict_logits
 from textgraft.model import Model
 from textgraft.nn.device import resolve_device
 from textgraft.provenance import ancestry, provenance

@@ -7,8 +7,8 @@ from typing import Any
 
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
+from textgraft.data.sequences import Truncation
 from textgraft.evaluation import Comparison
-from textgraft.inference import Truncation
 from textgraft.report.report import Method, Report, confident_mistakes
 from textgraft.stages.distil_options import Distilled
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability

@@ -16,10 +16,10 @@ from textgraft.artifact import Artifact
 from textgraft.data.check import Problem
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
-from textgraft.inference import Truncation
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
 from textgraft.training.meter import Meter

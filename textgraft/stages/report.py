@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from textgraft.data.sequences import Truncation
 from textgraft.evaluation import Comparison, Outcome
-from textgraft.inference import Truncation
 from textgraft.report.report import Method, Report, confident_mistakes
 from textgraft.stages.members import Finetuned, outcome_name
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability

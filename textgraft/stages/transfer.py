@@ -18,11 +18,11 @@ import numpy as np
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import Truncation
 from textgraft.data.splits import stratified_split
 from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.inference import Truncation
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.options import WordOverlap
 from textgraft.model import Model

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.batch import TokenIds
 from textgraft.data.examples import ONE_OF, TargetKind
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import TokenIds
 from textgraft.data.stream import ExampleStream
 from textgraft.encoders.base import Encoder
 from textgraft.errors import UserError

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch, budget_batches, pad
+from textgraft.data.batch import Batch, pad
+from textgraft.data.sequences import budget_batches
 from textgraft.data.tags import Piece
 from textgraft.data.words import Vectors, WordWindow, chosen_piece, word_batches, word_windows
 from textgraft.encoders.base import Direction, Encoder, State
