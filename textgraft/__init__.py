@@ -28,6 +28,7 @@ _PUBLIC = {
     "inspect_weights": "textgraft.stages.layer_weights",
     "inspect_readouts": "textgraft.stages.readouts",
     "ReadoutOptions": "textgraft.stages.readouts",
+    "export": "textgraft.onnx.export",
     "predict": "textgraft.verbs",
     "evaluate": "textgraft.verbs",
     "embed": "textgraft.verbs",

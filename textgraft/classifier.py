@@ -6,19 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textgraft.artifact import Predictor
 from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, as_text, reads
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_ensemble
 from textgraft.errors import UserError
-from textgraft.nn.readout import LAST
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.training.metrics import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
 
+if TYPE_CHECKING:
+    from textgraft.artifact import Predictor
+
+LAST = "last"
+"""nn.readout's, which torch would come with: an exported graph does without."""
 STREAM_TEXTS = 2048
 SHAPES: dict[Reads, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
 

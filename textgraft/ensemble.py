@@ -1,4 +1,7 @@
-"""Several models that answer as one, in one folder: config.json names the members, each a model folder inside."""
+"""Several models that answer as one, in one folder: config.json names the members, each a model folder inside.
+
+What a kind of model needs is imported with the first of them: an exported graph does without torch.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from textgraft import artifact, model_folder, opening
-from textgraft.artifact import Artifact, Predictor
+from textgraft import model_folder
 from textgraft.errors import UserError
 from textgraft.model_folder import is_foreign
-from textgraft.nn.device import resolve_device
 from textgraft.report.card import model_card
+
+if TYPE_CHECKING:
+    from textgraft.artifact import Artifact, Predictor
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ def save_ensemble(
     `weights` are those of the members' answers in the mean (None: equal). Replaces a folder that holds the very same
     weights. Raises UserError and takes `documents` as artifact.save does.
     """
+    from textgraft import artifact
+
     folder = Path(folder)
     own = {name: member.files() for name, member in members.items()}
     again = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in own.items())
@@ -59,25 +65,17 @@ def load_ensemble(name: str | Path, *, device: str = "cpu") -> Ensemble:
     UserError as opening.load does, for files of an ensemble that are missing or altered, and for a device that is not
     there.
     """
-    chip = resolve_device(device)  # a wrong one is told before anything is read
-    found = _found(name)
-    for member in found.members:
-        if isinstance(member, Artifact):
-            member.model.to(chip)
-    return found
-
-
-def _found(name: str | Path) -> Ensemble:
+    if device not in ("auto", "cpu"):
+        _resolved(device)  # a wrong one is told before anything is read
     if is_foreign(name):
-        return Ensemble([opening.load(name)], [1.0])
+        return Ensemble([_network(name, device)], [1.0])
     folder = model_folder.find(name)
     config = model_folder.read_config(folder)
     if "members" not in config:
-        return Ensemble([_load(folder, config)], [1.0])
+        return Ensemble([_load(folder, config, device)], [1.0])
     model_folder.read_files(folder, config)
-    weights = _weights(config, folder / "config.json")
-    members = [_load(folder / member, model_folder.read_config(folder / member)) for member in config["members"]]
-    return Ensemble(members, weights)
+    weights, inside = _weights(config, folder / "config.json"), [folder / member for member in config["members"]]
+    return Ensemble([_load(member, model_folder.read_config(member), device) for member in inside], weights)
 
 
 def load_members(name: str | Path, *, device: str = "cpu") -> list[Predictor]:
@@ -87,6 +85,8 @@ def load_members(name: str | Path, *, device: str = "cpu") -> list[Predictor]:
 
 def load_one(name: str | Path) -> Artifact:
     """The network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
+    from textgraft import opening
+
     if is_foreign(name):
         return opening.load(name)
     folder = model_folder.find(name)
@@ -97,17 +97,34 @@ def load_one(name: str | Path) -> Artifact:
     return opening.load(folder)
 
 
-def _load(folder: Path, config: Mapping[str, Any]) -> Predictor:
+def _load(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:
     if "vectors" in config:
         from textgraft.vectors.means import MeanOfWords
 
         return MeanOfWords.load(folder)
-    if "linear" not in config:
-        return opening.load(folder)
-    # Here, because scikit-learn takes a second to import, and a network does without it.
-    from textgraft.linear import artifact as linear_artifact
+    if "linear" in config:
+        from textgraft.linear import artifact as linear_artifact
 
-    return linear_artifact.load(folder)
+        return linear_artifact.load(folder)
+    if "onnx" in config:
+        from textgraft.onnx.model import OnnxModel
+
+        return OnnxModel.load(folder, config)
+    return _network(folder, device)
+
+
+def _network(name: str | Path, device: str) -> Artifact:
+    from textgraft import opening
+
+    loaded, chip = opening.load(name), _resolved(device)
+    loaded.model.to(chip)
+    return loaded
+
+
+def _resolved(device: str) -> Any:
+    from textgraft.nn.device import resolve_device
+
+    return resolve_device(device)
 
 
 def _weights(config: Mapping[str, Any], path: Path) -> list[float]:

@@ -51,3 +51,14 @@ def cannot_write(path: Path, error: OSError) -> UserError:
     }
     remedy = remedies.get(error.errno or 0, "Check the path and run the same command again.")
     return UserError(f"cannot write ({error.strerror or error}).", where=str(path), remedy=remedy)
+
+
+def check_writable(path: Path) -> None:
+    """Raises UserError if no file or folder could be made at `path`; leaves nothing behind."""
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise UserError("a file stands where a folder is wanted.", where=str(folder), remedy="Choose another path.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise cannot_write(path, PermissionError(13, os.strerror(13)))

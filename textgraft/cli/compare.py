@@ -63,10 +63,10 @@ def compare(
     from textgraft.cli.train import resumable
     from textgraft.data.check import check
     from textgraft.data.examples import Examples
+    from textgraft.files import check_writable
     from textgraft.methods import MethodOptions
     from textgraft.report.curve import table_text
     from textgraft.stages.compare import compare
-    from textgraft.stages.preflight import check_writable
     from textgraft.stages.results_folder import refuse_existing
 
     refuse_existing(out)

@@ -94,8 +94,7 @@ def translate(
     threads: o.Threads = None,
 ) -> None:
     """Translate the lines of a file, or sentences, one line each."""
-    from textgraft.files import writing_atomically
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable, writing_atomically
     from textgraft.translation import Translator
 
     if (file is None) == (not text):
@@ -152,7 +151,7 @@ def align(
     as_json: o.AsJson = False,
 ) -> None:
     """Show where a translator looks as it writes each word: its attention, as a table or a heat map."""
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
     from textgraft.translation import Translator
 
     if plot is not None:

@@ -55,7 +55,7 @@ def transfer(
     """
     from textgraft.cli.train import resumable
     from textgraft.data.check import check
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
     from textgraft.stages.results_folder import refuse_existing
     from textgraft.stages.transfer import TransferOptions, inspect_transfer, prepared
     from textgraft.training.loop import Settings

@@ -222,7 +222,7 @@ def _texts(paths: Sequence[Path] | None, column: str | None, encoding: str | Non
 
 
 def _check_out(out: Path) -> None:
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
     from textgraft.stages.results_folder import refuse_existing
 
     refuse_existing(out)

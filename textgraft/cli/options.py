@@ -90,7 +90,7 @@ def read_pool(paths: list[Path] | None, *, text: str | None = None, encoding: st
 
 def use_threads(count: int | None) -> None:
     """Compute on so many cores; all of them if None."""
-    import torch
-
     if count is not None:
+        import torch
+
         torch.set_num_threads(count)

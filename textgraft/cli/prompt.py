@@ -61,9 +61,9 @@ def prompt(
 
     With labels in FILE the accuracy is said, with its interval and beside always giving the most frequent answer.
     """
+    from textgraft.files import check_writable
     from textgraft.language.prompt_tasks import PromptOptions
     from textgraft.language.prompting import load_template
-    from textgraft.stages.preflight import check_writable
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("answers are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")

@@ -239,7 +239,7 @@ def read_predictions(path: Path) -> dict[str, str]:
 
 
 def _check_files(*paths: Path | None) -> None:
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
 
     for path in paths:
         if path is not None and path.suffix != ".json":

@@ -19,7 +19,7 @@ PLOTS = (".png", ".svg")
 
 
 def _check_plot(path: Path | None) -> None:
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
 
     if path is None:
         return

@@ -181,9 +181,8 @@ def predict(
 ) -> None:
     """Tag the words of a file or of texts, as CoNLL columns, as JSON with characters' offsets, or in colours."""
     from textgraft.data.words import Coverage
-    from textgraft.files import writing_atomically
+    from textgraft.files import check_writable, writing_atomically
     from textgraft.report.tagged_page import tagged_page
-    from textgraft.stages.preflight import check_writable
     from textgraft.tagging import Tagger
 
     if colour and format not in (None, "colour"):

@@ -46,7 +46,7 @@ def resumable(out: Path) -> Iterator[None]:
 
 def check_out(out: Path, overwrite: bool) -> None:
     """Raises UserError if nothing could be put at `out` in the end."""
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
     from textgraft.training.session import refuse_existing
 
     refuse_existing(out, overwrite)

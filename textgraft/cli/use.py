@@ -54,7 +54,7 @@ def predict(
 ) -> None:
     """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
     from textgraft.classifier import load
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
@@ -260,7 +260,7 @@ def embed(
     """
     from textgraft.data.arrays import check_suffix, write_rows
     from textgraft.data.progress import Meter
-    from textgraft.stages.preflight import check_writable
+    from textgraft.files import check_writable
     from textgraft.verbs import embed_stream
 
     check_suffix(out)

@@ -63,8 +63,8 @@ def train(
     """Learn word vectors from text; all methods but glove are trained by gensim, textgraft's extra "vectors"."""
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
+    from textgraft.files import check_writable
     from textgraft.model_folder import refuse_existing
-    from textgraft.stages.preflight import check_writable
     from textgraft.vectors.formats import save_vectors
     from textgraft.vectors.options import VectorOptions
     from textgraft.vectors.training import train_vectors
@@ -225,8 +225,8 @@ def plot(
 ) -> None:
     """Draw a map of words in two dimensions."""
     from textgraft.data.text_files import lines
+    from textgraft.files import check_writable
     from textgraft.report.word_map import plot_vectors
-    from textgraft.stages.preflight import check_writable
     from textgraft.vectors.formats import load_vectors
 
     if out.suffix not in (".svg", ".png"):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
-from textgraft.files import cannot_write
 from textgraft.nn.readout import new_readout
 from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models, refuse_single_texts
 from textgraft.training.classifier import refuse_unpredictive
@@ -42,14 +40,3 @@ def check_finetune(
     for part in held_out:
         labels.encode(part)
     chosen_folds(train, options, measured=bool(held_out))
-
-
-def check_writable(path: Path) -> None:
-    """Raises UserError if no file or folder could be made at `path`; leaves nothing behind."""
-    folder = path.absolute().parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir():
-        raise UserError("a file stands where a folder is wanted.", where=str(folder), remedy="Choose another path.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise cannot_write(path, PermissionError(13, os.strerror(13)))

@@ -1,0 +1,113 @@
+"""textgraft export: a classifier as a graph that runs without torch, or a reason why not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import Desk, Program
+
+from textgraft.classifier import load
+from textgraft.onnx import export as exporting
+from textgraft.onnx.model import OnnxModel
+
+WITHOUT_TORCH = """
+import sys
+
+for name in ("torch", "scipy", "sklearn", "duckdb", "pandas", "safetensors", "matplotlib", "onnx", "transformers"):
+    sys.modules[name] = None
+from textgraft.classifier import load
+
+for prediction in load(sys.argv[1]).predict(sys.argv[2:]):
+    print(prediction.label, prediction.confidence)
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exporting.export(desk.classifier, tmp_path_factory.mktemp("exported") / "graph").out
+
+
+def test_the_command_writes_a_model_that_predict_and_evaluate_take(desk: Desk, run: Program, tmp_path: Path) -> None:
+    done = run("export", desk.classifier, "--onnx", tmp_path / "graph", "--json").json()
+    assert done["difference"] < 1e-5
+    assert done["same"] is None
+    test = desk.folder / "test.csv"
+    outputs = [run("predict", m, test).out for m in (tmp_path / "graph", desk.classifier)]
+    graph, model = ([json.loads(line)["label"] for line in out.splitlines()] for out in outputs)
+    assert graph == model
+    scores = [run("evaluate", m, test, "--json").json()["accuracy"] for m in (tmp_path / "graph", desk.classifier)]
+    assert scores[0] == scores[1]
+    assert {"model.onnx", "tokenizer.json", "labels.json", "README.md"} <= {
+        p.name for p in (tmp_path / "graph").iterdir()
+    }
+
+
+def test_a_graph_needs_no_torch(desk: Desk, exported: Path) -> None:
+    texts = ["The film was great and superb.", "The film was awful the plot boring", ""]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, str(exported), *texts], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    expected = list(load(desk.classifier, precision="fp32").predict(texts))
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert [label for label, _ in found] == [p.label for p in expected]
+    np.testing.assert_allclose([float(c) for _, c in found], [p.confidence for p in expected], atol=1e-6)
+
+
+def test_int8_is_written_only_where_answers_stay(
+    desk: Desk, run: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("export", desk.classifier, "--onnx", tmp_path / "small", "--int8")
+    run(*command).mistake("0 texts are too few", "--texts")
+    with_texts = (*command, "--texts", desk.folder / "pool.txt")
+    monkeypatch.setattr(exporting, "AGREEMENT", 1.01)
+    run(*with_texts).mistake("of the answers stay", "Export it without --int8")
+    assert not (tmp_path / "small").exists()
+    monkeypatch.setattr(exporting, "AGREEMENT", 0.5)
+    done = run(*with_texts, "--json").json()
+    assert 0.5 <= done["same"] <= 1
+    assert done["texts"] == 200
+    assert done["difference"] > 0
+    whole = exporting.export(desk.classifier, tmp_path / "whole")
+    assert done["megabytes"] < 0.5 * whole.megabytes
+    assert "keep their answer" in run(*with_texts, "--overwrite").out
+
+
+def test_agreement_is_of_decisions() -> None:
+    before, after = np.array([[0.9, 0.6], [0.2, 0.1]]), np.array([[0.6, 0.4], [0.3, 0.2]])
+    assert exporting.agreement("single", before, after) == 1
+    assert exporting.agreement("multi", before, after) == 0.5
+    assert exporting.agreement("numeric", before[:, 0], 2 - before[:, 0]) == pytest.approx(-1)
+
+
+def test_a_graph_that_differs_is_not_written(
+    desk: Desk, run: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "largest_difference", lambda artifact, made: 0.25)
+    run("export", desk.classifier, "--onnx", tmp_path / "graph").mistake("differ from the model's by up to 0.25")
+    assert not (tmp_path / "graph").exists()
+
+
+def test_what_is_no_classifier_is_refused(desk: Desk, run: Program, exported: Path, tmp_path: Path) -> None:
+    run("export", desk.lm, "--onnx", tmp_path / "graph").mistake("only classifiers", "textgraft finetune")
+    run("export", exported, "--onnx", tmp_path / "graph").mistake("this is an exported graph")
+    run("export", desk.classifier, "--onnx", exported).mistake("exists already")
+    run("embed", exported, desk.folder / "pool.txt", "--out", tmp_path / "v.npy").mistake("no vectors")
+
+
+def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path: Path) -> None:
+    whole = {p.name: p.read_bytes() for p in exported.iterdir()}
+    for name in ("model.onnx", "labels.json"):
+        folder = tmp_path / name.replace(".", "-")
+        folder.mkdir()
+        for other, data in whole.items():
+            (folder / other).write_bytes(data[:-3] if other == name else data)
+        run("predict", folder, "--text", "good").mistake(name, "truncated or altered")
+    config = json.loads(whole["config.json"])
+    assert config["onnx"]["max_tokens"] > 0
+    assert OnnxModel.load(exported, config).labels.names == ("neg", "pos")

@@ -1,0 +1,47 @@
+"""textgraft export: a classifier as a graph that other programs run."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json
+
+MOST_TEXTS = 1000
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier.")],
+    onnx: Annotated[Path, typer.Option("--onnx", help="The folder to write; must not exist.")],
+    int8: Annotated[bool, typer.Option("--int8", help="Store weights as 8-bit whole numbers.")] = False,
+    texts: Annotated[
+        Path | None,
+        typer.Option("--texts", help=f"Texts on which int8 must keep 99 % of the answers; {MOST_TEXTS:,} are read."),
+    ] = None,
+    overwrite: o.Overwrite = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Write a classifier as an ONNX graph from token ids to probabilities, checked against the original.
+
+    The folder is used as any model's (textgraft predict, evaluate), without torch: onnxruntime runs it.
+    """
+    from textgraft.data.readers import read_rows
+    from textgraft.files import check_writable
+    from textgraft.onnx.export import export as exported
+
+    check_writable(onnx)
+    read = [] if texts is None else [text for _, text in islice(read_rows(texts), MOST_TEXTS)]
+    done = exported(model, onnx, int8=int8, texts=read, overwrite=overwrite)
+    if as_json:
+        print_json(vars(done))
+        return
+    print(f"Written: {done.out} ({done.megabytes:.1f} MB)")
+    if done.same is None:
+        print(f"Its answers are the original's to {done.difference:.1g}, on drawn texts of several lengths.")
+    else:
+        kept = f"Of {done.texts:,} texts {done.same:.1%} keep their answer"
+        print(f"{kept}; no number of an answer moves by more than {done.difference:.2f}.")

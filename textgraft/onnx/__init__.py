@@ -1,0 +1,1 @@
+"""Classifiers as ONNX graphs, which run without torch."""

@@ -1,0 +1,132 @@
+"""The layers of nn/ as ONNX operators, as they are in evaluation: nothing is dropped."""
+
+from __future__ import annotations
+
+import torch
+from onnx import TensorProto, helper
+from torch import Tensor, nn
+
+from textgraft.encoders.base import Direction
+from textgraft.nn.attention import Attention
+from textgraft.nn.qrnn import QRNNLayer
+from textgraft.nn.recurrent import LSTMLayer
+from textgraft.onnx.graph import Graph
+
+LOWEST = float(torch.finfo(torch.float32).min)
+
+
+def linear(g: Graph, layer: nn.Linear, x: str) -> str:
+    """x (…, D) -> (…, outputs)."""
+    product: str = g("MatMul", x, g.weight(layer.weight.t()))
+    return product if layer.bias is None else str(g("Add", product, g.weight(layer.bias)))
+
+
+def layer_norm(g: Graph, layer: nn.LayerNorm, x: str) -> str:
+    """Over the last axis."""
+    return str(g("LayerNormalization", x, g.weight(layer.weight), g.weight(layer.bias), axis=-1, epsilon=layer.eps))
+
+
+def batch_norm(g: Graph, layer: nn.BatchNorm1d, x: str) -> str:
+    """x (B, D) by the statistics of training."""
+    assert layer.running_var is not None
+    assert layer.running_mean is not None
+    scale = layer.weight / (layer.running_var + layer.eps).sqrt()
+    return str(g("Add", g("Mul", x, g.weight(scale)), g.weight(layer.bias - layer.running_mean * scale)))
+
+
+def lstm(g: Graph, layer: LSTMLayer, x: str, lengths: str, direction: Direction) -> str:
+    """x (T, B, D) -> (T, B, H), zeros where a text is over; from the right each row begins where its text ends."""
+    weights = [_gates_of_onnx(w)[None] for w in (layer.weight_ih, layer.weight_hh)]
+    bias = _gates_of_onnx(layer.bias)[None]
+    both = torch.cat([bias, torch.zeros_like(bias)], dim=1)
+    named = [g.weight(w) for w in (*weights, both)]
+    way = "reverse" if direction == "right" else "forward"
+    count = g("Cast", lengths, to=TensorProto.INT32)
+    read = g("LSTM", x, *named, count, hidden_size=layer.hidden_dim, direction=way)
+    return str(g("Squeeze", read, [1]))
+
+
+def _gates_of_onnx(weight: Tensor) -> Tensor:
+    """Gates in ONNX's order: i, o, f, g, where torch's is i, f, g, o."""
+    i, f, g, o = weight.chunk(4)
+    return torch.cat([i, o, f, g])
+
+
+def qrnn(g: Graph, layer: QRNNLayer, x: str, lengths: str, direction: Direction) -> str:
+    """x (T, B, D) -> (T, B, H), as nn.qrnn."""
+    if direction == "right":
+        x = _reversed(g, x, lengths)
+    read = x
+    if layer.window == 2:
+        nothing = g("Mul", g("Slice", x, [0], [1], [0]), 0.0)
+        read = g("Concat", x, g("Slice", g("Concat", nothing, x, axis=0), [0], [-1], [0]), axis=2)
+    gates = g("Add", g("MatMul", read, g.weight(layer.weight.t())), g.weight(layer.bias))
+    sizes = [layer.hidden_dim] * (len(layer.bias) // layer.hidden_dim)
+    z, f, *o = g("Split", gates, sizes, outputs=len(sizes), axis=2)
+    z, f = g("Tanh", z), g("Sigmoid", f)
+    if layer.zoneout:
+        f = g("Add", g("Mul", f, 1 - layer.zoneout), layer.zoneout)
+    update = g("Mul", g("Sub", 1.0, f), z)
+    before = g("Squeeze", g("Mul", g("Slice", f, [0], [1], [0]), 0.0), [0])
+    _, cell = g("Scan", before, f, update, outputs=2, body=_forget_and_add(layer.hidden_dim), num_scan_inputs=2)
+    h = g("Mul", cell, g("Sigmoid", o[0])) if o else cell
+    return _reversed(g, h, lengths) if direction == "right" else str(h)
+
+
+def _forget_and_add(width: int) -> object:
+    """A step of the recurrence: c_t = f_t c_{t-1} + u_t."""
+    values = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+        for name in ("earlier", "f", "u", "c", "shown")
+    }
+    nodes = [
+        helper.make_node("Mul", ["earlier", "f"], ["kept"]),
+        helper.make_node("Add", ["kept", "u"], ["c"]),
+        helper.make_node("Identity", ["c"], ["shown"]),
+    ]
+    first, last = [values[n] for n in ("earlier", "f", "u")], [values[n] for n in ("c", "shown")]
+    return helper.make_graph(nodes, "step", first, last)
+
+
+def _reversed(g: Graph, x: str, lengths: str) -> str:
+    """Each row of x (T, B, D) reversed within its own length."""
+    return str(g("ReverseSequence", x, lengths, time_axis=0, batch_axis=1))
+
+
+def attention(g: Graph, layer: Attention, x: str, seen: str) -> str:
+    """x (B, T, D) -> (B, T, D); each position looks where `seen`, (B, 1, 1 or T, T) bool, is True."""
+    width = layer.output.out_features
+    shape = [0, 0, layer.num_heads, width // layer.num_heads]
+    parts = g("Split", linear(g, layer.inputs, x), [width] * 3, outputs=3, axis=2)
+    query, key, value = (g("Reshape", part, shape) for part in parts)
+    query = g("Mul", g("Transpose", query, perm=[0, 2, 1, 3]), float(shape[3] ** -0.5))
+    scores = g("MatMul", query, g("Transpose", key, perm=[0, 2, 3, 1]))
+    weights = g("Softmax", g("Where", seen, scores, LOWEST), axis=-1)
+    mixed = g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3]))
+    return linear(g, layer.output, g("Reshape", g("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width]))
+
+
+def pooling(g: Graph, name: str, hidden: str, mask: str, direction: Direction) -> str:
+    """nn.pooling: hidden (B, T, D) -> (B, D), or (B, 3 D) for "concat"."""
+    if name == "concat":
+        return str(g("Concat", *(pooling(g, n, hidden, mask, direction) for n in ("last", "max", "mean")), axis=1))
+    if name == "first" or (name == "last" and direction == "right"):
+        return str(g("Gather", hidden, 0, axis=1))
+    there = g("Unsqueeze", mask, [2])
+    if name == "max":
+        return str(g("ReduceMax", g("Where", there, hidden, LOWEST), [1], keepdims=0))
+    if name == "mean":
+        total = g("ReduceSum", g("Where", there, hidden, 0.0), [1], keepdims=0)
+        return str(g("Div", total, g("Cast", lengths_of(g, mask, keep=1), to=TensorProto.FLOAT)))
+    at_end = g("Equal", positions(g, mask), g("Sub", lengths_of(g, mask, keep=1), 1))
+    return str(g("ReduceSum", g("Where", g("Unsqueeze", at_end, [2]), hidden, 0.0), [1], keepdims=0))
+
+
+def lengths_of(g: Graph, mask: str, *, keep: int = 0) -> str:
+    """How many real positions each text has, (B,) or with `keep` (B, 1), int64."""
+    return str(g("ReduceSum", g("Cast", mask, to=TensorProto.INT64), [1], keepdims=keep))
+
+
+def positions(g: Graph, ids: str) -> str:
+    """0, 1, … (T,) for (B, T)."""
+    return str(g("Range", 0, g("Gather", g("Shape", ids), 1), 1))
