@@ -10,6 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
+from textgraft.cli.use import SecondColumn, TextsColumn
 
 MOST_TEXTS = 1000
 
@@ -22,6 +23,9 @@ def export(
         Path | None,
         typer.Option("--texts", help=f"Texts on which int8 must keep 99 % of the answers; {MOST_TEXTS:,} are read."),
     ] = None,
+    text_column: TextsColumn = None,
+    text2_column: SecondColumn = None,
+    encoding: o.Encoding = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
@@ -34,7 +38,8 @@ def export(
     from textgraft.onnx.export import export as exported
 
     check_writable(onnx)
-    read = [] if texts is None else [text for _, text in islice(read_rows(texts), MOST_TEXTS)]
+    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
+    read = [] if texts is None else [text for _, text in islice(read_rows(texts, **columns), MOST_TEXTS)]
     done = exported(model, onnx, int8=int8, texts=read, overwrite=overwrite)
     if as_json:
         print_json(vars(done))
