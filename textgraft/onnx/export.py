@@ -19,7 +19,6 @@ from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.heads.classification import ClassificationHead
 from textgraft.inference import predict_logits
-from textgraft.nn.readout import LAST
 from textgraft.onnx.model import OUTPUT, OnnxModel
 from textgraft.training.calibration import probabilities
 
@@ -116,22 +115,22 @@ def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:
     assert labels is not None
     segments = "segments" if getattr(encoder, "segments", None) is not None else None
     graph = Graph({"ids": "int64", "mask": "bool"} | ({"segments": "int64"} if segments else {}))
-    logits = classification(graph, head, ENCODERS[type(encoder)](graph, encoder, "ids", "mask", segments), "mask")
+    logits = classification(
+        graph, artifact.model, ENCODERS[type(encoder)](graph, encoder, "ids", "mask", segments), "mask"
+    )
     said = answers(graph, logits, labels.kind, artifact.run.get("temperature") or 1.0)
     made = graph.model(said, OUTPUT, ["batch", head.config.outputs])
     most = min(artifact.run["max_tokens"], encoder.max_length or artifact.run["max_tokens"])
-    return OnnxModel(made.SerializeToString(), artifact.tokenizer, labels, most, artifact.run)
+    both = head.config.both_orders
+    return OnnxModel(made.SerializeToString(), artifact.tokenizer, labels, most, artifact.run, both_orders=both)
 
 
 def _refuse(artifact: Artifact, name: str) -> None:
-    """Raises UserError for what is no classifier of texts or pairs, or reads layers in a way that no graph has."""
+    """Raises UserError for what is no classifier of texts or pairs."""
     head = artifact.model.head
     if artifact.labels is None or not isinstance(head, ClassificationHead):
         message = "only classifiers of texts or pairs can be exported, and this is none."
         raise UserError(message, where=name, remedy="Fine-tune one first (textgraft finetune).")
-    if head.config.both_orders or head.config.readout != LAST or artifact.tokenizer.spells:
-        message = "pairs in both orders, other readouts than the last layer, and spelled words have no graph yet."
-        raise UserError(message, where=name, remedy="Fine-tune without them, or use the model as it is.")
 
 
 def largest_difference(artifact: Artifact, made: OnnxModel) -> float:
@@ -154,7 +153,7 @@ def largest_difference(artifact: Artifact, made: OnnxModel) -> float:
 def _drawn(artifact: Artifact, made: OnnxModel, size: int, generator: np.random.Generator) -> TokenIds:
     """A text of `size` tokens, or a pair whose texts have as many together and at least one each."""
     ids = generator.integers(0, artifact.tokenizer.vocab_size, size).astype(np.int32)
-    if artifact.run.get("reads") != "pairs":
+    if artifact.run.get("reads") != "pairs" and not made.both_orders:
         return ids
     return cut_pair(PairIds(ids[: size // 2], ids[size // 2 :], artifact.tokenizer.pair_marks), made.max_tokens)
 

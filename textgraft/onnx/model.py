@@ -33,6 +33,7 @@ class OnnxModel:
     labels: Labels
     max_tokens: int
     run: dict[str, Any] = field(default_factory=dict)
+    both_orders: bool = False
 
     has_vectors = False
 
@@ -57,6 +58,8 @@ class OnnxModel:
 
     def answer(self, sequences: Sequence[TokenIds]) -> NDArray[np.float32]:
         """(B, C) what the graph says of these texts' token ids."""
+        if self.both_orders:
+            sequences = [row for s in sequences if isinstance(s, PairIds) for row in s.in_both_orders().rows]
         rows = [row.ids if isinstance(row, PairIds) else np.asarray(row) for row in sequences]
         lengths = np.array([len(row) for row in rows])[:, None]
         places = np.arange(lengths.max())
@@ -84,7 +87,8 @@ class OnnxModel:
             "labels.json": self.labels.to_json().encode(),
             "run.json": model_folder.to_json(self.run),
         }
-        config = model_folder.config({"onnx": {"max_tokens": self.max_tokens}}, files)
+        described = {"max_tokens": self.max_tokens, "both_orders": self.both_orders}
+        config = model_folder.config({"onnx": described}, files)
         return {**files, "config.json": config, "README.md": model_card(self.run).encode()}
 
     @classmethod
@@ -102,4 +106,5 @@ class OnnxModel:
             Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json")),
             described["max_tokens"],
             json.loads(files["run.json"]),
+            bool(described.get("both_orders")),
         )
