@@ -11,7 +11,7 @@ from textgraft.errors import UserError
 from textgraft.onnx.encoders import ENCODERS as FAMILIES
 from textgraft.onnx.export import graph_of, largest_difference
 
-NAMES = {"awd_lstm", "flair", "bert", "gpt"}
+NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl"}
 GRAPHS = [
     (encoder, head)
     for encoder, head in CASES
@@ -52,7 +52,7 @@ def test_all_families_with_a_graph_are_here() -> None:
     assert CLASSES == 4
 
 
-@pytest.mark.parametrize(("encoder", "head"), [("xl-post", "single"), ("elmo", "pool-mean"), ("bert", "span")])
+@pytest.mark.parametrize(("encoder", "head"), [("cove", "pool-mean"), ("elmo", "pool-mean"), ("bert", "span")])
 def test_what_has_no_graph_says_so(encoder: str, head: str) -> None:
     model = Artifact(made(encoder, head), TOKENIZER, Labels("single", tuple("abcd")), {"max_tokens": 16})
     with pytest.raises(UserError, match=r"family|classifiers"):

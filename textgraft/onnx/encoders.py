@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from onnx import TensorProto
 
 from textgraft.encoders.awd_lstm import AWDLSTM
@@ -12,9 +14,21 @@ from textgraft.encoders.base import Encoder
 from textgraft.encoders.bert import BERT
 from textgraft.encoders.flair import Flair
 from textgraft.encoders.gpt import GPT
+from textgraft.encoders.transformer_xl import TransformerXL
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.onnx.graph import Graph
-from textgraft.onnx.layers import attention, layer_norm, lengths_of, linear, lstm, positions, qrnn
+from textgraft.onnx.layers import (
+    attention,
+    causal,
+    distance_vectors,
+    layer_norm,
+    lengths_of,
+    linear,
+    lstm,
+    positions,
+    qrnn,
+    relative_attention,
+)
 
 Read = tuple[list[str], str | None]
 """The layers (B, T, D_l), bottom (embeddings) -> top, and the pooled vector (B, D), if there is one."""
@@ -67,11 +81,8 @@ def gpt(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Re
     places = g("Max", g("Sub", counted, 1), 0)
     x = g("Gather", g.weight(encoder.embedding.weight), ids)
     x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), places))
-    kept, row = [x], positions(g, ids)
-    back = g("Sub", g("Unsqueeze", row, [1]), g("Unsqueeze", row, [0]))
-    real = g("Unsqueeze", mask, [1, 2])
-    dense = g("And", g("GreaterOrEqual", back, 0), real)
-    near = g("And", dense, g("Less", back, config.window)) if config.attention != "dense" else dense
+    kept, dense = [x], causal(g, mask)
+    near = causal(g, mask, config.window) if config.attention != "dense" else dense
     for index, layer in enumerate(encoder.layers):
         seen = near if encoder._is_banded(index) else dense
         y = layer_norm(g, layer.attention_norm, x) if layer.pre else x
@@ -87,9 +98,31 @@ def gpt(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Re
     return kept, None
 
 
+def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+    config = encoder.config
+    with torch.no_grad():  # an adaptive embedding becomes the one table that it stands for
+        table = encoder.embedding(torch.arange(config.vocab_size)) * math.sqrt(config.embedding_dim)
+    x = g("Gather", g.weight(table), ids)
+    kept = [x]
+    seen = causal(g, mask, config.remembered(training=False) if config.same_length else None)
+    distances = distance_vectors(g, ids, config.embedding_dim, config.clamp_length)
+    for layer in encoder.layers:
+        own = layer.attention
+        u, v = (encoder.u, encoder.v) if config.shared_biases else (own.u, own.v)
+        y = layer_norm(g, layer.attention_norm, x) if layer.pre else x
+        x = g("Add", x, relative_attention(g, own, y, distances, seen, g.weight(u), g.weight(v)))
+        x = x if layer.pre else layer_norm(g, layer.attention_norm, x)
+        y = layer_norm(g, layer.feed_forward_norm, x) if layer.pre else x
+        x = g("Add", x, linear(g, layer.narrow, g("Relu", linear(g, layer.widen, y))))
+        x = x if layer.pre else layer_norm(g, layer.feed_forward_norm, x)
+        kept.append(x)
+    return kept, None
+
+
 ENCODERS: dict[type[Encoder], Callable[[Graph, Any, str, str, str | None], Read]] = {
     AWDLSTM: awd_lstm,
     Flair: flair,
     BERT: bert,
     GPT: gpt,
+    TransformerXL: transformer_xl,
 }

@@ -7,6 +7,7 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from textgraft.encoders.base import Direction
+from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer
@@ -104,6 +105,50 @@ def attention(g: Graph, layer: Attention, x: str, seen: str) -> str:
     weights = g("Softmax", g("Where", seen, scores, LOWEST), axis=-1)
     mixed = g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3]))
     return linear(g, layer.output, g("Reshape", g("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width]))
+
+
+def relative_attention(g: Graph, layer: RelativeAttention, x: str, distances: str, seen: str, u: str, v: str) -> str:
+    """x (B, T, D) without a memory -> (B, T, D), as encoders.transformer_xl; `distances` (T, D) of T - 1, …, 0."""
+    width = layer.num_heads * layer.head_dim
+    shape = [0, 0, layer.num_heads, layer.head_dim]
+    query, key, value = (
+        g("Reshape", part, shape) for part in g("Split", linear(g, layer.inputs, x), [width] * 3, outputs=3, axis=2)
+    )
+    by_distance = g("Reshape", linear(g, layer.distances, distances), [0, layer.num_heads, layer.head_dim])
+    asked = g("Transpose", g("Add", query, v), perm=[0, 2, 1, 3])
+    scores = g("MatMul", asked, g("Transpose", by_distance, perm=[1, 2, 0]))
+    content = g("Transpose", g("Add", query, u), perm=[0, 2, 1, 3])
+    scores = g("Add", _shifted(g, scores), g("MatMul", content, g("Transpose", key, perm=[0, 2, 3, 1])))
+    scores = g("Where", seen, g("Mul", scores, float(layer.head_dim**-0.5)), LOWEST)
+    mixed = g("MatMul", g("Softmax", scores, axis=-1), g("Transpose", value, perm=[0, 2, 1, 3]))
+    return linear(g, layer.output, g("Reshape", g("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width]))
+
+
+def _shifted(g: Graph, scores: str) -> str:
+    """(B, H, T, T) scores by distance -> by position: a column before, all rows in one, of which the first T go."""
+    shape = g("Shape", scores)
+    flat = g("Reshape", g("Pad", scores, [0, 0, 0, 1, 0, 0, 0, 0], 0.0), [0, 0, -1])
+    length = g("Slice", shape, [2], [3], [0])
+    return str(g("Reshape", g("Slice", flat, length, [1 << 60], [2]), shape))
+
+
+def distance_vectors(g: Graph, ids: str, dim: int, most: int) -> str:
+    """(T, D) the sines and cosines of the distances T - 1, …, 0, none above `most`, if that is not 0."""
+    length = g("Gather", g("Shape", ids), 1)
+    back = g("Sub", g("Sub", length, 1), positions(g, ids))
+    back = g("Min", back, most) if most else back
+    frequencies = 10_000 ** -(torch.arange(0, dim, 2) / dim)
+    angles = g("Mul", g("Unsqueeze", g("Cast", back, to=TensorProto.FLOAT), [1]), g.weight(frequencies))
+    return str(g("Concat", g("Sin", angles), g("Cos", angles), axis=1))
+
+
+def causal(g: Graph, mask: str, width: int | None = None) -> str:
+    """(B, 1, T, T) bool: real positions up to the own one, with a `width` no further back than that many."""
+    row = positions(g, mask)
+    back = g("Sub", g("Unsqueeze", row, [1]), g("Unsqueeze", row, [0]))
+    seen = g("GreaterOrEqual", back, 0)
+    seen = seen if width is None else g("And", seen, g("Less", back, width))
+    return str(g("And", seen, g("Unsqueeze", mask, [1, 2])))
 
 
 def pooling(g: Graph, name: str, hidden: str, mask: str, direction: Direction) -> str:
