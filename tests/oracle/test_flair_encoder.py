@@ -11,12 +11,14 @@ from torch import Tensor
 
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
+from textgraft.data.conll import Sentence
 from textgraft.encoders.base import Direction
 from textgraft.encoders.flair import Flair, FlairConfig
 from textgraft.errors import UserError
 from textgraft.model import Model, build
 from textgraft.text.characters import of_vocabulary
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.words import spaced
 from textgraft.words.contextual import word_vectors
 from textgraft.words.memory import WordMemory
 
@@ -91,14 +93,14 @@ def test_words_are_read_as_in_the_whole_sentence(sentences: list[list[str]], win
     source = artifact(direction)
     found = word_vectors(source, sentences, window=window, precision="fp32")
     for sentence, vectors in zip(sentences, found, strict=True):
-        text = " ".join(sentence)
-        text = f"\n{text} " if direction == "left" else f" {text}\n"
+        whole, before = Sentence.of(sentence), spaced(sentence)
+        after = [*before[1:], not sentence[-1].isspace()]
+        text = f"\n{whole.text}{' ' * after[-1]}" if direction == "left" else f"{' ' * before[0]}{whole.text}\n"
         states = by_hand(source.model.encoder, CHARACTERS.bodies([text])[0].tolist())
-        at = 0 if direction == "right" else 1
-        for word, vector in zip(sentence, vectors, strict=True):
-            place = at if direction == "right" else at + len(word)
+        first = 1 if direction == "left" else int(before[0])
+        for (start, end), space, behind, vector in zip(whole.spans, before, after, vectors, strict=True):
+            place = first + (end - 1 + behind if direction == "left" else start - space)
             np.testing.assert_allclose(vector, states[place].detach().numpy(), atol=1e-5)
-            at += len(word) + 1
 
 
 @every_direction
