@@ -90,7 +90,8 @@ def installed_mb(modules: list[str]) -> float:
     return total / 2**20
 
 
-def cold(folder: Path, text: str, absent: tuple[str, ...], runs: list[tuple[float, float, float, dict]]) -> Cold:
+def cold(runs: list[tuple[float, float, float, dict]]) -> Cold:
+    """One side's medians."""
     said = runs[0][3]
     times = [median(run[i] for run in runs) for i in range(3)]
     return Cold(*times, said["label"], said["confidence"], installed_mb(said["used"]))
@@ -110,7 +111,7 @@ def main() -> None:
         for name, (folder, absent) in sides.items():
             run = asked(folder, arguments.text, absent)
             runs[name] += [run] if number else []
-    rows = {name: cold(folder, arguments.text, absent, runs[name]) for name, (folder, absent) in sides.items()}
+    rows = {name: cold(found) for name, found in runs.items()}
     for name, row in rows.items():
         cost = f"{row.wall:.2f} s wall, {row.processor:.2f} s processor, {row.memory_mb:,.0f} MB of memory"
         print(f"{name}: {row.label} {row.confidence:.3f}; {cost}, {row.installed_mb:,.0f} MB installed")

@@ -35,11 +35,13 @@ Read = tuple[list[str], str | None]
 
 
 def awd_lstm(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+    """Merity et al. 2018: the table, scaled, and each LSTM or QRNN layer."""
     x = g("Gather", g.weight(encoder.embedding.weight * encoder.config.input_scale), ids)
     return _recurrent(g, encoder, x, mask), None
 
 
 def flair(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+    """Akbik et al. 2018: characters and their LSTMs; a projection takes the place of the last."""
     layers = _recurrent(g, encoder, g("Gather", g.weight(encoder.embedding.weight), ids), mask)
     if encoder.projection is not None:
         layers[-1] = linear(g, encoder.projection, layers[-1])
@@ -47,6 +49,7 @@ def flair(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> 
 
 
 def _recurrent(g: Graph, encoder: Any, x: str, mask: str) -> list[str]:
+    """The embeddings x (B, T, D) and the layers above them."""
     kept, lengths = [x], lengths_of(g, mask)
     x = g("Transpose", x, perm=[1, 0, 2])
     for layer in encoder.layers:
@@ -56,6 +59,7 @@ def _recurrent(g: Graph, encoder: Any, x: str, mask: str) -> list[str]:
 
 
 def bert(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+    """Devlin et al. 2019: every block, and tanh of a dense layer on the first position if there is a pooler."""
     x = g("Gather", g.weight(encoder.embedding.weight), ids)
     x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), positions(g, ids)))
     if encoder.segments is not None:
@@ -76,6 +80,7 @@ def bert(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> R
 
 
 def gpt(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+    """Radford et al. 2018 and 2019: every block, each position seeing itself and what is before it."""
     config = encoder.config
     counted = g("CumSum", g("Cast", mask, to=TensorProto.INT64), 1)
     places = g("Max", g("Sub", counted, 1), 0)
@@ -99,6 +104,7 @@ def gpt(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Re
 
 
 def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+    """Dai et al. 2019: a text is one window without a memory, as in prediction."""
     config = encoder.config
     with torch.no_grad():  # an adaptive embedding becomes the one table that it stands for
         table = encoder.embedding(torch.arange(config.vocab_size)) * math.sqrt(config.embedding_dim)

@@ -151,7 +151,7 @@ def largest_difference(artifact: Artifact, made: OnnxModel) -> float:
 
 
 def _drawn(artifact: Artifact, made: OnnxModel, size: int, generator: np.random.Generator) -> TokenIds:
-    """A text of `size` tokens, or a pair whose texts have as many together and at least one each."""
+    """A text of `size` tokens, or a pair whose texts have as many together (or fewer, to fit with the marks)."""
     ids = generator.integers(0, artifact.tokenizer.vocab_size, size).astype(np.int32)
     if artifact.run.get("reads") != "pairs" and not made.both_orders:
         return ids
