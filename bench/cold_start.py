@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from run import write_json
+from record import write_json
 
 HERE = Path(__file__).parent
 ABSENT = ("torch", "scipy", "sklearn", "duckdb", "pandas", "safetensors", "matplotlib", "onnx", "transformers")

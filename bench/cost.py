@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from run import Record, write_json
+from record import Record, write_json
 
 from textgraft.data.batch import Batch
 from textgraft.model import Model, build

@@ -1,6 +1,6 @@
 """fastai's side of the language-model comparison: its AWD_LSTM, LinearDecoder, data loader, Adam and Learner.
 
-Started by run.py in the peers' environment; answers its commands on stdin (`timing.serve`).
+Started by lm.py in the peers' environment; answers its commands on stdin (`timing.serve`).
 """
 
 from __future__ import annotations

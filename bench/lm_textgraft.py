@@ -1,6 +1,6 @@
 """Our side of the language-model comparison: textgraft's own model, stream, optimizer and training loop.
 
-Started by run.py; answers its commands on stdin (`timing.serve`).
+Started by lm.py; answers its commands on stdin (`timing.serve`).
 """
 
 from __future__ import annotations

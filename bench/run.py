@@ -1,130 +1,158 @@
-"""textgraft beside its peers, on the same data, in turn, in one command.
+"""textgraft beside its peers, row by row: the same data, weights, tokens and machine, the sides in turns.
 
-    python bench/run.py              # makes the peers' environment on first use; half an hour or more
-    python bench/run.py --smoke      # tiny sizes, ours only, seconds: does it run?
+    python bench/run.py                  # every row; makes the peers' environments on first use; an hour or two
+    python bench/run.py predict latency  # these rows
+    python bench/run.py --smoke          # tiny, ours only, made-up texts: does every row run? Its figures mean nothing
 
-A table on the screen, all figures in bench/results/lm.json. Speeds are medians over rounds in which the sides take
-turns; ratios are taken round by round. Each measurement is kept as soon as it is made: the same command again goes on
-where one that was cut short stood. On a machine that does other things too, `--clock cpu` with one thread counts the
-processor's seconds instead of the wall's.
+A table on the screen, all figures in bench/results/peers.json, a plot in peers.svg. Figures are medians over rounds,
+ratios are taken round by round. A row is kept as soon as it is measured: the same command again goes on where one that
+was cut short stood. On a machine that does other things too, `--clock cpu --threads 1` counts the processor's seconds
+instead of the wall's.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from language_model import OURS, SHAPES, measure, table
+from given import Given
+from race import OURS, PEER, Row, race, table
+from record import Record, machine, write_json
+from rows import ROWS
 from sides import Side, peers_python
-from wikitext import write_tokens
 
 HERE = Path(__file__).parent
 
 
-class Record:
-    """Measurements by name, written after each one, under the settings that they were made with."""
-
-    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self.path, self.settings, self.measured = path, settings, {}
-        if path.exists():
-            saved = json.loads(path.read_text("utf-8"))
-            self.measured = saved["measured"] if saved["settings"] == settings else {}
-
-    def once(self, name: str, measurement: Callable[[], Any]) -> Any:
-        """What `measurement` returned, in this run or in one that was cut short."""
-        if name not in self.measured:
-            self.measured[name] = measurement()
-            write_json(self.path, {"settings": self.settings, "measured": self.measured})
-        return self.measured[name]
-
-
-def write_json(path: Path, value: Any) -> None:
-    """In one piece, so that a run that is cut short leaves what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
-    beside.replace(path)
-
-
 def main() -> None:
     arguments = _arguments()
-    shape = SHAPES["smoke" if arguments.smoke else arguments.shape]
-    names = ("rounds", "steps", "minutes", "lr", "threads", "clock")
-    settings = {**shape, **{name: getattr(arguments, name) for name in names}}
-    name = "lm-smoke" if arguments.smoke else "lm" if arguments.shape == "lm" else f"lm-{arguments.shape}"
+    settings = {name: getattr(arguments, name) for name in ("rounds", "threads", "clock", "smoke")}
+    name = "peers-smoke" if arguments.smoke else "peers"
     record = Record(arguments.out / f"{name}-unfinished.json", settings)
     with tempfile.TemporaryDirectory() as work:
-        sides = _sides(_shape_file(shape | {"lr": arguments.lr}, arguments, Path(work)), arguments)
-        try:
-            rows = measure(sides, record.once, settings)
-        finally:
-            for side in sides.values():
-                side.close()
-    machine = {"processor": _processor(), "cores": os.cpu_count(), "python": platform.python_version()}
-    result = {"date": time.strftime("%Y-%m-%d"), "machine": machine, "settings": settings, "rows": rows}
+        given = Given(arguments.data, Path(work), arguments.smoke)
+        for row in arguments.rows or ROWS:
+            record.once(row, lambda row=row: measured(row, given, arguments))
+    rows = {row: record.measured[row] for row in ROWS if row in record.measured}
     print(table(rows))
+    result = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "settings": settings, "rows": rows}
     write_json(arguments.out / f"{name}.json", result)
-    record.path.unlink()
+    plot(rows, arguments.out / f"{name}.svg")
+    if not arguments.rows:
+        record.path.unlink()
     print(f"written: {arguments.out / name}.json")
+
+
+def measured(name: str, given: Given, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One row: what both sides need is made, each is started, they take turns."""
+    module = importlib.import_module(f"rows.{name}")
+    row: Row = module.ROW
+    print(f"{name}: {row.title}", file=sys.stderr)
+    task = given.work / f"{name}.json"
+    task.write_text(json.dumps({"threads": arguments.threads} | module.prepare(given)), "utf-8")
+    sides = {side: Side(command(name, side, row, task), arguments.threads) for side in _names(arguments)}
+
+    def ask(side: str, number: int) -> dict[str, Any]:
+        began = time.perf_counter()
+        turn: dict[str, Any] = sides[side].ask("turn", number=number)
+        print(f"  round {number} {side}: {time.perf_counter() - began:.1f} s", file=sys.stderr)
+        return turn
+
+    try:
+        found = race(row, list(sides), ask, min(arguments.rounds, row.rounds), arguments.clock)
+        _add_shares(found, sides, arguments)
+    finally:
+        for side in sides.values():
+            side.close()
+    print(table({name: found}), file=sys.stderr)
+    return found
+
+
+def _names(arguments: argparse.Namespace) -> list[str]:
+    return [OURS] if arguments.smoke else [PEER, OURS]
+
+
+def command(name: str, side: str, row: Row, task: Path) -> list[str]:
+    """What starts a side, in the peer's environment if it has one."""
+    own = side == OURS or row.environment is None
+    python = sys.executable if own else str(peers_python(str(row.environment)))
+    return [python, str(HERE / "row_side.py"), name, side, str(task)]
+
+
+def _add_shares(found: dict[str, Any], sides: dict[str, Side], arguments: argparse.Namespace) -> None:
+    """Beside each rate of operations its share of what matrix products reach in the faster number format."""
+    if not any("flops" in measure.get(OURS, {}) for measure in found["measures"].values()):
+        return
+    peaks = sides[OURS].ask("peaks")
+    found["matmul_peaks"] = peaks
+    threads = arguments.threads if arguments.clock == "cpu" else 1
+    for measure in found["measures"].values():
+        for side in sides:
+            if "flops" in measure.get(side, {}):
+                measure[side]["share_of_peak"] = measure[side]["flops"] * threads / max(peaks.values())
+
+
+def plot(rows: dict[str, Any], path: Path) -> None:
+    """How many times better each figure is than the peer's, on a logarithmic axis, with its floor and goal."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    found = [
+        (f"{name}: {measure}", m)
+        for name, row in rows.items()
+        for measure, m in row["measures"].items()
+        if "ratio" in m
+    ]
+    if not found:
+        return
+    figure, axes = pyplot.subplots(figsize=(8, 0.35 * len(found) + 1.2), layout="constrained")
+    for y, (_, measure) in enumerate(reversed(found)):
+        ratio = measure["ratio"]
+        axes.plot([ratio["low"], ratio["high"]], [y, y], color="tab:blue", linewidth=3, alpha=0.4)
+        axes.plot(ratio["median"], y, "o", color="tab:blue")
+        if measure["floor"] is not None:
+            axes.plot(measure["floor"], y, "|", color="tab:orange", markersize=14)
+            axes.plot(measure["goal"], y, "|", color="tab:green", markersize=14)
+    axes.axvline(1, color="gray", linewidth=0.8)
+    axes.set_xscale("log")
+    ticks = [0.5, 1, 2, 3, 5, 10, 15]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+    axes.minorticks_off()
+    axes.set_yticks(range(len(found)), [label for label, _ in reversed(found)])
+    axes.set_xlabel("times better than the peer (orange: floor, green: goal)")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    pyplot.close(figure)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="of: " + ", ".join(ROWS))
     parser.add_argument("--smoke", action="store_true", help="tiny and without peers: a test that it runs")
-    parser.add_argument("--shape", choices=["lm", "en-ulmfit"], default="lm", help="the network's sizes (default lm)")
-    parser.add_argument("--data", type=Path, help="folder of wikitext-2 (default: ../shared/data/wikitext-2)")
-    parser.add_argument("--rounds", type=int, default=5, help="how many times the sides take turns (default 5)")
-    parser.add_argument("--steps", type=int, default=2, help="training steps a side and round (default 2)")
-    parser.add_argument(
-        "--minutes", type=float, default=12, help="equal training time for the losses (default 12); 0: skip it"
-    )
-    parser.add_argument("--lr", type=float, default=3e-3, help="peak learning rate of all sides (default 0.003)")
+    parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data", help="folder of the texts")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each side, at most (default 3)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder for the figures")
     arguments = parser.parse_args()
+    if unknown := sorted(set(arguments.rows) - set(ROWS)):
+        parser.error(f"no row '{unknown[0]}'; there are {', '.join(ROWS)}.")
     if arguments.clock == "cpu" and arguments.threads > 1:
         parser.error("--clock cpu adds up the seconds of all threads; give --threads 1 with it.")
+    if not arguments.smoke and not arguments.data.exists():
+        parser.error(f"{arguments.data}: no such folder; name the one of the texts with --data.")
     if arguments.smoke:
-        arguments.rounds, arguments.steps, arguments.minutes = 2, 2, 0.005
+        arguments.rounds = 1
     return arguments
-
-
-def _shape_file(shape: dict[str, Any], arguments: argparse.Namespace, work: Path) -> Path:
-    """The sizes, and the token files made for them, in a file that all sides read."""
-    data = arguments.data or HERE.parents[1] / "shared" / "data" / "wikitext-2"
-    if not arguments.smoke and not data.exists():
-        sys.exit(f"{data}: no such folder; name one that holds wikitext-2 with --data.")
-    tokens = write_tokens(None if arguments.smoke else data, shape["vocab_size"], work)
-    path = work / "shape.json"
-    path.write_text(json.dumps(shape | tokens), "utf-8")
-    return path
-
-
-def _sides(shape: Path, arguments: argparse.Namespace) -> dict[str, Side]:
-    """The peer first, then ours; each a process of its own, all on the same number of threads."""
-    sides = {}
-    if not arguments.smoke:
-        sides["fastai"] = Side([str(peers_python("fastai")), str(HERE / "lm_fastai.py"), str(shape)], arguments.threads)
-    for name, (output_layer, precision) in OURS.items():
-        command = [sys.executable, str(HERE / "lm_textgraft.py"), str(shape)]
-        sides[name] = Side([*command, "--output-layer", output_layer, "--precision", precision], arguments.threads)
-    return sides
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text("utf-8").splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 if __name__ == "__main__":

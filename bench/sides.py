@@ -51,6 +51,7 @@ def peers_python(peer: str) -> Path:
     stamp, wanted = environment / "installed.txt", requirements.read_text("utf-8")
     if stamp.exists() and stamp.read_text("utf-8") == wanted:
         return python
+    print(f"installing {peer} into {environment}", file=sys.stderr)
     venv.create(environment, clear=True)
     own = next(environment.glob("lib/python*/site-packages"))
     # After its own packages the peer's environment sees those of the project: one torch for both sides.
@@ -59,3 +60,8 @@ def peers_python(peer: str) -> Path:
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "-r", str(requirements)], check=True)
     stamp.write_text(wanted, "utf-8")
     return python
+
+
+def packages(peer: str) -> Path:
+    """Where a peer's packages lie, for what is read and not run."""
+    return next(peers_python(peer).parents[1].glob("lib/python*/site-packages"))

@@ -9,6 +9,7 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import flair
@@ -29,22 +30,27 @@ def tagger_of(models: list[str], tags: list[str]) -> SequenceTagger:
     return SequenceTagger(embeddings, dictionary, "ner", tag_format="BIOES", hidden_size=256).eval()
 
 
+def tagging(tagger: SequenceTagger, words: list[list[str]], batch: int) -> Callable[[], dict[str, float]]:
+    """What tags all sentences, which nobody has seen (Flair keeps what it has embedded in them), and says how long."""
+    for handler in logging.getLogger("flair").handlers:
+        handler.setStream(sys.stderr)  # stdout is for answers
+
+    def speed() -> dict[str, float]:
+        sentences = [Sentence(one, use_tokenizer=False) for one in words]
+        start = clocks()
+        tagger.predict(sentences, mini_batch_size=batch)
+        return since(start)
+
+    return speed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("task", type=Path, help="JSON: language models, tags and sentences")
     task = json.loads(parser.parse_args().task.read_text("utf-8"))
     torch.set_num_threads(task["threads"])
-    for handler in logging.getLogger("flair").handlers:
-        handler.setStream(sys.stderr)  # stdout is for answers
     tagger = tagger_of(task["flair"], task["tags"])
-
-    def speed() -> dict[str, float]:
-        """Seconds to tag all sentences, which nobody has seen: Flair keeps what it has embedded in them."""
-        sentences = [Sentence(words, use_tokenizer=False) for words in task["sentences"]]
-        start = clocks()
-        tagger.predict(sentences, mini_batch_size=task["batch"])
-        return since(start)
-
+    speed = tagging(tagger, task["sentences"], task["batch"])
     serve({"describe": lambda: {"flair": flair.__version__, "torch": torch.__version__}, "speed": speed})
 
 

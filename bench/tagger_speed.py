@@ -15,14 +15,14 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from run import write_json
+from record import write_json
 from sides import Side, peers_python
 from timing import clocks, serve, since
 
@@ -114,18 +114,22 @@ def compared(width: int, data: Tagged, arguments: argparse.Namespace) -> list[di
     return [{"width": width, **row} for row in rows]
 
 
+def tagging(tagger: Tagger, sentences: list[list[str]]) -> Callable[[], dict[str, float]]:
+    """What tags all sentences and says how long that took."""
+
+    def speed() -> dict[str, float]:
+        start = clocks()
+        tagger.tag(sentences)
+        return since(start)
+
+    return speed
+
+
 def serve_ours(task_file: Path, precision: str) -> None:
     """Our side: one tagger, asked again and again."""
     task = json.loads(task_file.read_text("utf-8"))
     torch.set_num_threads(task["threads"])
-    tagger = Tagger(task["tagger"], precision=precision)
-
-    def speed() -> dict[str, float]:
-        start = clocks()
-        tagger.tag(task["sentences"])
-        return since(start)
-
-    serve({"speed": speed})
+    serve({"speed": tagging(Tagger(task["tagger"], precision=precision), task["sentences"])})
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from run import Record, write_json
+from record import Record, write_json
 
 from textgraft import opening
 from textgraft.data.conll import Tagged, read_conll, split_sentences

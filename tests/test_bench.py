@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ def bench_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_smoke_run_measures_all_of_ours_without_peers(tmp_path: Path) -> None:
-    command = [sys.executable, str(BENCH / "run.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
+    command = [sys.executable, str(BENCH / "lm.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["lm-smoke.json"]
@@ -51,8 +52,77 @@ def test_smoke_run_measures_all_of_ours_without_peers(tmp_path: Path) -> None:
     assert 3 < learned["valid_loss"] < 5  # uniform guesses have log 200 = 5.3
 
 
+@pytest.mark.slow
+def test_every_row_beside_the_peers_runs(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCH / "run.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "peers-smoke.json").read_text("utf-8"))["rows"]
+    from rows import ROWS
+
+    assert list(rows) == list(ROWS)
+    for name, row in rows.items():
+        for measure, found in row["measures"].items():
+            assert found["ours"]["median"] > 0, (name, measure)
+            assert "ratio" not in found  # nobody to compare with
+            assert f"{name}: {measure}" in done.stdout
+    assert 0 < rows["finetune"]["measures"]["speed"]["ours"]["share_of_peak"] < 1
+    assert rows["few_labels"]["quality"]["ours"] > 0.6
+
+
+def _side(cost: float, **said: object) -> dict[str, object]:
+    return {"speed": {"units": 10, "wall": cost, "cpu": cost}} | said
+
+
+def test_ratios_are_taken_round_by_round_and_the_first_does_not_count() -> None:
+    from race import Measure, Row, race, verdict
+
+    row = Row("title", "them", None, {"speed": Measure("texts/s", 1.5, 3)})
+    costs = {"peer": [99, 2, 8, 4], "ours": [1, 1, 2, 1]}
+    found = race(row, ["peer", "ours"], lambda side, n: _side(costs[side][n]), 3, "wall")["measures"]["speed"]
+    assert found["ratio"] == {"median": 4, "low": 2, "high": 4}
+    assert found["ours"] == {"median": 10, "low": 5, "high": 10}
+    assert verdict(found, counts=True) == "goal"
+    assert verdict(found | {"ratio": {"median": 1.6}}, counts=True) == "floor"
+    assert verdict(found | {"ratio": {"median": 1.4}}, counts=True) == "missed"
+    assert verdict(found, counts=False) == "worse quality"
+
+
+@pytest.mark.parametrize(
+    ("better", "theirs", "ours", "counts"),
+    [
+        ("lower", [1.0, 1.1, 1.2], [1.0, 1.1, 1.2], True),
+        ("lower", [1.0, 1.1, 1.2], [1.3, 1.4, 1.5], False),
+        ("lower", [1.0, 1.1, 1.2], [1.1, 1.0, 1.3], True),  # within the rounds' noise
+        ("higher", [0.8, 0.8, 0.8], [0.9, 0.9, 0.9], True),
+        ("higher", [0.8, 0.8, 0.8], [0.7, 0.7, 0.7], False),
+    ],
+)
+def test_a_row_of_worse_quality_does_not_count(
+    better: Any, theirs: list[float], ours: list[float], counts: bool
+) -> None:
+    from race import Measure, Quality, Row, race
+
+    row = Row("title", "them", None, {"speed": Measure("texts/s", 1.5, 3)}, Quality("score", better))
+    said = {"peer": [0.0, *theirs], "ours": [0.0, *ours]}
+    found = race(row, ["peer", "ours"], lambda side, n: _side(1, quality=said[side][n]), 3, "wall")
+    assert found["counts"] is counts
+
+
+def test_answers_that_differ_do_not_count() -> None:
+    from race import Measure, Quality, Row, race
+
+    row = Row("title", "them", None, {"speed": Measure("texts/s", 1.5, 3)}, Quality("agreement", "same", 0.7))
+    said = {"peer": ["a", "b", "c", "d"], "ours": ["a", "b", "c", "x"]}
+    found = race(row, ["peer", "ours"], lambda side, n: _side(1, answers=said[side]), 1, "wall")
+    assert found["quality"]["share"] == 0.75
+    assert found["counts"]
+    said["ours"] = ["a", "b", "y", "x"]
+    assert not race(row, ["peer", "ours"], lambda side, n: _side(1, answers=said[side]), 1, "wall")["counts"]
+
+
 def test_a_run_that_was_cut_short_measures_only_what_is_missing(tmp_path: Path) -> None:
-    from run import Record
+    from record import Record
 
     path = tmp_path / "results" / "row.json"
     first = Record(path, {"rounds": 2})

@@ -1,0 +1,40 @@
+"""One side of one row: `python row_side.py ROW peer|ours TASK.json`, started by run.py, the peer in its own Python."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import resource
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from timing import matmul_peaks, serve
+
+
+def main() -> None:
+    name, side, file = sys.argv[1:]
+    task = json.loads(Path(file).read_text("utf-8"))
+    import torch
+
+    torch.set_num_threads(task["threads"])
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    turn = getattr(importlib.import_module(f"rows.{name}"), side)(task)
+
+    def taken(number: int) -> dict[str, Any]:
+        done = turn(number)
+        return {"memory": {"units": 1, "wall": peak_mb(), "cpu": peak_mb()}} | done
+
+    serve({"turn": taken, "peaks": matmul_peaks})
+
+
+def peak_mb() -> float:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()

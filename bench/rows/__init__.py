@@ -1,0 +1,19 @@
+"""The rows of `make bench`, a module each: ROW, `prepare(given)` -> the task, and `peer(task)`, `ours(task)` -> a turn.
+
+A turn takes the round's number and does the work once (race.Turn). A module's head imports nothing that one side's
+environment may lack.
+"""
+
+ROWS = (
+    "finetune",
+    "predict",
+    "predict_int8",
+    "latency",
+    "language_model",
+    "tagging",
+    "generate",
+    "vectors",
+    "encode",
+    "few_labels",
+    "cold",
+)
