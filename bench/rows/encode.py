@@ -27,7 +27,7 @@ def prepare(given: Given) -> dict[str, Any]:
     with file.open("w", encoding="utf-8") as out:
         for text in first_characters(given.articles(), given.size(12_000_000, 2_000)):
             out.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-    theirs = None if given.smoke else str(given.minilm)
+    theirs = None if given.smoke else str(given.plain)
     return {"file": str(file), "body": given.body, "theirs": theirs, "work": str(given.work)}
 
 

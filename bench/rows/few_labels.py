@@ -33,7 +33,7 @@ def prepare(given: Given) -> dict[str, Any]:
         ]
         draws.append([[texts[i] for i in chosen], [labels[i] for i in chosen]])
     theirs = None if given.smoke else str(given.minilm)
-    about = {"body": given.body, "theirs": theirs, "work": str(given.work)}
+    about = {"body": f"hf:{theirs}" if theirs else given.body, "theirs": theirs, "work": str(given.work)}
     return about | {"draws": draws, "names": names, "held": held, "held_labels": held_labels}
 
 

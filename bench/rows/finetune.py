@@ -26,7 +26,7 @@ def prepare(given: Given) -> dict[str, Any]:
     held, held_labels = given.reviews(given.size(200, 24), "test")
     return {
         "body": given.body,
-        "theirs": None if given.smoke else str(given.minilm),
+        "theirs": None if given.smoke else str(given.plain),
         "texts": texts,
         "labels": [NAMES.index(label) for label in labels],
         "held": held,

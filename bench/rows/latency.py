@@ -9,6 +9,8 @@ from given import Given
 from race import Measure, Quality, Row, Turn
 from timing import clocks, since
 
+from rows.predict import named
+
 ROW = Row(
     title="one short text at a time, a fine-tuned MiniLM",
     peer="Hugging Face pipeline",
@@ -28,7 +30,7 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
     from transformers import pipeline
 
     answer = pipeline("text-classification", model=task["theirs"], device="cpu")
-    return lambda number: _asked(task["texts"], lambda text: str(answer(text)[0]["label"]))
+    return lambda number: _asked(task["texts"], lambda text: named(answer, answer(text)[0]))
 
 
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:

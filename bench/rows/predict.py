@@ -9,7 +9,7 @@ from given import Given
 from race import Measure, Quality, Row, Turn
 from timing import clocks, since
 
-from rows.finetune import multiplied
+from rows.finetune import NAMES, multiplied
 
 ROW = Row(
     title="predict reviews by a fine-tuned MiniLM",
@@ -35,10 +35,16 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
     def turn(number: int) -> Turn:
         start = clocks()
-        answers = [said["label"] for said in answer(task["texts"], batch_size=32, truncation=True, max_length=512)]
+        said = answer(task["texts"], batch_size=32, truncation=True, max_length=512)
+        answers = [named(answer, one) for one in said]
         return {"speed": {"units": len(answers), **since(start), "flop": flop}, "answers": answers}
 
     return turn
+
+
+def named(pipeline: Any, said: dict[str, Any]) -> str:
+    """Our name of the label that Hugging Face's pipeline gave."""
+    return NAMES[pipeline.model.config.label2id[said["label"]]]
 
 
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:

@@ -1,0 +1,176 @@
+"""What speed and memory rest on, counted and not timed: padding, operations, passes over text, what an import loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_up_reviews import reviews
+from torch.utils.flop_counter import FlopCounterMode
+
+from textgraft import FinetuneOptions, Settings, finetune, load
+from textgraft.classifier import STREAM_TEXTS
+from textgraft.data.batch import Batch
+from textgraft.data.examples import Examples
+from textgraft.data.sequences import TokenIds
+from textgraft.data.stream import ExampleStream
+from textgraft.encoders.awd_lstm import AWDLSTM
+from textgraft.encoders.bert import BERT, BERTConfig
+from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
+from textgraft.inference import embed_sequences
+from textgraft.model import Model
+from textgraft.nn.chunked import IGNORE
+from textgraft.nn.precision import computing_in
+from textgraft.opening import load as load_model
+from textgraft.text.tokenizer import Tokenizer
+
+PREDICTING, TRAINING = 1.10, 1.15
+"""Positions computed for each real token, at most; texts as they come have 1.8 to 2.5 here."""
+IMPORTS = {"import textgraft": 60, "from textgraft.cli import main": 400}
+"""Modules that may be loaded, beyond those that Python starts with."""
+
+
+def lengths_of_reviews(count: int) -> np.ndarray:
+    """Tokens of film reviews: lognormal, mean near 230, cut at 512."""
+    drawn = np.random.default_rng(0).lognormal(5.2, 0.65, count)
+    return np.clip(drawn, 5, 512).astype(int)
+
+
+def sequences(count: int) -> list[TokenIds]:
+    return [np.full(length, 7, dtype=np.int32) for length in lengths_of_reviews(count)]
+
+
+def share(batches: list[list[int]], lengths: np.ndarray) -> float:
+    """Positions, padding among them, for each real token."""
+    return sum(len(batch) * lengths[batch].max() for batch in batches) / lengths.sum()
+
+
+def test_texts_as_they_come_would_be_half_padding() -> None:
+    lengths = lengths_of_reviews(600)
+    for rows in (8, 32):
+        batches = [list(range(i, min(i + rows, 600))) for i in range(0, 600, rows)]
+        assert share(batches, lengths) > 1.6
+
+
+def test_prediction_pads_little(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: Counter[str] = Counter()
+    inner = AWDLSTM.forward
+
+    def forward(self: AWDLSTM, batch: Batch, *args: object, **kwargs: object) -> object:
+        counted["positions"] += batch.ids.numel()
+        counted["tokens"] += int(batch.mask.sum())
+        return inner(self, batch, *args, **kwargs)
+
+    monkeypatch.setattr(AWDLSTM, "forward", forward)
+    artifact = load_model(tiny_lm)
+    embed_sequences(artifact.model, sequences(600), artifact.tokenizer.pad_id)
+    assert counted["tokens"] == lengths_of_reviews(600).sum()
+    assert counted["positions"] < PREDICTING * counted["tokens"]
+
+
+@pytest.mark.parametrize("rows", [8, 16, 32])
+def test_fine_tuning_pads_little(rows: int) -> None:
+    stream = ExampleStream(sequences(600), torch.zeros(600, dtype=torch.int64), pad_id=0, rows=rows)
+    batches = list(stream.batches(0))
+    positions, tokens = (
+        sum(int(count(b)) for b in batches) for count in (lambda b: b.ids.numel(), lambda b: b.mask.sum())
+    )
+    assert tokens == lengths_of_reviews(600).sum()
+    assert positions < TRAINING * tokens
+
+
+def masked_step(masked: int) -> int:
+    """Operations of products of a step of masked language modelling with so many of 64 positions masked."""
+    torch.manual_seed(0)
+    encoder = BERT(BERTConfig(500, 16, 1, 2, 32))
+    head = MaskedLanguageModelHead(MaskedLanguageModelConfig(500, 16, next_sentence=False), encoder.embedding.weight)
+    ids = torch.randint(5, 500, (2, 32))
+    targets = torch.full_like(ids, IGNORE).flatten()
+    targets[:masked] = ids.flatten()[:masked]
+    batch = Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=targets.view_as(ids))
+    # torch counts no products of float32 that oneDNN computes.
+    with FlopCounterMode(display=False) as counter, computing_in("bf16"):
+        Model(encoder, head).loss(batch).total.backward()
+    return int(counter.get_total_flops())
+
+
+def test_the_output_layer_is_computed_where_something_is_masked_alone() -> None:
+    none_more = masked_step(20) - masked_step(10)
+    per_target = 3 * 2 * 16 * (500 + 16)  # the table and the layer before it; forward, and backward for both factors
+    assert none_more == 10 * per_target
+
+
+def passes(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, out: Path, epochs: int) -> dict[str, int]:
+    """How often each text was cut into tokens while a classifier was fine-tuned for so many epochs."""
+    counted: Counter[str] = Counter()
+    inner = Tokenizer.encode_batch
+
+    def encode_batch(self: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+        counted.update(texts)
+        return inner(self, texts)
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", encode_batch)
+    recipe = out.with_suffix(".toml")
+    recipe.write_text(
+        'name = "some"\ndescription = "Some epochs"\nsource = "Ours"\n'
+        f'[finetune]\nrows = 8\n[[finetune.phases]]\nname = "all"\nepochs = {epochs}\nlr = 0.001\n'
+    )
+    texts, labels = reviews(40)
+    options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(seed=0))
+    train = Examples(texts[:30], labels[:30], "single", source="train")
+    test = Examples(texts[30:], labels[30:], "single", source="test")
+    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    monkeypatch.undo()
+    return {text: counted[text] for text in texts}
+
+
+def test_more_epochs_cut_no_text_again(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, tmp_path: Path) -> None:
+    few = passes(monkeypatch, tiny_lm, tmp_path / "few", 1)
+    many = passes(monkeypatch, tiny_lm, tmp_path / "many", 3)
+    assert few == many
+    assert max(many.values()) == 1
+
+
+def test_predicting_a_stream_takes_no_more_memory_for_more_texts(tiny_classifier: Path) -> None:
+    classifier = load(tiny_classifier)
+
+    def peak(count: int) -> int:
+        def texts() -> Iterator[str]:
+            yield from (f"text {n} " + "word " * 20 for n in range(count))
+
+        tracemalloc.start()
+        for _ in classifier.predict(texts()):
+            pass
+        highest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return highest
+
+    peak(10)  # what is loaded at first use
+    assert peak(3 * STREAM_TEXTS) < 1.2 * peak(STREAM_TEXTS)
+
+
+@pytest.fixture(scope="module")
+def tiny_classifier(tiny_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("guards") / "classifier"
+    texts, labels = reviews(30)
+    options = FinetuneOptions(recipe="frozen", baselines=False)
+    test = Examples(texts[:10], labels[:10], "single", source="test")
+    train = Examples(texts, labels, "single", source="train")
+    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    return out
+
+
+@pytest.mark.parametrize("statement", IMPORTS)
+def test_an_import_loads_little_and_no_torch(statement: str) -> None:
+    program = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"torch", "sklearn", "scipy", "pandas", "duckdb", "matplotlib", "transformers", "gensim", "onnxruntime"}
+    assert not heavy & set(loaded)
+    assert len(loaded) < IMPORTS[statement]
