@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,10 +15,13 @@ from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches
 from textgraft.errors import UserError
 from textgraft.model import Model
 from textgraft.nn.pooling import POOLINGS
-from textgraft.nn.precision import computing_in
+from textgraft.nn.precision import Casts, computing_in
 from textgraft.nn.readout import LAST, Readout, new_readout
 
 TOKENS_PER_BATCH = 16_384
+
+_CASTS: WeakKeyDictionary[Model, Casts] = WeakKeyDictionary()
+"""Weights as products want them, of every model that has been asked, for as long as there is one."""
 
 
 def as_read_by(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:
@@ -92,11 +96,12 @@ def _over_batches(
 ) -> np.ndarray:
     was_training = model.training
     model.eval()
+    casts = _CASTS.setdefault(model, Casts())
     results: list[Tensor] = []
     rows: list[int] = []
     batches = budget_batches([len(s) for s in sequences], tokens=TOKENS_PER_BATCH, rows=512)
     for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
-        with computing_in(precision, model.device):
+        with computing_in(precision, model.device, casts=casts):
             results.append(answer(batch).float().cpu())
         rows += indices
     model.train(was_training)

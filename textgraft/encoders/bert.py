@@ -19,6 +19,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError
 from textgraft.nn.attention import Attention
+from textgraft.nn.precision import Linear
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ class Block(nn.Module):
         self.dropout = config.hidden_dropout
         self.attention = Attention(width, config.num_heads, dropout=config.attention_dropout)
         self.attention_norm = nn.LayerNorm(width, eps=eps)
-        self.feed_forward = nn.Linear(width, config.feed_forward_dim)
-        self.output = nn.Linear(config.feed_forward_dim, width)
+        self.feed_forward = Linear(width, config.feed_forward_dim)
+        self.output = Linear(config.feed_forward_dim, width)
         self.output_norm = nn.LayerNorm(width, eps=eps)
 
-    def forward(self, x: Tensor, seen: Tensor) -> Tensor:
+    def forward(self, x: Tensor, seen: Tensor | None) -> Tensor:
         """x (B, T, D) -> (B, T, D); `seen` as in `Attention`."""
         attended, _ = self.attention(x, seen)
         x = self.attention_norm(x + F.dropout(attended, self.dropout, self.training))
@@ -103,7 +104,7 @@ class BERT(Encoder):
         self.segments = nn.Embedding(config.num_segments, width) if config.num_segments else None
         self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
-        self.pooler = nn.Linear(width, width) if config.pooler else None
+        self.pooler = Linear(width, width) if config.pooler else None
         self.apply(_start)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
@@ -113,7 +114,9 @@ class BERT(Encoder):
         """
         x = self._embedded(batch)
         kept = [x]
-        seen = batch.mask[:, None, None, :]
+        # Where nothing is padded nothing has to be masked; a GPU would have to wait for the answer.
+        whole = batch.mask.device.type == "cpu" and bool(batch.mask.all())
+        seen = None if whole else batch.mask[:, None, None, :]
         for layer in self.layers:
             x = layer(x, seen)
             kept.append(x)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -36,22 +37,59 @@ def resolve(precision: str, device: torch.device = CPU) -> Literal["fp32", "bf16
     return "bf16" if precision == "bf16" else "fp32"
 
 
-class Casts:
-    """Weights in the dtype of the products, each cast once: for one who asks the same model at every step of a text.
+FEW_ROWS = 256
+"""Products of more rows than these gain nothing from weights that are laid out."""
 
-    A weight that has been changed since (torch counts that, not what goes through `.data`) is cast anew.
+
+class Casts:
+    """Weights as the products want them, each made once: for one who asks the same model again and again.
+
+    A weight that has been changed since (torch counts that, not what goes through `.data`) is made anew.
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, torch.dtype], tuple[Tensor, int, Tensor]] = {}
+        self._made: dict[tuple[int, str], tuple[Tensor, int, Tensor]] = {}
 
     def of(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
         """`weight.to(dtype)`."""
-        known = self._made.get((id(weight), dtype))
+        return self._once(weight, str(dtype), lambda: weight.to(dtype))
+
+    def laid_out(self, weight: Tensor) -> Tensor:
+        """A float32 matrix (out, in) as MKL lays it out for itself at every product, which takes longer than one row."""
+        return self._once(weight, "laid out", lambda: _laid_out(weight))
+
+    def _once(self, weight: Tensor, name: str, make: Callable[[], Tensor]) -> Tensor:
+        known = self._made.get((id(weight), name))
         if known is None or known[1] != weight._version:
             # The weight itself is kept too, so that no other can have its id meanwhile.
-            known = self._made[id(weight), dtype] = weight, weight._version, weight.to(dtype)
+            known = self._made[id(weight), name] = weight, weight._version, make()
         return known[2]
+
+
+def _laid_out(weight: Tensor) -> Tensor:
+    laid_out: Tensor = torch.ops.mkl._mkl_reorder_linear_weight(weight.detach().contiguous(), 64)
+    return laid_out
+
+
+def _linear_laid_out(x: Tensor, laid_out: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product: Tensor = torch.ops.mkl._mkl_linear(x, laid_out, weight, bias, x.numel() // x.shape[-1])
+    return product
+
+
+@lru_cache
+def _may_be_laid_out(outputs: int, inputs: int) -> bool:
+    """Whether a matrix laid out once serves any number of rows, which MKL does and does not promise: tried."""
+    if not (torch.backends.mkl.is_available() and hasattr(torch.ops.mkl, "_mkl_linear")):
+        return False
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(outputs, inputs, generator=generator)
+    laid_out = _laid_out(weight)
+    for rows in (1, 2, 5, 13, 64, FEW_ROWS):
+        x = torch.randn(rows, inputs, generator=generator)
+        expected = F.linear(x, weight)
+        if not torch.allclose(_linear_laid_out(x, laid_out, weight, None), expected, rtol=1e-3, atol=1e-3):
+            return False
+    return True
 
 
 _CASTS: ContextVar[Casts | None] = ContextVar("casts", default=None)
@@ -86,9 +124,24 @@ def compute_dtype(x: Tensor) -> torch.dtype:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`F.linear` with weights of `cast_once`: autocast itself forgets its casts wherever it is left."""
+    """`F.linear` with weights of `cast_once`: autocast itself forgets its casts wherever it is left.
+
+    In float32 a product of few rows, of which most of the time would go into laying the weights out, takes them from
+    the `casts` of `computing_in` too.
+    """
     dtype = compute_dtype(x)
+    if (casts := _casts_for(x, weight, dtype)) is not None:
+        return _linear_laid_out(x, casts.laid_out(weight), weight, bias)
     return F.linear(x, cast_once(weight, dtype), None if bias is None else cast_once(bias, dtype))
+
+
+def _casts_for(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Casts | None:
+    """Those of `computing_in` where laid out weights pay: few rows, float32, on the processor, no gradients."""
+    casts = _CASTS.get()
+    if casts is None or dtype != torch.float32 or torch.is_grad_enabled() or x.device != CPU:
+        return None
+    few = 0 < x.numel() <= FEW_ROWS * x.shape[-1] and x.dtype == weight.dtype == dtype
+    return casts if few and _may_be_laid_out(*weight.shape) else None
 
 
 class Linear(nn.Linear):
