@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from textgraft.data.masking import MaskingTokens
 from textgraft.errors import UserError
+from textgraft.text.chunks import ChunkMemory
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.tokenizer import PIECE_CHARACTERS, Tokenizer
 from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer, train
@@ -237,3 +238,28 @@ def test_masking_knows_marks_and_pieces() -> None:
     assert np.flatnonzero(tokens.special).tolist() == [0, 1, 2, 3, 4]
     assert tokens.continues.tolist() == [t.startswith("##") for t in UNCASED.tokens]
     assert tokens.continues.any()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([*NASTY, *" \n[].,-_'\u0301", "[SEP]", "don't", "well-known", "é"]), max_size=12))
+def test_a_text_read_in_remembered_chunks_has_the_ids_of_the_whole(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert UNCASED.bodies([text, text])[1].tolist() == UNCASED._encoded(text)[0]
+
+
+def test_only_so_many_chunks_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def cut(chunks: list[str]) -> list[list[int]]:
+        asked.extend(chunks)
+        return [[len(chunk)] for chunk in chunks]
+
+    monkeypatch.setattr("textgraft.text.chunks.MOST", 3)
+    memory, long = ChunkMemory(str.split, cut), "z" * 50
+    assert [ids.tolist() for ids in memory.ids([f"a bb a {long}", ""])] == [[1, 2, 1, 50], []]
+    assert asked == ["a", "bb", long]
+    memory.ids([f"a {long}"])
+    assert asked == ["a", "bb", long, long]  # too long to be kept
+    memory.ids(["c d"])
+    memory.ids(["a"])
+    assert asked[-3:] == ["c", "d", "a"]  # forgotten with the others

@@ -55,7 +55,7 @@ class Casts:
         return self._once(weight, str(dtype), lambda: weight.to(dtype))
 
     def laid_out(self, weight: Tensor) -> Tensor:
-        """A float32 matrix (out, in) as MKL lays it out for itself at every product, which takes longer than one row."""
+        """A float32 matrix (out, in) as MKL otherwise lays it out at every product, which takes longer than a row."""
         return self._once(weight, "laid out", lambda: _laid_out(weight))
 
     def _once(self, weight: Tensor, name: str, make: Callable[[], Tensor]) -> Tensor:
