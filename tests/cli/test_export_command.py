@@ -12,8 +12,9 @@ import pytest
 from programs import Desk, Program
 
 from textgraft.classifier import load
+from textgraft.errors import UserError
 from textgraft.onnx import export as exporting
-from textgraft.onnx.model import OnnxModel
+from textgraft.onnx.opening import load as load_graph
 
 WITHOUT_TORCH = """
 import sys
@@ -21,6 +22,7 @@ import sys
 for name in ("torch", "scipy", "sklearn", "duckdb", "pandas", "safetensors", "matplotlib", "onnx", "transformers"):
     sys.modules[name] = None
 from textgraft.classifier import load
+from textgraft.errors import UserError
 
 for prediction in load(sys.argv[1]).predict(sys.argv[2:]):
     print(prediction.label, prediction.confidence)
@@ -110,4 +112,9 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
         run("predict", folder, "--text", "good").mistake(name, "truncated or altered")
     config = json.loads(whole["config.json"])
     assert config["onnx"]["max_tokens"] > 0
-    assert OnnxModel.load(exported, config).labels.names == ("neg", "pos")
+    graph = load_graph(exported, config)
+    assert graph.labels is not None
+    assert graph.labels.names == ("neg", "pos")
+    for about in ({"max_tokens": 9, "stride": 3}, {"max_tokens": 9, "task": "generation"}, {}):
+        with pytest.raises(UserError, match="describes no graph"):
+            load_graph(exported, config | {"onnx": about})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto
 from torch import Tensor, nn
 
 from textgraft.encoders.base import Direction
@@ -69,24 +69,14 @@ def qrnn(g: Graph, layer: QRNNLayer, x: str, lengths: str, direction: Direction)
         f = g("Add", g("Mul", f, 1 - layer.zoneout), layer.zoneout)
     update = g("Mul", g("Sub", 1.0, f), z)
     before = g("Squeeze", g("Mul", g("Slice", f, [0], [1], [0]), 0.0), [0])
-    _, cell = g("Scan", before, f, update, outputs=2, body=_forget_and_add(layer.hidden_dim), num_scan_inputs=2)
+
+    def forget_and_add(step: Graph, earlier: str, f: str, update: str) -> tuple[list[str], list[str]]:
+        now = step("Add", step("Mul", earlier, f), update)
+        return [now], [now]
+
+    _, cell = g.scan(forget_and_add, [before], [f, update])
     h = g("Mul", cell, g("Sigmoid", o[0])) if o else cell
     return _reversed(g, h, lengths) if direction == "right" else str(h)
-
-
-def _forget_and_add(width: int) -> object:
-    """A step of the recurrence: c_t = f_t c_{t-1} + u_t."""
-    values = {
-        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
-        for name in ("earlier", "f", "u", "c", "shown")
-    }
-    nodes = [
-        helper.make_node("Mul", ["earlier", "f"], ["kept"]),
-        helper.make_node("Add", ["kept", "u"], ["c"]),
-        helper.make_node("Identity", ["c"], ["shown"]),
-    ]
-    first, last = [values[n] for n in ("earlier", "f", "u")], [values[n] for n in ("c", "shown")]
-    return helper.make_graph(nodes, "step", first, last)
 
 
 def _reversed(g: Graph, x: str, lengths: str) -> str:
