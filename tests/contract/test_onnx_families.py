@@ -13,8 +13,10 @@ from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.onnx.encoders import ENCODERS as FAMILIES
 from textgraft.onnx.export import graph_of, largest_difference
+from textgraft.text import spelling
 
-NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl"}
+NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl", "cove", "elmo"}
+SPELLING = spelling.train(["a bc def ghij klmno pqrstu vwxyz ü"] * 3)
 TASKS = {"classification", "choice", "tagging", "span"}
 GRAPHS = [
     (encoder, head) for encoder, head in CASES if ENCODERS[encoder]["name"] in NAMES and HEADS[head]["name"] in TASKS
@@ -31,7 +33,8 @@ def artifact(encoder: str, head: str, **run: object) -> Artifact:
         torch.manual_seed(1)
         for parameter in model.head.parameters():
             torch.nn.init.normal_(parameter)
-    return Artifact(model, TOKENIZER, labels, {"max_tokens": 16, **run})
+    tokenizer = SPELLING if ENCODERS[encoder]["name"] == "elmo" else TOKENIZER
+    return Artifact(model, tokenizer, labels, {"max_tokens": 16, **run})
 
 
 @pytest.mark.parametrize(("encoder", "head"), GRAPHS)
@@ -40,7 +43,7 @@ def test_a_graph_answers_as_the_model_does(encoder: str, head: str) -> None:
     assert largest_difference(model, graph_of(model)) < 2e-6
 
 
-@pytest.mark.parametrize("encoder", ["lstm-right-3", "bert", "bert-pooler", "distilbert", "gpt-pre"])
+@pytest.mark.parametrize("encoder", ["lstm-right-3", "bert", "bert-pooler", "distilbert", "gpt-pre", "elmo"])
 def test_a_graph_reads_pairs(encoder: str) -> None:
     head = "pool-pooled" if encoder == "bert-pooler" else "single"
     model = artifact(encoder, head, reads="pairs")

@@ -17,7 +17,7 @@ from textgraft.heads.span import SpanHead
 from textgraft.heads.tagging import TaggingHead
 from textgraft.onnx import heads
 from textgraft.onnx.classifier import OnnxClassifier
-from textgraft.onnx.encoders import ENCODERS, Read
+from textgraft.onnx.encoders import ENCODERS, SEGMENTS, SPELLINGS, Read
 from textgraft.onnx.graph import Graph
 from textgraft.onnx.model import OnnxModel
 from textgraft.onnx.reader import OnnxReader
@@ -47,9 +47,11 @@ def _started(artifact: Artifact, **more: tuple[str, str]) -> tuple[Graph, Read]:
     encoder = artifact.model.encoder
     numbers = {"ids": PLACES, **more}
     if isinstance(encoder, BERT) and encoder.segments is not None:
-        numbers["segments"] = PLACES
+        numbers[SEGMENTS] = PLACES
+    if encoder.reads_spellings:
+        numbers[SPELLINGS] = ("distinct", "characters")
     graph = Graph({"mask": ("bool", PLACES)} | {name: ("int64", shape) for name, shape in numbers.items()})
-    return graph, ENCODERS[type(encoder)](graph, encoder, "ids", "mask", "segments")
+    return graph, ENCODERS[type(encoder)](graph, encoder, "ids", "mask")
 
 
 def _most(artifact: Artifact, tokens: int) -> int:
