@@ -14,6 +14,7 @@ from programs import Desk, Program
 from textgraft.classifier import load
 from textgraft.errors import UserError
 from textgraft.onnx import export as exporting
+from textgraft.onnx.int8 import LADDER
 from textgraft.onnx.opening import load as load_graph
 
 WITHOUT_TORCH = """
@@ -75,9 +76,22 @@ def test_int8_is_written_only_where_answers_stay(
     assert 0.5 <= done["same"] <= 1
     assert done["texts"] == 200
     assert done["difference"] > 0
+    assert done["products"] == "all products with weights in int8"
     whole = exporting.export(desk.classifier, tmp_path / "whole")
     assert done["megabytes"] < 0.5 * whole.megabytes
-    assert "keep their answer" in run(*with_texts, "--overwrite").out
+    assert "That takes all products" in run(*with_texts, "--overwrite").out
+
+
+def test_int8_takes_the_first_step_that_leaves_the_answers(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = iter([0.97, 0.98, 0.994])
+    monkeypatch.setattr(exporting, "agreement", lambda kind, before, after: next(shares))
+    texts = (desk.folder / "pool.txt").read_text().splitlines()
+    done = exporting.export(desk.classifier, tmp_path / "small", int8=True, texts=texts)
+    assert (done.same, done.products) == (0.994, LADDER[-1])
+    assert done.difference < 0.05
+    assert list(load(tmp_path / "small").predict(texts[:3]))
 
 
 def test_agreement_is_of_decisions() -> None:

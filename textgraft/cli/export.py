@@ -48,5 +48,6 @@ def export(
     if done.same is None:
         print(f"Its answers are the original's to {done.difference:.1g}, on drawn texts of several lengths.")
     else:
-        kept = f"Of {done.texts:,} texts {done.same:.1%} keep their answer"
+        kept = f"On {done.texts:,} texts {done.same:.1%} of the answers stay"
         print(f"{kept}; no number of an answer moves by more than {done.difference:.2f}.")
+        print(f"That takes {done.products}.")

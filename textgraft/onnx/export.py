@@ -10,22 +10,28 @@ import numpy as np
 
 from textgraft import model_folder
 from textgraft.artifact import Artifact
+from textgraft.data.examples import TargetKind
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.onnx.check import largest_difference
 from textgraft.onnx.classifier import OnnxClassifier
-from textgraft.onnx.int8 import AGREEMENT, LEAST_TEXTS, agreement, quantized
 from textgraft.onnx.model import OnnxModel
+from textgraft.onnx.tagger import OnnxTagger
+from textgraft.tagging import from_text
 
 TOLERANCE = 1e-4
 """Probabilities may differ by so much; sums in another order do, by far less."""
+AGREEMENT = 0.99
+"""Of int8's answers, and those of the original."""
+LEAST_TEXTS = 50
 
 
 @dataclass(frozen=True)
 class Export:
     """Where the graph is, how large, and the largest difference from the original's answers.
 
-    With int8 that is one on `texts` texts, of which the share `same` kept their answer.
+    With int8 that is one on `texts` texts, of which (or of whose words) the share `same` kept their answer, and
+    `products` says which products are computed so.
     """
 
     out: Path
@@ -33,6 +39,7 @@ class Export:
     difference: float
     texts: int = 0
     same: float | None = None
+    products: str | None = None
 
 
 def export(
@@ -45,7 +52,7 @@ def export(
 ) -> Export:
     """Write a model's folder with a graph from token ids to answers in the place of its weights.
 
-    `int8` stores weights as whole numbers, and asks for `texts` on which at least AGREEMENT of the labels must stay.
+    `int8` stores weights as whole numbers, and asks for `texts` on which at least AGREEMENT of the answers must stay.
     Raises UserError for a model that cannot be a graph, and for a graph whose answers differ from the original's.
     """
     out = Path(out)
@@ -64,21 +71,56 @@ def export(
 
 
 def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -> tuple[OnnxModel, Export]:
-    """The graph with int8 weights, and what these do to the answers. Raises UserError where that is too much."""
+    """The graph with int8 weights, as many of its products in int8 as leave the answers, and what that does to them.
+
+    Raises UserError where even the weights alone move too many.
+    """
     if len(texts) < LEAST_TEXTS:
         message = f"{len(texts)} texts are too few to see what int8 does to the answers."
         raise UserError(message, remedy=f"Name {LEAST_TEXTS} or more with --texts; they need no labels.")
-    if not isinstance(whole, OnnxClassifier):
-        raise UserError("only classifiers are made int8 so far.", where=name, remedy="Export it without --int8.")
-    assert whole.labels is not None
-    made = replace(whole, graph=quantized(whole.graph))
-    before, after = whole.outputs(texts), made.outputs(texts)
-    stay = agreement(whole.labels.kind, before, after)
-    if stay < AGREEMENT:
-        message = f"with int8 {stay:.1%} of the answers stay, where {AGREEMENT:.0%} should: it is not written."
-        raise UserError(message, where=name, remedy="Export it without --int8.")
-    difference = float(np.abs(before - after).max())
-    return made, replace(found, megabytes=len(made.graph) / 1e6, difference=difference, texts=len(texts), same=stay)
+    from textgraft.onnx.int8 import LADDER, in_int8
+
+    before, stayed = _answers(whole, texts, name), []
+    for products in LADDER:
+        made = replace(whole, graph=in_int8(whole.graph, products))
+        after = _answers(made, texts, name)
+        stay = _staying(whole, before, after)
+        stayed.append(f"{stay:.1%}")
+        if stay >= AGREEMENT:
+            moved = float(np.abs(before[1] - after[1]).max())
+            size = len(made.graph) / 1e6
+            return made, Export(found.out, size, moved, texts=len(texts), same=stay, products=products)
+    message = f"with int8 {', '.join(stayed)} of the answers stay, where {AGREEMENT:.0%} should: it is not written."
+    raise UserError(message, where=name, remedy="Export it without --int8.")
+
+
+def _answers(model: OnnxModel, texts: Sequence[str], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """What a classifier answers, twice; or a tagger's tags of all words, and their probabilities."""
+    if isinstance(model, OnnxClassifier):
+        outputs = model.outputs(texts)
+        return outputs, outputs
+    if not isinstance(model, OnnxTagger):
+        raise UserError("there is no int8 for readers.", where=name, remedy="Export it without --int8.")
+    words = [sentence.words for sentence in map(from_text, texts) if sentence.words]
+    found, _ = model.reading(model.max_tokens)(words)
+    tags, sure = ([value for one in found for value in one[part]] for part in (0, 1))
+    return np.array(tags), np.array(sure)
+
+
+def _staying(model: OnnxModel, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]) -> float:
+    """The share of answers, or of words' tags, that are as before."""
+    if model.labels is None:
+        return float((before[0] == after[0]).mean())
+    return agreement(model.labels.kind, before[0], after[0])
+
+
+def agreement(kind: TargetKind, before: np.ndarray, after: np.ndarray) -> float:
+    """The share of texts (N, C) that keep their label, or all of many labels; of numbers (N,) their correlation."""
+    if kind == "numeric":
+        return float(np.corrcoef(before, after)[0, 1])
+    if kind == "multi":
+        return float(((before >= 0.5) == (after >= 0.5)).all(axis=1).mean())
+    return float((before.argmax(1) == after.argmax(1)).mean())
 
 
 def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:

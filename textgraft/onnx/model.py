@@ -50,6 +50,8 @@ class OnnxModel:
             raise UserError("running an ONNX graph needs onnxruntime.", remedy=remedy) from error
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
+        # Weights that are stored as int8 become float32 once, not with every text.
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
         self._session = onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {value.name for value in self._session.get_inputs()}
 
