@@ -32,7 +32,8 @@ PLACES = ("batch", "length")
 def built(artifact: Artifact, name: str) -> OnnxModel:
     """The graph of a network. Raises UserError for a family or a head of which there is none."""
     encoder, head = type(artifact.model.encoder), type(artifact.model.head)
-    if head not in HEADS:
+    without_labels = artifact.labels is None and head in (ChoiceHead, ClassificationHead)
+    if head not in HEADS or without_labels:
         message = "only classifiers, taggers and readers can be exported, and this is none."
         raise UserError(message, where=name, remedy="Fine-tune one first (textgraft finetune, or tag or qa finetune).")
     if encoder not in ENCODERS:

@@ -28,7 +28,7 @@ class OnnxClassifier(OnnxModel):
         """
         assert self.labels is not None
         sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
-        options = max(len(s.rows) if isinstance(s, Rows) else 0 for s in sequences)
+        options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
         found = np.zeros((len(sequences), options or self.labels.num_outputs))
         for indices in budget_batches([len(s) for s in sequences], tokens=TOKENS_PER_BATCH, rows=ROWS):
             answers = self.answer([sequences[i] for i in indices])

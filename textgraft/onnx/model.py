@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,8 @@ class OnnxModel:
             raise UserError("running an ONNX graph needs onnxruntime.", remedy=remedy) from error
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
+        asked = os.environ.get("OMP_NUM_THREADS", "")  # which torch goes by too
+        options.intra_op_num_threads = int(asked) if asked.isdecimal() else 0
         # Weights that are stored as int8 become float32 once, not with every text.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         self._session = onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
