@@ -6,24 +6,23 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 
-from textgraft import opening
-from textgraft.artifact import Artifact
 from textgraft.data.progress import Meter
-from textgraft.data.sequences import budget_batches
 from textgraft.data.squad import Question, Squad, one_question
-from textgraft.data.windows import Window, WindowSettings, encode_questions, window_batches
+from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.errors import UserError
-from textgraft.heads.span import best_spans, no_answer_positions
-from textgraft.inference import TOKENS_PER_BATCH
-from textgraft.model import Model
 from textgraft.model_folder import to_json
-from textgraft.nn.precision import computing_in
+from textgraft.onnx.opening import graph_in
+from textgraft.onnx.reader import OnnxReader
+from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.answer_metrics import AnswerScores, score_answers
+
+if TYPE_CHECKING:
+    from textgraft.artifact import Artifact
+    from textgraft.encoders.base import Direction
 
 AT_ONCE = 256
 """Questions whose windows are held in memory together."""
@@ -76,25 +75,33 @@ class Reply:
         return [asdict(found) for found in self.best]
 
 
-@torch.no_grad()
-def window_logits(
-    model: Model, windows: Sequence[Window], pad_id: int, precision: str = "auto"
-) -> list[tuple[np.ndarray, float]]:
-    """For each window its logits (T, 2) of beginning and ending, float32, and the score of "no answer" in it."""
-    was_training = model.training
-    model.eval()
-    found: dict[int, tuple[np.ndarray, float]] = {}
-    batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
-    direction = model.encoder.direction
-    for indices, batch in zip(batches, window_batches(windows, batches, pad_id), strict=True):
-        with computing_in(precision, model.device):
-            logits = model(batch).float().cpu()
-        none = no_answer_positions(batch.mask, direction).tolist()
-        for row, index in enumerate(indices):
-            length = len(windows[index].ids)
-            found[index] = logits[row, :length].numpy(), float(logits[row, none[row]].sum())
-    model.train(was_training)
-    return [found[i] for i in range(len(windows))]
+@dataclass(frozen=True)
+class Span:
+    """The first and the last of a window's positions, both inside; the score is the sum of their logits."""
+
+    first: int
+    last: int
+    score: float
+
+
+def best_spans(
+    start: np.ndarray, end: np.ndarray, *, begins: np.ndarray, ends: np.ndarray, count: int, longest: int
+) -> list[Span]:
+    """The `count` best spans of one window, best first, those before in the text first among equals.
+
+    start, end (T,) logits; begins, ends (T,) bool: where one may begin and end; `longest` in tokens. A span ends no
+    earlier than it begins. All pairs are looked at; the published code pairs the `count` best beginnings with the
+    `count` best ends, and may find fewer.
+    """
+    firsts, lasts = np.flatnonzero(begins), np.flatnonzero(ends)
+    scores = start[firsts].astype(np.float64)[:, None] + end[lasts].astype(np.float64)
+    length = lasts - firsts[:, None] + 1
+    scores[(length < 1) | (length > longest)] = -np.inf
+    flat = scores.ravel()
+    possible = np.flatnonzero(np.isfinite(flat))
+    kept = possible[np.argsort(-flat[possible], kind="stable")[:count]]
+    width = max(1, len(lasts))
+    return [Span(int(firsts[i // width]), int(lasts[i % width]), float(flat[i])) for i in kept]
 
 
 def reply(
@@ -140,12 +147,38 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     return shares
 
 
+class WindowReader(Protocol):
+    """What reads windows: a network (answering_network), or a graph (onnx.reader), which needs no torch.
+
+    `max_tokens` is how much it can look at, None without a limit.
+    """
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def direction(self) -> Direction: ...
+
+    @property
+    def max_tokens(self) -> int | None: ...
+
+    @property
+    def run(self) -> dict[str, Any]: ...
+
+    def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
+        """For each window its logits (T, 2) of beginning and ending."""
+
+
+def _no_answer(logits: np.ndarray, direction: Direction) -> float:
+    """The score of "no answer", at the position where an encoder of this direction has read everything (heads.span)."""
+    return float(logits[-1 if direction == "left" else 0].sum())
+
+
 def answer_all(
-    model: Artifact,
+    reader: WindowReader,
     asked: Sequence[tuple[str, Question]],
     windows: WindowSettings,
     search: SearchSettings,
-    precision: str = "auto",
     *,
     show: bool = False,
 ) -> list[Reply]:
@@ -154,11 +187,10 @@ def answer_all(
     with Meter("answering", len(asked), shown=show) as meter:
         for begin in range(0, len(asked), AT_ONCE):
             part = asked[begin : begin + AT_ONCE]
-            encoded = encode_questions(part, model.tokenizer, windows, direction=model.model.encoder.direction)
-            logits = window_logits(model.model, encoded, model.tokenizer.pad_id, precision)
+            encoded = encode_questions(part, reader.tokenizer, windows, direction=reader.direction)
             of_question: list[list[tuple[Window, np.ndarray, float]]] = [[] for _ in part]
-            for window, (scores, none) in zip(encoded, logits, strict=True):
-                of_question[window.question].append((window, scores, none))
+            for window, scores in zip(encoded, reader.window_logits(encoded), strict=True):
+                of_question[window.question].append((window, scores, _no_answer(scores, reader.direction)))
             for (context, question), read in zip(part, of_question, strict=True):
                 replies.append(reply(question, context, read, search))
                 meter.add(len(context.encode("utf-8", "replace")), sum(len(window.ids) for window, *_ in read))
@@ -166,7 +198,7 @@ def answer_all(
 
 
 class Reader:
-    """A model fine-tuned to answer questions, as a folder holds it.
+    """A model fine-tuned to answer questions, or its graph, as a folder holds it.
 
     `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
     (hf:…) never gives the empty answer unless there is a `threshold`. Raises UserError for a model of another task.
@@ -182,12 +214,16 @@ class Reader:
         precision: str = "auto",
         show: bool = False,
     ) -> None:
-        self.artifact = model if isinstance(model, Artifact) else opening.load(model)
-        where = "" if isinstance(model, Artifact) else str(model)
-        if self.artifact.model.describe()["head"]["name"] != "span":
-            remedy = "Make one with textgraft qa finetune."
-            raise UserError("this model does not answer questions.", where=where, remedy=remedy)
-        run, most = self.artifact.run, self.artifact.model.encoder.max_length
+        graph = graph_in(model) if isinstance(model, str | Path) else None
+        if graph is None:
+            from textgraft.answering_network import NetworkReader
+
+            self.source: WindowReader = NetworkReader(model, precision)
+        elif isinstance(graph, OnnxReader):
+            self.source = graph
+        else:
+            raise UserError("this graph does not answer questions.", where=str(model), remedy="Export a reader.")
+        run, most = self.source.run, self.source.max_tokens
         windows = WindowSettings(**run.get("windows", {}))  # other programs' readers say nothing of theirs
         self.windows = replace(windows, max_tokens=min(windows.max_tokens, most or windows.max_tokens))
         given = {"threshold": threshold, "n_best": n_best, "max_answer_tokens": max_answer_tokens}
@@ -196,12 +232,12 @@ class Reader:
         )
         if threshold is not None and "search" not in run:
             self.search = replace(self.search, may_be_none=True)
-        self.precision, self.show = precision, show
+        self.show = show
 
     def answer(self, squad: Squad) -> list[Reply]:
         """The replies to all questions, in the order of the file."""
         asked = list(squad.asked())
-        return answer_all(self.artifact, asked, self.windows, self.search, self.precision, show=self.show)
+        return answer_all(self.source, asked, self.windows, self.search, show=self.show)
 
     def ask(self, question: str, context: str) -> Reply:
         """The reply to one question about a text."""

@@ -192,7 +192,7 @@ def load(name: str | Path) -> Artifact:
         remedy = "Use it with predict and evaluate, or name a language model."
         raise UserError("this is a linear classifier, not a network.", where=str(folder), remedy=remedy)
     if "onnx" in config:
-        remedy = "Use it with predict and evaluate, or name the model that it was exported from."
+        remedy = "Use it with predict, evaluate, tag or qa, or name the model that it was exported from."
         raise UserError("this is an exported graph, not a network.", where=str(folder), remedy=remedy)
     if "vectors" in config:
         remedy = "Use them with textgraft vectors and embed, or name a language model."

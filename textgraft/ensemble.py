@@ -107,9 +107,9 @@ def _load(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:
 
         return linear_artifact.load(folder)
     if "onnx" in config:
-        from textgraft.onnx.model import OnnxModel
+        from textgraft.onnx import opening as graphs
 
-        return OnnxModel.load(folder, config)
+        return graphs.load(folder, config)
     return _network(folder, device)
 
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from textgraft import opening
-from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.progress import Meter
-from textgraft.data.sequences import budget_batches
-from textgraft.data.tags import Scheme, converted, entities
-from textgraft.data.words import Coverage, Vectors, WordWindow, word_windows
+from textgraft.data.tags import Scheme, TagsOf, converted, entities
+from textgraft.data.words import Coverage
 from textgraft.errors import UserError
-from textgraft.heads.tagging import TaggingHead
-from textgraft.model import Model
-from textgraft.nn.precision import computing_in
+from textgraft.onnx.opening import graph_in
+from textgraft.onnx.tagger import OnnxTagger
 from textgraft.text.words import split_words
 from textgraft.training.tag_metrics import TagScores, score_tags
-from textgraft.words.contextual import WHOLE, carries_state, read_carried, read_words
+
+if TYPE_CHECKING:
+    from textgraft.artifact import Artifact
 
 AT_ONCE, WORDS_AT_ONCE = 256, 8192
 """Sentences that are held in memory together, with what a stack says of their words; of long ones there are fewer."""
@@ -85,88 +78,39 @@ class Reply:
         return found
 
 
-def tagging_head(model: Model) -> TaggingHead:
-    """The model's head. Raises UserError for a model of another task."""
-    if not isinstance(model.head, TaggingHead):
-        raise UserError("this model does not tag words.", remedy="Make one with textgraft tag finetune.")
-    return model.head
+class Tagset(Protocol):
+    """Which tags there are, and of what scheme."""
+
+    @property
+    def tags(self) -> list[str]: ...
+
+    @property
+    def scheme(self) -> Scheme: ...
 
 
-@torch.no_grad()
-def word_logits(
-    model: Model,
-    windows: Sequence[WordWindow],
-    lengths: Sequence[int],
-    pad_id: int,
-    precision: str = "auto",
-    *,
-    vectors: Vectors | None = None,
-    carried: int | None = None,
-) -> list[np.ndarray]:
-    """For each sentence, of so many words, their logits (N, C), float32, put together from its windows.
+class WordTagger(Protocol):
+    """What gives words their tags: a network (tagging_network), or a graph (onnx.tagger), which needs no torch.
 
-    With `carried` windows are whole sentences, of which so many tokens are read at a time.
+    `reading` gives what tags one part of a file after the other, in windows of so many tokens.
     """
 
-    def answer(batch: Batch) -> Tensor:
-        with computing_in(precision, model.device):
-            logits: Tensor = model(batch)
-            return logits
+    @property
+    def config(self) -> Tagset: ...
 
-    piece = tagging_head(model).config.piece
-    if carried is not None:
-        with computing_in(precision, model.device):
-            return read_carried(model.encoder, windows, lengths, pad_id, model.continued, piece=piece, window=carried)
-    return read_words(windows, lengths, pad_id, answer, piece=piece, vectors=vectors)
-
-
-def decoded(model: Model, logits: Sequence[np.ndarray]) -> list[tuple[list[str], list[float]]]:
-    """The best legal tags of each sentence (N, C) and their probabilities."""
-    head = tagging_head(model)
-    tags, found = head.config.tags, {}
-    for indices in budget_batches([len(one) for one in logits], tokens=4096, rows=64):
-        width = len(logits[indices[0]])
-        block = torch.zeros(len(indices), width, len(tags), device=model.device)
-        lengths = torch.tensor([len(logits[i]) for i in indices], device=model.device)
-        for row, index in enumerate(indices):
-            block[row, : len(logits[index])] = torch.from_numpy(logits[index])
-        best, sure = head.decode(block, torch.arange(width, device=model.device) < lengths[:, None])
-        for row, index in enumerate(indices):
-            count = len(logits[index])
-            numbers = best[row, :count].tolist()
-            found[index] = [tags[i] for i in numbers], sure[row, :count].clamp(0, 1).tolist()
-    return [found[i] for i in range(len(logits))]
+    def reading(self, max_tokens: int) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]: ...
 
 
 def stream_tags(
-    tagger: Artifact,
-    sentences: Iterable[Sentence],
-    max_tokens: int = MAX_TOKENS,
-    precision: str = "auto",
+    tagger: WordTagger, sentences: Iterable[Sentence], max_tokens: int = MAX_TOKENS
 ) -> Iterator[tuple[Reply, Coverage]]:
     """What a tagger says of each sentence, in order, with what of it did not fit.
 
     Memory holds `AT_ONCE` of them, or `WORDS_AT_ONCE` words: all that a stack says of these is computed together.
-
-    An encoder that hands on its state (contextual.carries_state) reads each sentence whole, `max_tokens` at a time; of
-    others' windows each word has the best.
     """
-    model, tokenizer = tagger.model, tagger.tokenizer
-    has_entities = tagging_head(model).config.scheme != "plain"
-    max_tokens = min(max_tokens, model.encoder.max_length or max_tokens)
-    carried = max_tokens if carries_state(model.encoder) else None
-    was_training = model.training
-    stack = None if tagger.stack is None else tagger.stack.reading()
+    has_entities, tagged = tagger.config.scheme != "plain", tagger.reading(max_tokens)
     for part in _parts(sentences):
-        words = [s.words for s in part]
-        most = max_tokens if carried is None else WHOLE
-        windows, coverage = word_windows(tokenizer, words, most, direction=model.encoder.direction)
-        vectors = None if stack is None else _looked_up(stack.vectors(words))
-        model.eval()
-        about: dict[str, Any] = {"vectors": vectors, "carried": carried}
-        logits = word_logits(model, windows, list(map(len, part)), tokenizer.pad_id, precision, **about)
-        model.train(was_training)
-        for sentence, (tags, sure) in zip(part, decoded(model, logits), strict=True):
+        found, coverage = tagged([s.words for s in part])
+        for sentence, (tags, sure) in zip(part, found, strict=True):
             yield Reply(sentence, tuple(tags), tuple(sure), has_entities), coverage
             coverage = Coverage()
 
@@ -185,22 +129,13 @@ def _parts(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
         yield part
 
 
-def _looked_up(vectors: Sequence[np.ndarray]) -> Vectors:
-    return lambda numbers: [vectors[number] for number in numbers]
-
-
 def tag_all(
-    tagger: Artifact,
-    sentences: Sequence[Sentence],
-    max_tokens: int = MAX_TOKENS,
-    precision: str = "auto",
-    *,
-    show: bool = False,
+    tagger: WordTagger, sentences: Sequence[Sentence], max_tokens: int = MAX_TOKENS, *, show: bool = False
 ) -> tuple[list[Reply], Coverage]:
     """`stream_tags` for sentences that are all in memory."""
     replies, total = [], Coverage()
     with Meter("tagging", len(sentences), shown=show) as meter:
-        for reply, coverage in stream_tags(tagger, sentences, max_tokens, precision):
+        for reply, coverage in stream_tags(tagger, sentences, max_tokens):
             replies.append(reply)
             total += coverage
             meter.add(len(reply.sentence.text.encode("utf-8", "replace")), len(reply.tags))
@@ -208,28 +143,32 @@ def tag_all(
 
 
 class Tagger:
-    """A model fine-tuned to tag words, as a folder holds it. Raises UserError for a model of another task."""
+    """A model fine-tuned to tag words, or its graph, as a folder holds it. Raises UserError for one of another task."""
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto", show: bool = False) -> None:
-        self.artifact = model if isinstance(model, Artifact) else opening.load(model)
-        if self.artifact.stack is not None:
-            self.artifact = replace(self.artifact, stack=self.artifact.stack.computing_in(precision))
-        try:
-            self.config = tagging_head(self.artifact.model).config
-        except UserError as error:
-            where = "" if isinstance(model, Artifact) else str(model)
-            raise UserError(error.message, where=where, remedy=error.remedy) from None
+        graph = graph_in(model) if isinstance(model, str | Path) else None
+        if graph is None:
+            from textgraft.tagging_network import NetworkTagger
+
+            network = NetworkTagger.open(model, precision)
+            self.source: WordTagger = network
+            self.artifact: Artifact | OnnxTagger = network.artifact
+        elif isinstance(graph, OnnxTagger):
+            self.source = self.artifact = graph
+        else:
+            raise UserError("this graph does not tag words.", where=str(model), remedy="Export a tagger.")
+        self.config = self.source.config
         self.max_tokens = int(self.artifact.run.get("max_tokens", MAX_TOKENS))
-        self.precision, self.show = precision, show
+        self.show = show
 
     def stream(self, sentences: Iterable[Sentence]) -> Iterator[tuple[Reply, Coverage]]:
         """What `stream_tags` says, one after the other."""
-        return stream_tags(self.artifact, sentences, self.max_tokens, self.precision)
+        return stream_tags(self.source, sentences, self.max_tokens)
 
     def tag(self, sentences: Sequence[Sentence | Sequence[str]]) -> list[Reply]:
         """The tags of sentences, which are given as words."""
         read = [s if isinstance(s, Sentence) else Sentence.of(s) for s in sentences]
-        return tag_all(self.artifact, read, self.max_tokens, self.precision, show=self.show)[0]
+        return tag_all(self.source, read, self.max_tokens, show=self.show)[0]
 
     def tag_texts(self, texts: Sequence[str]) -> list[Reply]:
         """The tags of texts, split into words by text.words; a text without a word has none."""

@@ -12,8 +12,10 @@ import pytest
 from programs import Desk, Program
 
 from textgraft.classifier import load
+from textgraft.errors import UserError
 from textgraft.onnx import export as exporting
-from textgraft.onnx.model import OnnxModel
+from textgraft.onnx.int8 import LADDER
+from textgraft.onnx.opening import load as load_graph
 
 WITHOUT_TORCH = """
 import sys
@@ -21,6 +23,7 @@ import sys
 for name in ("torch", "scipy", "sklearn", "duckdb", "pandas", "safetensors", "matplotlib", "onnx", "transformers"):
     sys.modules[name] = None
 from textgraft.classifier import load
+from textgraft.errors import UserError
 
 for prediction in load(sys.argv[1]).predict(sys.argv[2:]):
     print(prediction.label, prediction.confidence)
@@ -73,9 +76,22 @@ def test_int8_is_written_only_where_answers_stay(
     assert 0.5 <= done["same"] <= 1
     assert done["texts"] == 200
     assert done["difference"] > 0
+    assert done["products"] == "all products with weights in int8"
     whole = exporting.export(desk.classifier, tmp_path / "whole")
     assert done["megabytes"] < 0.5 * whole.megabytes
-    assert "keep their answer" in run(*with_texts, "--overwrite").out
+    assert "That takes all products" in run(*with_texts, "--overwrite").out
+
+
+def test_int8_takes_the_first_step_that_leaves_the_answers(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = iter([0.97, 0.98, 0.994])
+    monkeypatch.setattr(exporting, "agreement", lambda kind, before, after: next(shares))
+    texts = (desk.folder / "pool.txt").read_text().splitlines()
+    done = exporting.export(desk.classifier, tmp_path / "small", int8=True, texts=texts)
+    assert (done.same, done.products) == (0.994, LADDER[-1])
+    assert done.difference < 0.05
+    assert list(load(tmp_path / "small").predict(texts[:3]))
 
 
 def test_agreement_is_of_decisions() -> None:
@@ -110,4 +126,9 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
         run("predict", folder, "--text", "good").mistake(name, "truncated or altered")
     config = json.loads(whole["config.json"])
     assert config["onnx"]["max_tokens"] > 0
-    assert OnnxModel.load(exported, config).labels.names == ("neg", "pos")
+    graph = load_graph(exported, config)
+    assert graph.labels is not None
+    assert graph.labels.names == ("neg", "pos")
+    for about in ({"max_tokens": 9, "stride": 3}, {"max_tokens": 9, "task": "generation"}, {}):
+        with pytest.raises(UserError, match="describes no graph"):
+            load_graph(exported, config | {"onnx": about})

@@ -12,16 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from textgraft.data.squad import Answer, Question
+from textgraft.data.window_stream import WindowStream, window_batches
 from textgraft.data.windows import (
     NO_ANSWER,
     WindowSettings,
-    WindowStream,
     answer_tokens,
     encode_questions,
     most_context,
     stretches,
     tokenize,
-    window_batches,
 )
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError

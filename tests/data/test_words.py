@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textgraft.data.conll import Sentence
-from textgraft.data.words import WordStream, chosen_piece, encode_words, word_batches, word_windows
+from textgraft.data.word_stream import WordStream, word_batches
+from textgraft.data.words import chosen_piece, encode_words, word_windows
 from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 from textgraft.nn.chunked import IGNORE

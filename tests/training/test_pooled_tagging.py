@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from textgraft import artifact
 from textgraft.data.batch import Batch
-from textgraft.data.words import WordStream
+from textgraft.data.word_stream import WordStream
 from textgraft.errors import UserError
 from textgraft.methods import MethodOptions, new_method
 from textgraft.stages.stacked_tagging import Network

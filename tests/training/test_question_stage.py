@@ -16,7 +16,8 @@ from textgraft import artifact
 from textgraft.answering import Reader, SearchSettings
 from textgraft.data.batch import Batch
 from textgraft.data.squad import Squad, parse_squad
-from textgraft.data.windows import WindowSettings, WindowStream
+from textgraft.data.window_stream import WindowStream
+from textgraft.data.windows import WindowSettings
 from textgraft.errors import UserError
 from textgraft.foreign import huggingface
 from textgraft.stages import questions as stage

@@ -22,7 +22,7 @@ from textgraft.data.batch import Batch
 from textgraft.data.examples import Examples
 from textgraft.data.squad import parse_squad
 from textgraft.data.windows import WindowSettings
-from textgraft.data.words import WordStream
+from textgraft.data.word_stream import WordStream
 from textgraft.errors import UserError
 from textgraft.model import build
 from textgraft.nn.readout import READOUTS

@@ -18,7 +18,7 @@ from made_up_tags import NOUNS, TITLES, VERBS, sentences, write_encoder
 
 from textgraft import opening
 from textgraft.data.batch import Batch
-from textgraft.data.words import WordStream
+from textgraft.data.word_stream import WordStream
 from textgraft.errors import UserError
 from textgraft.stages.stacked_tagging import Network
 from textgraft.stages.tagging import STACKED, TagOptions, tag_finetune

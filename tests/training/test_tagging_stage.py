@@ -18,11 +18,13 @@ from textgraft import artifact, classifier
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged, read_conll
-from textgraft.data.words import WordStream, word_windows
+from textgraft.data.word_stream import WordStream
+from textgraft.data.words import word_windows
 from textgraft.errors import UserError
 from textgraft.stages import tagging as stage
 from textgraft.stages.tagging import TagOptions, fitted, new_tagger, tag_finetune
-from textgraft.tagging import Tagger, decoded, tag_all, word_logits
+from textgraft.tagging import Tagger, tag_all
+from textgraft.tagging_network import NetworkTagger, decoded, word_logits
 from textgraft.training.loop import Settings
 from textgraft.training.phases import load_recipe
 from textgraft.words.contextual import word_vectors
@@ -179,7 +181,7 @@ def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, r
     wanted = [probabilities for _, probabilities in decoded(model, at_once)]
     found = {}
     for most in (5, 24, 10_000):
-        replies, coverage = tag_all(tagger, short, most, "fp32")
+        replies, coverage = tag_all(NetworkTagger(tagger, "fp32"), short, most)
         found[most] = np.concatenate([reply.probabilities for reply in replies])
         assert (coverage.windowed > 0) == (family == "xl" and most < 10_000)
     np.testing.assert_allclose(found[10_000], np.concatenate(wanted), atol=1e-5)

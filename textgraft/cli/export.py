@@ -1,4 +1,4 @@
-"""textgraft export: a classifier as a graph that other programs run."""
+"""textgraft export: a model as a graph that other programs run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_TEXTS = 1000
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier, tagger or reader.")],
     onnx: Annotated[Path, typer.Option("--onnx", help="The folder to write; must not exist.")],
     int8: Annotated[bool, typer.Option("--int8", help="Store weights as 8-bit whole numbers.")] = False,
     texts: Annotated[
@@ -29,9 +29,9 @@ def export(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write a classifier as an ONNX graph from token ids to probabilities, checked against the original.
+    """Write a classifier, tagger or reader as an ONNX graph from token ids to answers, checked against the original.
 
-    The folder is used as any model's (textgraft predict, evaluate), without torch: onnxruntime runs it.
+    The folder is used as any model's (textgraft predict, evaluate, tag, qa), without torch: onnxruntime runs it.
     """
     from textgraft.data.readers import read_rows
     from textgraft.files import check_writable
@@ -48,5 +48,6 @@ def export(
     if done.same is None:
         print(f"Its answers are the original's to {done.difference:.1g}, on drawn texts of several lengths.")
     else:
-        kept = f"Of {done.texts:,} texts {done.same:.1%} keep their answer"
+        kept = f"On {done.texts:,} texts {done.same:.1%} of the answers stay"
         print(f"{kept}; no number of an answer moves by more than {done.difference:.2f}.")
+        print(f"That takes {done.products}.")

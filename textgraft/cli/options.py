@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,8 +91,10 @@ def read_pool(paths: list[Path] | None, *, text: str | None = None, encoding: st
 
 
 def use_threads(count: int | None) -> None:
-    """Compute on so many cores; all of them if None."""
+    """Compute on so many cores; all of them if None. A graph goes by the variable, and torch may be missing then."""
     if count is not None:
-        import torch
+        os.environ["OMP_NUM_THREADS"] = str(count)
+        with suppress(ImportError):
+            import torch
 
-        torch.set_num_threads(count)
+            torch.set_num_threads(count)

@@ -182,7 +182,6 @@ def predict(
     """Tag the words of a file or of texts, as CoNLL columns, as JSON with characters' offsets, or in colours."""
     from textgraft.data.words import Coverage
     from textgraft.files import check_writable, writing_atomically
-    from textgraft.report.tagged_page import tagged_page
     from textgraft.tagging import Tagger
 
     if colour and format not in (None, "colour"):
@@ -204,7 +203,7 @@ def predict(
             total, count = total + coverage, count + 1
             yield reply
 
-    lines = tagged_page(replies()) if html else (line for r in replies() for line in _shown(r, chosen, columns))
+    lines = _page(replies()) if html else (line for r in replies() for line in _shown(r, chosen, columns))
     if target is None:
         for line in lines:
             print(line)
@@ -249,6 +248,13 @@ def _asked(
         return columns, (s for s in stream_sentences(file, columns) if s.words)
     given = texts if file is None else (line.rstrip("\r\n") for line in lines(file))
     return None, (sentence for sentence in map(from_text, given or ()) if sentence.words)
+
+
+def _page(replies: Iterator[Reply]) -> Iterator[str]:
+    """A page's lines; what draws pages is not asked for where there is none."""
+    from textgraft.report.tagged_page import tagged_page
+
+    return tagged_page(replies)
 
 
 def _shown(reply: Reply, format: str, columns: Columns | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.sequences import PairIds, Rows, TokenIds
+from textgraft.data.sequences import PairIds, Rows, TokenIds, numbered
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,8 @@ def _padded(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
 
 
 def _spelled(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
-    """Spellings (T, C) as numbers of the distinct words among them, in the order in which they come."""
-    places: dict[bytes, int] = {}
-    rows = [np.ascontiguousarray(sequence, dtype=np.int16) for sequence in sequences]
-    first = pad_id + 1
-    ids = [np.array([places.setdefault(word.tobytes(), len(places) + first) for word in row]) for row in rows]
-    words = np.frombuffer(b"".join(places), dtype=np.int16).reshape(len(places), -1).astype(np.int64)
-    spellings = np.concatenate([np.zeros((first, words.shape[1]), dtype=np.int64), words])
+    """Spellings (T, C) as numbers of the distinct words among them."""
+    ids, spellings = numbered(sequences, pad_id + 1)
     return replace(_padded(ids, pad_id), spellings=torch.from_numpy(spellings))
 
 

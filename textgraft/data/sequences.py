@@ -134,6 +134,18 @@ def _truncation(before: Sequence[int], after: Sequence[int]) -> Truncation:
     return Truncation(len(before), len(lost), sum(before), sum(lost))
 
 
+def numbered(sequences: Sequence[np.ndarray], first: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Spellings (T, C) as numbers of the distinct words among them, from `first` on, in the order in which they come.
+
+    The second are the spellings (U, C) int64 by number, zeros below `first`.
+    """
+    places: dict[bytes, int] = {}
+    rows = [np.ascontiguousarray(sequence, dtype=np.int16) for sequence in sequences]
+    ids = [np.array([places.setdefault(word.tobytes(), len(places) + first) for word in row]) for row in rows]
+    words = np.frombuffer(b"".join(places), dtype=np.int16).reshape(len(places), -1).astype(np.int64)
+    return ids, np.concatenate([np.zeros((first, words.shape[1]), dtype=np.int64), words])
+
+
 def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[list[int]]:
     """Indices grouped so that each padded batch holds at most `tokens` positions and `rows` texts, longest first.
 

@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple
 Scheme = Literal["plain", "IOB1", "IOB2", "BIOES"]
 Piece = Literal["first", "last"]
 """Which of a word's pieces speaks for it."""
+TagsOf = tuple[list[str], list[float]]
+"""The tags of a sentence's words, and how sure each is."""
 OUTSIDE = "O"
 _BILOU = {"L": "E", "U": "S"}
 _PREFIXES = frozenset("BIESLU")

@@ -2,27 +2,28 @@
 
 A context that is longer than a window is read in several that overlap (Devlin et al. 2019; `run_squad.py` of the
 published code). The order of the two texts follows from how an encoder reads: whoever looks back must have read the
-question before the context, and whoever reads from the right must find it behind.
+question before the context, and whoever reads from the right must find it behind. Without torch; their batches
+are in window_stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from textgraft.data.batch import Batch, iterate
-from textgraft.data.sequences import shuffled_batches
 from textgraft.data.squad import Question
-from textgraft.encoders.base import Direction
 from textgraft.errors import UserError
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.spelling import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
+
+if TYPE_CHECKING:
+    from textgraft.encoders.base import Direction
 
 NO_ANSWER = -1
 """The target of a window that does not hold the answer."""
@@ -209,42 +210,3 @@ def _windows(
             most_context=owner[start:end] == index,
             target=target,
         )
-
-
-def window_batches(windows: Sequence[Window], batches: Sequence[Sequence[int]], pad_id: int) -> Iterator[Batch]:
-    """The padded batches for lists of indices, with segments, answerable positions and targets (B, 2)."""
-    targets = torch.tensor([w.target for w in windows], dtype=torch.int64).reshape(-1, 2)
-    for indices, batch in zip(batches, iterate([w.ids for w in windows], batches, pad_id, targets), strict=True):
-        second = torch.tensor([windows[i].second for i in indices])
-        answerable = torch.zeros_like(batch.mask)
-        for row, index in enumerate(indices):
-            inside = torch.from_numpy(windows[index].answerable)
-            answerable[row, : len(inside)] = inside
-        after = torch.arange(batch.ids.shape[1]) >= second[:, None]
-        yield replace(batch, segments=(after & batch.mask).long(), answerable=answerable)
-
-
-class WindowStream:
-    """Windows in random batches, those of like length together: what a training loop reads (see data.stream)."""
-
-    stateful = False
-
-    def __init__(
-        self, windows: Sequence[Window], *, pad_id: int, rows: int = 16, tokens: int = 24_000, seed: int = 0
-    ) -> None:
-        self.windows, self.pad_id, self.rows, self.tokens, self.seed = windows, pad_id, rows, tokens, seed
-        self._plan = lru_cache(maxsize=2)(self._draw_plan)
-
-    def _draw_plan(self, epoch: int) -> list[list[int]]:
-        lengths = [len(w.ids) for w in self.windows]
-        generator = np.random.default_rng([self.seed, epoch, 4])
-        return shuffled_batches(lengths, rows=self.rows, generator=generator, tokens=self.tokens)
-
-    def length(self, epoch: int) -> int:
-        return len(self._plan(epoch))
-
-    def rate_scale(self, batch: Batch) -> float:
-        return 1.0
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        return window_batches(self.windows, self._plan(epoch)[start:], self.pad_id)

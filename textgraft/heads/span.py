@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -73,32 +72,3 @@ class SpanHead(Head):
 def no_answer_positions(mask: Tensor, direction: Direction) -> Tensor:
     """(B,) the position of right-padded texts (B, T) at which an encoder of this direction has read everything."""
     return mask.sum(dim=1) - 1 if direction == "left" else torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
-
-
-@dataclass(frozen=True)
-class Span:
-    """The first and the last of a window's positions, both inside; the score is the sum of their logits."""
-
-    first: int
-    last: int
-    score: float
-
-
-def best_spans(
-    start: np.ndarray, end: np.ndarray, *, begins: np.ndarray, ends: np.ndarray, count: int, longest: int
-) -> list[Span]:
-    """The `count` best spans of one window, best first, those before in the text first among equals.
-
-    start, end (T,) logits; begins, ends (T,) bool: where one may begin and end; `longest` in tokens. A span ends no
-    earlier than it begins. All pairs are looked at; the published code pairs the `count` best beginnings with the
-    `count` best ends, and may find fewer.
-    """
-    firsts, lasts = np.flatnonzero(begins), np.flatnonzero(ends)
-    scores = start[firsts].astype(np.float64)[:, None] + end[lasts].astype(np.float64)
-    length = lasts - firsts[:, None] + 1
-    scores[(length < 1) | (length > longest)] = -np.inf
-    flat = scores.ravel()
-    possible = np.flatnonzero(np.isfinite(flat))
-    kept = possible[np.argsort(-flat[possible], kind="stable")[:count]]
-    width = max(1, len(lasts))
-    return [Span(int(firsts[i // width]), int(lasts[i % width]), float(flat[i])) for i in kept]

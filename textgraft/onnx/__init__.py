@@ -1,1 +1,1 @@
-"""Classifiers as ONNX graphs, which run without torch."""
+"""Fine-tuned models as ONNX graphs, which run without torch."""

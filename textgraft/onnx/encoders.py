@@ -1,4 +1,7 @@
-"""Each family of encoders as ONNX operators: ids and mask (B, T) to every layer, and what a pooler says."""
+"""Each family of encoders as ONNX operators: ids and mask (B, T) to every layer, and what a pooler says.
+
+BERT's segments (B, T) and ELMo's spellings (U, C) are inputs by these names.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from onnx import TensorProto
 from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders.base import Encoder
 from textgraft.encoders.bert import BERT
+from textgraft.encoders.cove import CoVe
+from textgraft.encoders.elmo import ELMo
 from textgraft.encoders.flair import Flair
 from textgraft.encoders.gpt import GPT
 from textgraft.encoders.transformer_xl import TransformerXL
@@ -20,27 +25,31 @@ from textgraft.onnx.graph import Graph
 from textgraft.onnx.layers import (
     attention,
     causal,
+    characters,
     distance_vectors,
+    from_end,
     layer_norm,
     lengths_of,
     linear,
     lstm,
     positions,
+    projected_lstm,
     qrnn,
     relative_attention,
 )
 
+SEGMENTS, SPELLINGS = "segments", "spellings"
 Read = tuple[list[str], str | None]
 """The layers (B, T, D_l), bottom (embeddings) -> top, and the pooled vector (B, D), if there is one."""
 
 
-def awd_lstm(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+def awd_lstm(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     """Merity et al. 2018: the table, scaled, and each LSTM or QRNN layer."""
     x = g("Gather", g.weight(encoder.embedding.weight * encoder.config.input_scale), ids)
     return _recurrent(g, encoder, x, mask), None
 
 
-def flair(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+def flair(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     """Akbik et al. 2018: characters and their LSTMs; a projection takes the place of the last."""
     layers = _recurrent(g, encoder, g("Gather", g.weight(encoder.embedding.weight), ids), mask)
     if encoder.projection is not None:
@@ -58,14 +67,13 @@ def _recurrent(g: Graph, encoder: Any, x: str, mask: str) -> list[str]:
     return kept
 
 
-def bert(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+def bert(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     """Devlin et al. 2019: every block, and tanh of a dense layer on the first position if there is a pooler."""
     x = g("Gather", g.weight(encoder.embedding.weight), ids)
     x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), positions(g, ids)))
     if encoder.segments is not None:
-        assert segments is not None
         table = g.weight(encoder.segments.weight)
-        of_pair = g("Min", segments, encoder.config.num_segments - 1)
+        of_pair = g("Min", SEGMENTS, encoder.config.num_segments - 1)
         x = g("Add", x, g("Gather", table, of_pair))
     x = layer_norm(g, encoder.embedding_norm, x)
     kept, seen = [x], g("Unsqueeze", mask, [1, 2])
@@ -79,7 +87,7 @@ def bert(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> R
     return kept, g("Tanh", linear(g, encoder.pooler, g("Gather", x, 0, axis=1)))
 
 
-def gpt(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+def gpt(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     """Radford et al. 2018 and 2019: every block, each position seeing itself and what is before it."""
     config = encoder.config
     counted = g("CumSum", g("Cast", mask, to=TensorProto.INT64), 1)
@@ -103,7 +111,7 @@ def gpt(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Re
     return kept, None
 
 
-def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str, segments: str | None) -> Read:
+def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     """Dai et al. 2019: a text is one window without a memory, as in prediction."""
     config = encoder.config
     with torch.no_grad():  # an adaptive embedding becomes the one table that it stands for
@@ -125,10 +133,37 @@ def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str, segments: str | 
     return kept, None
 
 
-ENCODERS: dict[type[Encoder], Callable[[Graph, Any, str, str, str | None], Read]] = {
+def cove(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
+    """McCann et al. 2017: LSTMs from both sides over the words, and the words beside the last."""
+    words, lengths = g("Gather", g.weight(encoder.embedding.weight), ids), lengths_of(g, mask)
+    kept, x = [words], g("Transpose", words, perm=[1, 0, 2])
+    for layer in encoder.layers:
+        sides = (lstm(g, layer.forward_lstm, x, lengths, "left"), lstm(g, layer.backward_lstm, x, lengths, "right"))
+        x = g("Concat", *sides, axis=2)
+        kept.append(g("Transpose", x, perm=[1, 0, 2]))
+    return [*kept[:-1], g("Concat", words, kept[-1], axis=2)], None
+
+
+def elmo(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
+    """Peters et al. 2018: words by their characters, and LSTMs of both directions that never meet."""
+    words = g("Gather", characters(g, encoder.characters, SPELLINGS), ids)
+    kept, lengths = [g("Concat", words, words, axis=2)], lengths_of(g, mask)
+    left = g("Transpose", words, perm=[1, 0, 2])
+    sides = [left, from_end(g, left, lengths)]
+    for number, pair in enumerate(zip(encoder.forwards, encoder.backwards, strict=True)):
+        made = [projected_lstm(g, layer, side) for layer, side in zip(pair, sides, strict=True)]
+        sides = [g("Add", new, old) for new, old in zip(made, sides, strict=True)] if number else made
+        both = g("Concat", sides[0], from_end(g, sides[1], lengths), axis=2)
+        kept.append(g("Transpose", both, perm=[1, 0, 2]))
+    return kept, None
+
+
+ENCODERS: dict[type[Encoder], Callable[[Graph, Any, str, str], Read]] = {
     AWDLSTM: awd_lstm,
     Flair: flair,
     BERT: bert,
     GPT: gpt,
     TransformerXL: transformer_xl,
+    CoVe: cove,
+    ELMo: elmo,
 }

@@ -1,11 +1,8 @@
-"""A fine-tuned classifier as an ONNX graph, which is checked against the original before it is written."""
+"""A fine-tuned network as an ONNX graph, which is checked against the original before it is written."""
 
 from __future__ import annotations
 
-import logging
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,20 +11,18 @@ import numpy as np
 from textgraft import model_folder
 from textgraft.artifact import Artifact
 from textgraft.data.examples import TargetKind
-from textgraft.data.sequences import PairIds, TokenIds, cut_pair
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
-from textgraft.heads.classification import ClassificationHead
-from textgraft.inference import predict_logits
-from textgraft.onnx.model import OUTPUT, OnnxModel
-from textgraft.training.calibration import probabilities
+from textgraft.onnx.check import largest_difference
+from textgraft.onnx.classifier import OnnxClassifier
+from textgraft.onnx.model import OnnxModel
+from textgraft.onnx.tagger import OnnxTagger
+from textgraft.tagging import from_text
 
-LENGTHS, ROWS = (1, 7, 64), (1, 5)
-"""The texts of drawn tokens that every graph is checked on: of each length, so many in a batch, with shorter ones."""
 TOLERANCE = 1e-4
 """Probabilities may differ by so much; sums in another order do, by far less."""
 AGREEMENT = 0.99
-"""Of int8's labels, and those of the original."""
+"""Of int8's answers, and those of the original."""
 LEAST_TEXTS = 50
 
 
@@ -35,7 +30,8 @@ LEAST_TEXTS = 50
 class Export:
     """Where the graph is, how large, and the largest difference from the original's answers.
 
-    With int8 that is one on `texts` texts, of which the share `same` kept their answer.
+    With int8 that is one on `texts` texts, of which (or of whose words) the share `same` kept their answer, and
+    `products` says which products are computed so.
     """
 
     out: Path
@@ -43,6 +39,7 @@ class Export:
     difference: float
     texts: int = 0
     same: float | None = None
+    products: str | None = None
 
 
 def export(
@@ -53,9 +50,9 @@ def export(
     texts: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Export:
-    """Write a classifier's folder with a graph from token ids to answers in the place of its weights.
+    """Write a model's folder with a graph from token ids to answers in the place of its weights.
 
-    `int8` stores weights as whole numbers, and asks for `texts` on which at least AGREEMENT of the labels must stay.
+    `int8` stores weights as whole numbers, and asks for `texts` on which at least AGREEMENT of the answers must stay.
     Raises UserError for a model that cannot be a graph, and for a graph whose answers differ from the original's.
     """
     out = Path(out)
@@ -74,18 +71,47 @@ def export(
 
 
 def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -> tuple[OnnxModel, Export]:
-    """The graph with int8 weights, and what these do to the answers. Raises UserError where that is too much."""
+    """The graph with int8 weights, as many of its products in int8 as leave the answers, and what that does to them.
+
+    Raises UserError where even the weights alone move too many.
+    """
     if len(texts) < LEAST_TEXTS:
         message = f"{len(texts)} texts are too few to see what int8 does to the answers."
         raise UserError(message, remedy=f"Name {LEAST_TEXTS} or more with --texts; they need no labels.")
-    made = replace(whole, graph=quantized(whole.graph))
-    before, after = whole.outputs(texts), made.outputs(texts)
-    stay = agreement(whole.labels.kind, before, after)
-    if stay < AGREEMENT:
-        message = f"with int8 {stay:.1%} of the answers stay, where {AGREEMENT:.0%} should: it is not written."
-        raise UserError(message, where=name, remedy="Export it without --int8.")
-    difference = float(np.abs(before - after).max())
-    return made, replace(found, megabytes=len(made.graph) / 1e6, difference=difference, texts=len(texts), same=stay)
+    from textgraft.onnx.int8 import LADDER, in_int8
+
+    before, stayed = _answers(whole, texts, name), []
+    for products in LADDER:
+        made = replace(whole, graph=in_int8(whole.graph, products))
+        after = _answers(made, texts, name)
+        stay = _staying(whole, before, after)
+        stayed.append(f"{stay:.1%}")
+        if stay >= AGREEMENT:
+            moved = float(np.abs(before[1] - after[1]).max())
+            size = len(made.graph) / 1e6
+            return made, Export(found.out, size, moved, texts=len(texts), same=stay, products=products)
+    message = f"with int8 {', '.join(stayed)} of the answers stay, where {AGREEMENT:.0%} should: it is not written."
+    raise UserError(message, where=name, remedy="Export it without --int8.")
+
+
+def _answers(model: OnnxModel, texts: Sequence[str], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """What a classifier answers, twice; or a tagger's tags of all words, and their probabilities."""
+    if isinstance(model, OnnxClassifier):
+        outputs = model.outputs(texts)
+        return outputs, outputs
+    if not isinstance(model, OnnxTagger):
+        raise UserError("there is no int8 for readers.", where=name, remedy="Export it without --int8.")
+    words = [sentence.words for sentence in map(from_text, texts) if sentence.words]
+    found, _ = model.reading(model.max_tokens)(words)
+    tags, sure = ([value for one in found for value in one[part]] for part in (0, 1))
+    return np.array(tags), np.array(sure)
+
+
+def _staying(model: OnnxModel, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]) -> float:
+    """The share of answers, or of words' tags, that are as before."""
+    if model.labels is None:
+        return float((before[0] == after[0]).mean())
+    return agreement(model.labels.kind, before[0], after[0])
 
 
 def agreement(kind: TargetKind, before: np.ndarray, after: np.ndarray) -> float:
@@ -98,88 +124,9 @@ def agreement(kind: TargetKind, before: np.ndarray, after: np.ndarray) -> float:
 
 
 def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:
-    """The classifier as a graph in float32. Raises UserError for one of which there is none."""
-    _refuse(artifact, name)
+    """The network as a graph in float32. Raises UserError for one of which there is none."""
     try:
-        from textgraft.onnx.encoders import ENCODERS
-        from textgraft.onnx.graph import Graph
-        from textgraft.onnx.heads import answers, classification
-    except ImportError as error:
+        from textgraft.onnx.build import built
+    except ModuleNotFoundError as error:
         raise UserError("exporting needs onnx.", remedy='Install it by: pip install "textgraft[onnx]"') from error
-    encoder, head, labels = artifact.model.encoder, artifact.model.head, artifact.labels
-    if type(encoder) not in ENCODERS:
-        known = ", ".join(sorted(family.__name__ for family in ENCODERS))
-        message = f"there is no graph of the family {type(encoder).__name__}."
-        raise UserError(message, where=name, remedy=f"These have one: {known}.")
-    assert isinstance(head, ClassificationHead)
-    assert labels is not None
-    segments = "segments" if getattr(encoder, "segments", None) is not None else None
-    graph = Graph({"ids": "int64", "mask": "bool"} | ({"segments": "int64"} if segments else {}))
-    logits = classification(
-        graph, artifact.model, ENCODERS[type(encoder)](graph, encoder, "ids", "mask", segments), "mask"
-    )
-    said = answers(graph, logits, labels.kind, artifact.run.get("temperature") or 1.0)
-    made = graph.model(said, OUTPUT, ["batch", head.config.outputs])
-    most = min(artifact.run["max_tokens"], encoder.max_length or artifact.run["max_tokens"])
-    both = head.config.both_orders
-    return OnnxModel(made.SerializeToString(), artifact.tokenizer, labels, most, artifact.run, both_orders=both)
-
-
-def _refuse(artifact: Artifact, name: str) -> None:
-    """Raises UserError for what is no classifier of texts or pairs."""
-    head = artifact.model.head
-    if artifact.labels is None or not isinstance(head, ClassificationHead):
-        message = "only classifiers of texts or pairs can be exported, and this is none."
-        raise UserError(message, where=name, remedy="Fine-tune one first (textgraft finetune).")
-
-
-def largest_difference(artifact: Artifact, made: OnnxModel) -> float:
-    """Between the answers of the graph and of the model, over drawn texts of LENGTHS in batches of ROWS."""
-    assert artifact.labels is not None
-    generator = np.random.default_rng(0)
-    largest = 0.0
-    for length in dict.fromkeys(min(n, made.max_tokens) for n in LENGTHS):
-        for rows in ROWS:
-            sizes = [length, *generator.integers(1, length + 1, rows - 1)]
-            drawn = [_drawn(artifact, made, int(size), generator) for size in sizes]
-            logits = predict_logits(artifact.model, drawn, artifact.tokenizer.pad_id, "fp32")
-            expected = logits
-            if artifact.labels.kind != "numeric":
-                expected = probabilities(logits, artifact.labels.kind, artifact.run.get("temperature") or 1.0)
-            largest = max(largest, float(np.abs(made.answer(drawn) - expected).max()))
-    return largest
-
-
-def _drawn(artifact: Artifact, made: OnnxModel, size: int, generator: np.random.Generator) -> TokenIds:
-    """A text of `size` tokens, or a pair whose texts have as many together (or fewer, to fit with the marks)."""
-    ids = generator.integers(0, artifact.tokenizer.vocab_size, size).astype(np.int32)
-    if artifact.run.get("reads") != "pairs" and not made.both_orders:
-        return ids
-    return cut_pair(PairIds(ids[: size // 2], ids[size // 2 :], artifact.tokenizer.pair_marks), made.max_tokens)
-
-
-def quantized(graph: bytes) -> bytes:
-    """The graph with weights of matrix products, LSTMs and tables as int8; what goes in is quantised as it comes.
-
-    Of the eight bits seven are used: processors without VNNI add two products in sixteen bits, which eight would
-    overflow.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with tempfile.TemporaryDirectory() as folder, _quiet():
-        whole, small = Path(folder) / "whole.onnx", Path(folder) / "small.onnx"
-        whole.write_bytes(graph)
-        quantize_dynamic(whole, small, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
-        return small.read_bytes()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the advice that onnxruntime gives to the root logger."""
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
+    return built(artifact, name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto
 from torch import Tensor, nn
 
 from textgraft.encoders.base import Direction
+from textgraft.encoders.elmo import CharacterCNN, Highway
 from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention
+from textgraft.nn.projected_lstm import ProjectedLSTMLayer
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer
 from textgraft.onnx.graph import Graph
@@ -56,7 +58,7 @@ def _gates_of_onnx(weight: Tensor) -> Tensor:
 def qrnn(g: Graph, layer: QRNNLayer, x: str, lengths: str, direction: Direction) -> str:
     """x (T, B, D) -> (T, B, H), as nn.qrnn."""
     if direction == "right":
-        x = _reversed(g, x, lengths)
+        x = from_end(g, x, lengths)
     read = x
     if layer.window == 2:
         nothing = g("Mul", g("Slice", x, [0], [1], [0]), 0.0)
@@ -69,29 +71,61 @@ def qrnn(g: Graph, layer: QRNNLayer, x: str, lengths: str, direction: Direction)
         f = g("Add", g("Mul", f, 1 - layer.zoneout), layer.zoneout)
     update = g("Mul", g("Sub", 1.0, f), z)
     before = g("Squeeze", g("Mul", g("Slice", f, [0], [1], [0]), 0.0), [0])
-    _, cell = g("Scan", before, f, update, outputs=2, body=_forget_and_add(layer.hidden_dim), num_scan_inputs=2)
+
+    def forget_and_add(step: Graph, earlier: str, f: str, update: str) -> tuple[list[str], list[str]]:
+        now = step("Add", step("Mul", earlier, f), update)
+        return [now], [now]
+
+    _, cell = g.scan(forget_and_add, [before], [f, update])
     h = g("Mul", cell, g("Sigmoid", o[0])) if o else cell
-    return _reversed(g, h, lengths) if direction == "right" else str(h)
+    return from_end(g, h, lengths) if direction == "right" else str(h)
 
 
-def _forget_and_add(width: int) -> object:
-    """A step of the recurrence: c_t = f_t c_{t-1} + u_t."""
-    values = {
-        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
-        for name in ("earlier", "f", "u", "c", "shown")
-    }
-    nodes = [
-        helper.make_node("Mul", ["earlier", "f"], ["kept"]),
-        helper.make_node("Add", ["kept", "u"], ["c"]),
-        helper.make_node("Identity", ["c"], ["shown"]),
-    ]
-    first, last = [values[n] for n in ("earlier", "f", "u")], [values[n] for n in ("c", "shown")]
-    return helper.make_graph(nodes, "step", first, last)
-
-
-def _reversed(g: Graph, x: str, lengths: str) -> str:
+def from_end(g: Graph, x: str, lengths: str) -> str:
     """Each row of x (T, B, D) reversed within its own length."""
     return str(g("ReverseSequence", x, lengths, time_axis=0, batch_axis=1))
+
+
+def projected_lstm(g: Graph, layer: ProjectedLSTMLayer, x: str) -> str:
+    """x (T, B, D) -> (T, B, P), as nn.projected_lstm: both what is kept and what is fed back are clipped."""
+    projected, hidden = layer.projection.shape
+    of_input, of_state = layer.weight[:, :-projected], layer.weight[:, -projected:]
+    gates = g("Add", g("MatMul", x, g.weight(of_input.t())), g.weight(layer.bias))
+    back, down = g.weight(of_state.t()), g.weight(layer.projection.t())
+
+    def clipped(step: Graph, value: str, most: float) -> str:
+        return str(step("Clip", value, -most, most)) if most else value
+
+    def read(step: Graph, h: str, c: str, gate: str) -> tuple[list[str], list[str]]:
+        i, f, new, o = step("Split", step("Add", gate, step("MatMul", h, back)), [hidden] * 4, outputs=4, axis=1)
+        update = step("Mul", step("Sigmoid", i), step("Tanh", new))
+        c = clipped(step, step("Add", step("Mul", c, step("Sigmoid", f)), update), layer.clips[0])
+        wide = step("Mul", step("Sigmoid", o), step("Tanh", c))
+        h = clipped(step, step("MatMul", wide, down), layer.clips[1])
+        return [h, c], [h]
+
+    rows = g("Slice", g("Shape", x), [1], [2])
+    nothing = [g("ConstantOfShape", g("Concat", rows, [width], axis=0)) for width in (projected, hidden)]
+    return g.scan(read, nothing, [gates])[-1]
+
+
+def characters(g: Graph, layer: CharacterCNN, spellings: str) -> str:
+    """Spellings (U, C) -> a vector (U, P) of each word."""
+    read = g("Transpose", g("Gather", g.weight(layer.embedding.weight), spellings), perm=[0, 2, 1])
+    kind = "Relu" if layer.activation is torch.relu else "Tanh"
+    features = []
+    for convolution in layer.filters:
+        assert isinstance(convolution, nn.Conv1d)
+        assert convolution.bias is not None
+        seen = g("Conv", read, g.weight(convolution.weight), g.weight(convolution.bias))
+        features.append(g(kind, g("ReduceMax", seen, [2], keepdims=0)))
+    x = g("Concat", *features, axis=1)
+    for highway in layer.highways:
+        assert isinstance(highway, Highway)
+        gate = g("Sigmoid", linear(g, highway.gate, x))
+        new = g("Mul", gate, g("Relu", linear(g, highway.transform, x)))
+        x = g("Add", new, g("Mul", g("Sub", 1.0, gate), x))
+    return linear(g, layer.projection, x)
 
 
 def attention(g: Graph, layer: Attention, x: str, seen: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 
 from textgraft import opening
 from textgraft.answering import Reply, SearchSettings, answer_all, as_file, predictions, scores
+from textgraft.answering_network import NetworkReader
 from textgraft.artifact import Artifact
 from textgraft.data.squad import Squad, split_articles, without_answers
-from textgraft.data.windows import WindowSettings, WindowStream, encode_questions
+from textgraft.data.window_stream import WindowStream
+from textgraft.data.windows import WindowSettings, encode_questions
 from textgraft.errors import UserError
 from textgraft.heads.span import SpanConfig, SpanHead
 from textgraft.linear import sentences
@@ -109,7 +111,8 @@ def qa_finetune(
     reader = Artifact(run.model.cpu().eval(), source.tokenizer)
     name = examined(parts)
     measured, precision = parts[name], options.settings.precision
-    replies = answer_all(reader, list(measured.asked()), options.windows, options.search, precision, show=show)
+    asked_of = NetworkReader(reader, precision)
+    replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=show)
     found = {READER: scores(measured, predictions(replies))}
     costs = {READER: cost(meter, run.progress.seconds)}
     if options.baseline:
@@ -205,8 +208,8 @@ def _validator(valid: Squad, source: Artifact, options: QAOptions) -> Callable[[
     asked = list(valid.asked())
 
     def validate(model: Model) -> Scores:
-        reader = Artifact(model, source.tokenizer)
-        replies = answer_all(reader, asked, options.windows, options.search, options.settings.precision)
+        reader = NetworkReader(Artifact(model, source.tokenizer), options.settings.precision)
+        replies = answer_all(reader, asked, options.windows, options.search)
         found = scores(valid, predictions(replies))
         # Answers' F1 decides: it is what is asked for, and the loss keeps rising once a model is too sure of itself.
         result = {"exact_match": float(found.exact_match.mean()), "f1": float(found.f1.mean())}

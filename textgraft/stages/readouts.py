@@ -32,6 +32,7 @@ from textgraft.stages.members import encode_parts
 from textgraft.stages.results_folder import experiment, refuse_existing
 from textgraft.stages.tagging import TagOptions, fitted, train_tagger
 from textgraft.tagging import scores, tag_all
+from textgraft.tagging_network import NetworkTagger
 from textgraft.training.classifier import Plan, outputs_from_logits, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.metrics import HEADLINE, document_scores
@@ -100,7 +101,7 @@ class Tagging:
         options = fitted(replace(options, readout=readout), self.source)
         title = f"{readout}, seed {seed}"
         tagger, _ = train_tagger(self.source, self.train, options, folder, title=title, show=show)
-        replies, _ = tag_all(tagger, self.test.sentences, options.max_tokens, settings.precision)
+        replies, _ = tag_all(NetworkTagger(tagger, settings.precision), self.test.sentences, options.max_tokens)
         found = scores(self.test, replies).headline
         minutes = tagger.run["seconds"] / 60
         return {"part": found.part.tolist(), "whole": found.whole.tolist(), "minutes": minutes}

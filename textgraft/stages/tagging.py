@@ -15,7 +15,8 @@ from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.conll import Tagged, conll_text, split_sentences
 from textgraft.data.tags import Piece, Scheme
-from textgraft.data.words import Coverage, WordStream, chosen_piece, word_windows
+from textgraft.data.word_stream import WordStream
+from textgraft.data.words import Coverage, chosen_piece, word_windows
 from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.tagging import TaggingConfig
 from textgraft.linear import frequent_tags
@@ -27,6 +28,7 @@ from textgraft.report import wording
 from textgraft.stages.fine_tuning import asked, cost, examined, given, interval, table
 from textgraft.stages.stacked_tagging import Network
 from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
+from textgraft.tagging_network import NetworkTagger
 from textgraft.training.loop import Run, Settings
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.meter import Meter
@@ -127,8 +129,8 @@ def tag_finetune(
     with Meter() as meter:
         tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
     name = examined(parts)
-    measured, sentences = parts[name], parts[name].sentences
-    replies, seen = tag_all(tagger, sentences, options.max_tokens, options.settings.precision, show=show)
+    measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
+    replies, seen = tag_all(NetworkTagger(tagger, precision), sentences, options.max_tokens, show=show)
     found = {TAGGER: scores(measured, replies)}
     costs = {TAGGER: cost(meter, tagger.run["seconds"])}
     if options.baseline:
@@ -247,8 +249,8 @@ def _run(
 
 def _validator(valid: Tagged, source: Artifact, options: TagOptions) -> Callable[[Model], Validated]:
     def validate(model: Model) -> Validated:
-        tagger = Artifact(model, source.tokenizer, stack=source.stack)
-        replies, _ = tag_all(tagger, valid.sentences, options.max_tokens, options.settings.precision)
+        tagger = NetworkTagger(Artifact(model, source.tokenizer, stack=source.stack), options.settings.precision)
+        replies, _ = tag_all(tagger, valid.sentences, options.max_tokens)
         found = scores(valid, replies)
         value = found.headline.value or 0.0
         return {"loss": 1 - value, "score": value, found.metric: value}

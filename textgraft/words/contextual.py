@@ -14,7 +14,8 @@ from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch, pad
 from textgraft.data.sequences import budget_batches
 from textgraft.data.tags import Piece
-from textgraft.data.words import Vectors, WordWindow, chosen_piece, word_batches, word_windows
+from textgraft.data.word_stream import Vectors, word_batches
+from textgraft.data.words import WHOLE, WordWindow, chosen_piece, word_windows
 from textgraft.encoders.base import Direction, Encoder, State
 from textgraft.errors import UserError
 from textgraft.heads.tagging import at_words
@@ -26,8 +27,6 @@ WINDOW = 512
 """Flair reads as many characters at a time."""
 SHORT, AT_ONCE = 32, 8192
 """Of many sentences no fewer tokens are read at a time, and of all of them together about so many."""
-WHOLE = 1 << 40
-"""More tokens than any sentence has."""
 Answer = Callable[[Batch, State | None], tuple[Tensor, State | None]]
 """From a batch, and the state before it, to something at each position (B, T, D), and the state behind it."""
 
