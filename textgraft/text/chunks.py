@@ -32,4 +32,4 @@ class ChunkMemory:
         joined = [b"".join(map(of, chunks)) for chunks in split]
         if len(known) > MOST:
             self._known = {}  # a new one: another thread may still read this one
-        return [np.frombuffer(ids, dtype=np.int32) for ids in joined]
+        return [np.frombuffer(bytearray(ids), dtype=np.int32) for ids in joined]
