@@ -25,7 +25,9 @@ from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.inference import embed_sequences
-from textgraft.model import Model
+from textgraft.language import decoding
+from textgraft.language.decoding import Reader
+from textgraft.model import Model, build
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.precision import computing_in
 from textgraft.opening import load as load_model
@@ -105,6 +107,22 @@ def test_the_output_layer_is_computed_where_something_is_masked_alone() -> None:
     none_more = masked_step(20) - masked_step(10)
     per_target = 3 * 2 * 16 * (500 + 16)  # the table and the layer before it; forward, and backward for both factors
     assert none_more == 10 * per_target
+
+
+def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
+    shape = {"name": "gpt", "vocab_size": 50, "embedding_dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
+    head = {"name": "language_model", "vocab_size": 50, "input_dim": 16}
+    with torch.no_grad():
+        reader = Reader(build({"encoder": shape, "head": head}), [[1, 2], [3], [4, 5]], "fp32")
+        for rows, same in (([0, 1, 2], True), ([0, 2], False), ([1, 0], False)):
+            state = reader.encoded.state
+            assert state is not None
+            found = decoding._rows_of(state, rows, before=len(reader.encoded.mask))
+            assert (found is state) == same
+            for layer, kept in zip(state, found, strict=True):
+                assert all(torch.equal(a[rows], b) for a, b in zip(layer, kept, strict=True))
+            reader.add([7] * len(rows), rows)
+            assert len(reader.encoded.mask) == len(rows)
 
 
 def passes(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, out: Path, epochs: int) -> dict[str, int]:

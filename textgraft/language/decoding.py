@@ -130,13 +130,16 @@ class Reader:
         assert self.encoded.state is not None
         device = self.model.device
         column = torch.tensor(tokens, device=device)[:, None]
-        state = _rows_of(self.encoded.state, torch.tensor(rows, device=device))
+        state = _rows_of(self.encoded.state, rows, before=len(self.encoded.mask))
         with computing_in(self.precision, device, casts=self.casts):
             self.encoded = self.model.encoder(Batch(column, torch.ones_like(column, dtype=torch.bool)), state)
 
 
-def _rows_of(state: State, rows: Tensor) -> State:
-    return tuple(tuple(tensor[rows] for tensor in layer) for layer in state)
+def _rows_of(state: State, rows: Sequence[int], *, before: int) -> State:
+    """The state of these of the rows that there were before; itself, not copied, where all go on."""
+    if list(rows) == list(range(before)):
+        return state
+    return tuple(tuple(tensor[torch.tensor(rows, device=tensor.device)] for tensor in layer) for layer in state)
 
 
 def room(model: Model, prompt: Sequence[int], max_tokens: int) -> int:
