@@ -34,7 +34,9 @@ def weights(of: Encoder, layer: int) -> Tensor:
         query, key, _ = attention.inputs(found["x"]).view(4, T, 3, HEADS, D // HEADS).unbind(2)
     hook.remove()
     scores = torch.einsum("bthd,bshd->bhts", query, key) / (D // HEADS) ** 0.5
-    return scores.masked_fill(~found["seen"], -torch.inf).softmax(dim=-1)
+    if found["seen"] is not None:  # None: everything is seen
+        scores = scores.masked_fill(~found["seen"], -torch.inf)
+    return scores.softmax(dim=-1)
 
 
 @pytest.mark.parametrize("by", [-7, -1, 0, 1, 30])
