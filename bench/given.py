@@ -68,7 +68,7 @@ class Given:
             return made_up(count, part)
         with lzma.open(self.data / "imdb" / f"{part}.jsonl.xz", "rt", encoding="utf-8") as lines:
             rows = [(row["text"], row["label"]) for row in map(json.loads, lines)]
-        return _columns([rows[i] for i in np.random.default_rng(0).permutation(len(rows))[:count]])
+        return _drawn(rows, count)
 
     def questions(self, count: int, part: str = "train") -> Labelled:
         """Questions of TREC by what they ask for, an order of our own."""
@@ -76,7 +76,7 @@ class Given:
             return made_up(count, part)
         lines = (self.data / "trec" / f"{part}.txt").read_text("latin-1").splitlines()
         rows = [(line.split(" ", 1)[1], line.split(":", 1)[0]) for line in lines]
-        return _columns([rows[i] for i in np.random.default_rng(0).permutation(len(rows))[:count]])
+        return _drawn(rows, count)
 
     def articles(self) -> Iterator[str]:
         """Of the English Wikipedia, in the order of the file."""
@@ -141,6 +141,8 @@ def first_characters(texts: Iterator[str], most: int) -> Iterator[str]:
             return
 
 
-def _columns(rows: list[tuple[str, str]]) -> Labelled:
-    texts, labels = zip(*rows, strict=True)
+def _drawn(rows: list[tuple[str, str]], count: int) -> Labelled:
+    """So many of the rows, the same ones each time, as columns."""
+    order = np.random.default_rng(0).permutation(len(rows))[:count]
+    texts, labels = zip(*(rows[i] for i in order), strict=True)
     return list(texts), list(labels)

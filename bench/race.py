@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import mean, median, stdev
 from typing import Any, Literal
 
@@ -49,7 +49,7 @@ class Row:
     measures: Mapping[str, Measure]
     quality: Quality | None = None
     means: str = ""
-    rounds: int = field(default=3)
+    rounds: int = 3
 
 
 def race(row: Row, sides: Sequence[str], ask: Ask, rounds: int, clock: str) -> dict[str, Any]:
