@@ -157,7 +157,7 @@ def test_measure_every_gives_the_curves_more_points(desk: Desk, tmp_path: Path, 
         (["--layers", "one"], ("--layers", "'one' is no list of numbers", "0,1,2")),
         (["--layers", ""], ("is no list of numbers",)),
         (["--recipe", "transfr"], ("unknown recipe", "Did you mean 'transfer'?")),
-        (["--recipe", "demo"], ("no phases",)),
+        (["--recipe", "UNPHASED"], ("no phases",)),
         (["--seeds", "0"], ("--seeds",)),
         (["--model", "CLASSIFIER"], ("this is a classifier", "fine-tuned from")),
         (["--test", "missing.csv"], ("missing.csv",)),
@@ -166,7 +166,10 @@ def test_measure_every_gives_the_curves_more_points(desk: Desk, tmp_path: Path, 
 def test_mistakes_are_one_line_and_leave_nothing(
     more: list[str], told: tuple[str, ...], desk: Desk, tmp_path: Path, run: Program
 ) -> None:
-    arguments = [str(desk.classifier) if word == "CLASSIFIER" else word for word in more]
+    unphased = tmp_path / "unphased.toml"
+    unphased.write_text('name = "unphased"\ndescription = "For tests"\nsource = "none"\n[finetune]\n')
+    names = {"CLASSIFIER": str(desk.classifier), "UNPHASED": str(unphased)}
+    arguments = [names.get(word, word) for word in more]
     with unchanged(tmp_path), unchanged(desk.folder):
         run(*asked(desk, tmp_path / "out", "--quiet", *arguments)).mistake(*told)
 

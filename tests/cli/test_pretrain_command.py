@@ -67,7 +67,7 @@ def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path
     model = ["--model", tmp_path / "lm", "--quiet"]
     run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases to adapt in", "frozen")
     assert load(tmp_path / "lm").suited("default") == "frozen"
-    assert load(tmp_path / "lm").suited("demo") == "demo"
+    assert load(tmp_path / "lm").suited("full") == "full"
     named = ["--recipe", "ulmfit", "--minutes", "0.01"]
     assert run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "a", *named).code == 0
     assert load(tmp_path / "a").suited("default") == "frozen"

@@ -15,13 +15,18 @@ from made_up_reviews import reviews
 
 import textgraft
 from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
+from textgraft.evaluation import Outcome
 from textgraft.stages import blend as blends
 from textgraft.stages import finetune as stage
+from textgraft.stages import members, race
 from textgraft.stages.blend import evidence_splits
+from textgraft.stages.candidates import Candidate, Ground
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.stages.members import Finetuned
+from textgraft.stages.race import Race
 from textgraft.training.loop import Settings
 from textgraft.training.selection import mean_loss
 from textgraft.training.session import Stopped
@@ -53,11 +58,12 @@ TRAIN, TEST = labelled(24, 1), labelled(30, 2)
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A recipe that takes no time, which is "default" for as long as these tests run."""
+    """A recipe that takes no time, which is "default" for as long as these tests run, and no model is given up."""
     path = tmp_path_factory.mktemp("recipe") / "quick.toml"
     path.write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or str(path)))
+        patch.setattr(race, "SURE", 0.0)
         yield path
 
 
@@ -101,7 +107,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: Finetuned) -> No
     done = blended
     comparison, choice = done.comparison, done.record["blend"]
     assert comparison.outcomes[0].name == "blend"
-    assert list(choice["candidates"]) == ["linear", "lsa", "vectors", "self-trained", "ulmfit", "ulmfit-probe"]
+    assert list(choice["candidates"]) == ["linear", "lsa", "vectors", "self-trained", "ulmfit-probe", "ulmfit"]
     weights = {name: one["weight"] for name, one in choice["candidates"].items()}
     assert sum(weights.values()) == pytest.approx(1)
     mean = sum(weight * answers(done, name) for name, weight in weights.items())
@@ -148,7 +154,7 @@ def test_all_candidates_are_rows_and_none_is_trained_twice(blended: Finetuned) -
 
 def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
     done = quick()
-    assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit", "ulmfit-probe"]
+    assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit-probe", "ulmfit"]
     assert len(done.comparison.targets) == 24
     assert "The scores are of the same texts" in done.comparison.chosen
     ours = mean_loss("single", done.comparison.targets, answers(done, "blend"))
@@ -165,7 +171,7 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
         values = [float(name == "pos") + i % 5 / 10 for i, name in enumerate(names)]
     train = Examples(texts, values, kind)  # type: ignore[arg-type]
     done = quick(train, test=train.take(range(10)), unlabelled=POOL)
-    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "vectors", "ulmfit", "ulmfit-probe"]
+    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "vectors", "ulmfit-probe", "ulmfit"]
     assert "one label" in done.record["blend"]["left_out"]["self-trained"]
     saved = textgraft.load(done.folder, precision="fp32").outputs(texts[:10])
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
@@ -240,12 +246,12 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
 ) -> None:
     both = {"forward": load_one(tiny_lm), "backward": load_one(tiny_lm)}
     monkeypatch.setattr(stage, "language_models", lambda *_: both)
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.25, 0.0, 0.25, 0.0]))
+    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.25, 0.0, 0.25]))
     done = quick(test=TEST, backward="any", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
     seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
     grown = {"ulmfit": 2, "ulmfit-probe": 1, "ulmfit-backward": 2, "ulmfit-backward-probe": 1}
     assert seeds == {"blend": 2, "linear": 1} | grown
-    blend, linear, forward, _, backward, _ = (o.outputs for o in done.comparison.outcomes)
+    blend, linear, _, forward, _, backward = (o.outputs for o in done.comparison.outcomes)
     assert blend == pytest.approx(0.5 * linear + 0.25 * forward + 0.25 * backward)
     assert "50 % linear, 25 % the language model, 25 % the language model (ulmfit-backward)" in done.comparison.chosen
     saved = textgraft.load(done.folder, precision="fp32")
@@ -277,6 +283,78 @@ def test_a_lone_linear_classifier_is_saved_as_one(
     assert rival.name in ("ulmfit", "ulmfit-probe")
     result = textgraft.evaluate(done.folder, TEST)
     assert result["metrics"]["accuracy"] == run["results"]["methods"]["blend"]["accuracy"]["mean"]
+
+
+def answer(right: bool) -> np.ndarray:
+    """A sure answer, right or wrong, for each of TRAIN."""
+    labels = Labels.fit(TRAIN)
+    chances = np.full((len(TRAIN), 2), 0.1)
+    chances[np.arange(len(TRAIN)), labels.encode(TRAIN) if right else 1 - labels.encode(TRAIN)] = 0.9
+    return chances
+
+
+def ground_of(folds: int) -> Ground:
+    splits = evidence_splits(TRAIN, 0)[:folds]
+    return Ground(TRAIN, None, Labels.fit(TRAIN), (), splits, 0, Path("nowhere"))
+
+
+def rival(answers: np.ndarray) -> Candidate:
+    return Candidate("linear", answers, Outcome("linear", answers[None], answers[None], 0.0, 0.0), 0.0, lambda _: None)  # type: ignore[arg-type,return-value]
+
+
+def test_a_race_is_lost_only_by_who_is_surely_worse_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "SURE", 0.05)
+    ground = ground_of(5)
+    unsure = np.log(np.full((len(TRAIN), 2), 0.5))
+    good, bad = answer(True), answer(False)
+    behind = Race([rival(good)], ground)
+    why = behind.lost(unsure, 5)
+    assert why is not None
+    assert why.startswith("given up after 5 of 5 folds: accuracy ")
+    assert why.endswith("on 24 texts, linear 100.0 %")
+    assert behind.lost(np.log(good), 5) is None  # as good is no loss
+    assert Race([rival(bad)], ground).lost(unsure, 5) is None
+    assert Race([], ground).lost(unsure, 5) is None
+    early = unsure.copy()
+    early[4:] = np.nan
+    assert behind.lost(early, 1) is None  # four texts say nothing
+    assert behind.lost(np.full_like(unsure, np.nan), 0) is None
+    half = good.copy()
+    half[:12] = bad[:12]  # each knows what the other does not: together they are better than the one alone
+    other = good.copy()
+    other[12:20] = bad[12:20]
+    other[20:] = 0.5
+    assert Race([rival(half)], ground).lost(np.log(other), 5) is None
+
+
+def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
+    quick: Callable[..., Finetuned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def lost(self: Race, logits: np.ndarray, folds: int) -> str | None:
+        asked.append(int((~np.isnan(logits[:, 0])).sum()))
+        return "given up after 1 of 2 folds: so the judge says"
+
+    trained: list[str] = []
+    real = members.train_classifier
+
+    def counted(*given: Any, **named: Any) -> Any:
+        trained.append(named["title"])
+        return real(*given, **named)
+
+    monkeypatch.setattr(Race, "lost", lost)
+    monkeypatch.setattr(members, "train_classifier", counted)
+    done = quick(test=TEST, unlabelled=POOL)
+    assert trained == ["fold 1 of 2"]
+    assert asked == [12]
+    assert next(iter(done.record["results"]["methods"])) == "blend"
+    assert "ulmfit" not in done.record["results"]["methods"]
+    assert done.record["blend"]["left_out"]["ulmfit"].endswith("so the judge says")
+    assert "; the language model was given up after 1 of 2 folds: so the judge says." in done.comparison.chosen
+    assert "so the judge says" in (done.folder / "report.html").read_text()
+    saved = textgraft.load(done.folder, precision="fp32").outputs(TEST.texts)
+    assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
 
 
 class Killed(BaseException):

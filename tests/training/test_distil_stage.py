@@ -378,7 +378,7 @@ def test_awd_lstms_teach_each_other(tiny_lm: Path, tmp_path: Path) -> None:
     fresh = distil(tiny_lm, POOL, tmp_path / "fresh", student=tiny_lm, options=asked, show=False)
     held = fresh.record["held_out"]
     assert held["after"]["loss"] < held["before"]["loss"] - 0.3
-    grown = textgraft.adapt(POOL, tmp_path / "grown", model=halves.folder, recipe="demo", settings=FP32, show=False)
+    grown = textgraft.adapt(POOL, tmp_path / "grown", model=halves.folder, recipe="default", settings=FP32, show=False)
     assert artifact.load(grown).run["base"]["name"] == "half"
 
 

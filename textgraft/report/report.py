@@ -269,6 +269,8 @@ def _history_table(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
 
 
 def _schedule(report: Report) -> list[str]:
+    if not report.schedule:
+        return []
     groups = list(dict.fromkeys(row.group for row in report.schedule))
     epochs: dict[tuple[int, str], dict[str, str]] = {}
     for row in report.schedule:

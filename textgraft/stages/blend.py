@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.report import wording
 from textgraft.stages.candidates import Candidate, Ground
-from textgraft.stages.members import Member
+from textgraft.stages.members import GivenUp, Member
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import outputs_from_logits
 from textgraft.training.metrics import HEADLINE
@@ -36,7 +36,8 @@ class Blend:
     """Candidates, and how much each counts in the mean of their answers; a weight of 0 leaves one out.
 
     `scores` are those of the held-out answers by which the weights were chosen: the loss that was to be small and the
-    headline metric, by name. `left_out` says of what could not be tried why.
+    headline metric, by name. `left_out` says of what could not be tried why; `given_up` are language models whose
+    training was not worth its end.
     """
 
     candidates: tuple[Candidate, ...]
@@ -44,12 +45,18 @@ class Blend:
     scores: Mapping[str, Mapping[str, float]]
     chosen: str
     left_out: Mapping[str, str]
+    given_up: Mapping[str, GivenUp] = field(default_factory=dict)
 
     @property
     def kept(self) -> list[Candidate]:
         """Those that count, the heaviest first."""
         counted = [c for c in self.candidates if self.weights[c.name] > 0]
         return sorted(counted, key=lambda c: -self.weights[c.name])
+
+    @property
+    def seconds(self) -> float:
+        """What all trainings took, also those of what was given up, without what candidates share."""
+        return sum(c.seconds for c in self.candidates) + sum(lost.seconds for lost in self.given_up.values())
 
     def outcome(self, shared_seconds: float) -> Outcome:
         """What the mean answers for the examined texts; it costs what all candidates cost, also those left out."""
@@ -59,8 +66,8 @@ class Blend:
             name="blend",
             outputs=mean(np.broadcast_arrays(*(c.outcome.outputs for c in self.kept))),
             raw=mean(np.broadcast_arrays(*(c.outcome.raw for c in self.kept))),
-            minutes=(shared_seconds + sum(c.seconds for c in self.candidates)) / 60,
-            peak_mb=max(c.outcome.peak_mb for c in self.candidates),
+            minutes=(shared_seconds + self.seconds) / 60,
+            peak_mb=max([c.outcome.peak_mb for c in self.candidates] + [g.peak_mb for g in self.given_up.values()]),
             about=" + ".join(f"{100 * w:.0f} % {c.name}" for w, c in zip(weights, self.kept)),
         )
 
@@ -72,7 +79,8 @@ class Blend:
     def record(self) -> dict[str, Any]:
         """What run.json says of the choice."""
         tried = {c.name: {**self.scores[c.name], "weight": self.weights[c.name]} for c in self.candidates}
-        return {"chosen": self.chosen, "candidates": tried, "left_out": dict(self.left_out)}
+        left_out = {**self.left_out, **{name: lost.why for name, lost in self.given_up.items()}}
+        return {"chosen": self.chosen, "candidates": tried, "left_out": left_out}
 
     def predictors(self, run: Mapping[str, Any]) -> dict[str, Predictor]:
         """What is to be saved, by name; `run` is what run.json says of the whole."""
@@ -113,11 +121,17 @@ def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[s
 
 
 def blend(
-    candidates: Sequence[Candidate], ground: Ground, *, language_models: Sequence[str], left_out: Mapping[str, str]
+    candidates: Sequence[Candidate],
+    ground: Ground,
+    *,
+    language_models: Sequence[str],
+    left_out: Mapping[str, str],
+    given_up: Mapping[str, GivenUp],
 ) -> Blend:
     """Weigh the candidates by their answers for held-out training texts (textgraft.training.selection).
 
-    `language_models` names those candidates that are one, `left_out` says what could not be tried and why.
+    `language_models` names those that were fine-tuned, the ones `given_up` among them; `left_out` says what could not
+    be tried and why.
     """
     kind, targets = ground.labels.kind, ground.targets[ground.known]
     answers = [c.held_out[ground.known] for c in candidates]
@@ -130,10 +144,11 @@ def blend(
         scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
     folds, texts = len(ground.splits), len(ground.known)
     how = f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
-    chosen = f"Chosen on {len(ground.train):,} labels by {how}: {_shares(weights, scores, metric, language_models)}."
+    shares = _shares(weights, scores, metric, language_models, given_up)
+    chosen = f"Chosen on {len(ground.train):,} labels by {how}: {shares}."
     if ground.examined is None:
         chosen += " The scores are of the same texts, which flatters the blend a little."
-    return Blend(tuple(candidates), weights, scores, chosen, left_out)
+    return Blend(tuple(candidates), weights, scores, chosen, left_out, given_up)
 
 
 def _shares(
@@ -141,6 +156,7 @@ def _shares(
     scores: Mapping[str, Mapping[str, float]],
     metric: str,
     language_models: Sequence[str],
+    given_up: Mapping[str, GivenUp],
 ) -> str:
     """`60 % self-trained, 40 % vectors; the language model (64.1 % out of fold) adds nothing`."""
     spoken = {
@@ -151,6 +167,8 @@ def _shares(
     text = ", ".join(shown) if len(kept) > 1 else f"{spoken.get(kept[0], kept[0])} alone"
     unit = "" if metric == "accuracy" else f"{wording.metric_name(metric)} "
     for name in language_models:
-        if name not in kept:
+        if name in given_up:
+            text += f"; {spoken[name]} was {given_up[name].why}"
+        elif name not in kept:
             text += f"; {spoken[name]} ({unit}{wording.score(scores[name][metric], metric)} out of fold) adds nothing"
     return text

@@ -26,6 +26,7 @@ from textgraft.stages.members import (
     Course,
     EncodedParts,
     Finetuned,
+    GivenUp,
     Member,
     encode_parts,
     ensemble,
@@ -33,6 +34,7 @@ from textgraft.stages.members import (
     train_member,
 )
 from textgraft.stages.probe import probe_candidate, probe_name
+from textgraft.stages.race import Race
 from textgraft.training.classifier import Plan, refuse_unpredictive
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, load_recipe
@@ -128,17 +130,17 @@ def finetune(
     ground, options = begun.ground, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
     linear = linear_candidates(ground, show=show) if options.blends and ground.splits else None
-    members = _members(begun)
     choice: Blend | None = None
     if linear is None:
+        members = {direction: _member(begun, direction) for direction in sources}
         comparison = _beside_the_language_model(members, ground, options, beside)
     else:
-        choice = _weighed(linear, members, begun)
+        choice, members = _weighed(linear, begun)
         comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, begun, comparison) | _told(choice, members),
+        record=_record(out, begun, comparison) | _told(choice, sources),
         examined=train.take(ground.known.tolist()) if ground.examined is None else ground.examined,
         members=members,
         stage=begun.stage,
@@ -194,16 +196,13 @@ def _begun(
     return _Begun(options, sources, recipe, stage, encoded, data, course, ground)
 
 
-def _members(begun: _Begun) -> dict[str, Member]:
-    """The classifiers grown from each language model, trained now or taken from the work folder."""
-    labels = begun.ground.labels
+def _member(begun: _Begun, direction: str, race: Race | None = None) -> Member:
+    """The classifiers grown from one language model, trained now or taken from the work folder."""
+    labels, source = begun.ground.labels, begun.sources[direction]
     weights = labels.class_weights(begun.ground.train, begun.options.class_weights)
-    members = {}
-    for direction, source in begun.sources.items():
-        plan = _plan(source, begun.stage, begun.options, labels, weights)
-        name = direction if len(begun.sources) > 1 else ""
-        members[direction] = train_member(name, source, plan, begun.encoded[direction].parts, begun.course)
-    return members
+    plan = _plan(source, begun.stage, begun.options, labels, weights)
+    name = direction if len(begun.sources) > 1 else ""
+    return train_member(name, source, plan, begun.encoded[direction].parts, begun.course, race)
 
 
 def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
@@ -261,16 +260,27 @@ def _described(part: Examples) -> dict[str, Any]:
     return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
 
 
-def _weighed(linear: Tried, members: Mapping[str, Member], begun: _Begun) -> Blend:
-    """The linear candidates and the language models', each fine-tuned and as a probe, with their weights."""
-    ground, models, grown = begun.ground, [], []
-    for direction, member in members.items():
-        name, parts = outcome_name(member.source, direction), begun.encoded[direction].parts
+def _weighed(linear: Tried, begun: _Begun) -> tuple[Blend, dict[str, Member]]:
+    """The linear candidates and the language models', each as a probe and fine-tuned, with their weights.
+
+    A language model's fine-tuning is trained to its end only if it keeps up with what has answered before it.
+    """
+    ground, candidates, models = begun.ground, [*linear.candidates], []
+    members: dict[str, Member] = {}
+    given_up: dict[str, GivenUp] = {}
+    for direction, source in begun.sources.items():
+        name, parts = outcome_name(source, direction), begun.encoded[direction].parts
         measured = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
-        grown.append(language_candidate(name, member, ground, _own(member, ground.seed)))
-        grown.append(probe_candidate(probe_name(name), member.source, parts, ground, **measured))
+        candidates.append(probe_candidate(probe_name(name), source, parts, ground, **measured))
         models.append(name)
-    return blend([*linear.candidates, *grown], ground, language_models=models, left_out=linear.left_out)
+        try:
+            member = members[direction] = _member(begun, direction, Race(candidates, ground))
+        except GivenUp as lost:
+            given_up[name] = lost
+        else:
+            candidates.append(language_candidate(name, member, ground, _own(member, ground.seed)))
+    chosen = blend(candidates, ground, language_models=models, left_out=linear.left_out, given_up=given_up)
+    return chosen, members
 
 
 def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, beside: Sequence[Outcome]) -> Comparison:
@@ -336,11 +346,11 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _told(choice: Blend | None, members: Mapping[str, Member]) -> dict[str, Any]:
+def _told(choice: Blend | None, sources: Mapping[str, Artifact]) -> dict[str, Any]:
     """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
     if choice is None:
         return {}
-    names = [outcome_name(member.source, direction) for direction, member in members.items()]
+    names = [outcome_name(source, direction) for direction, source in sources.items()]
     grown = {*names, *map(probe_name, names)}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 

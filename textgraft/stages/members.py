@@ -20,6 +20,7 @@ from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
+from textgraft.stages.race import Race
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
 from textgraft.training.meter import Meter
@@ -59,13 +60,22 @@ class Member:
         return Artifact(as_model(self.plan, self.runs[self.best]), self.source.tokenizer, self.plan.labels, run)
 
 
+@dataclass
+class GivenUp(Exception):
+    """A language model is not trained to the end: why, and what its trainings took until then."""
+
+    why: str
+    seconds: float
+    peak_mb: float
+
+
 @dataclass(frozen=True)
 class Finetuned:
     """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
 
     `examined` are the texts of `comparison`, in its order; `members` one trained model, or a forward and a backward
-    one; `cut` says for each part of the data what truncation lost; `counted` how much each of the outcomes named counts
-    in what is saved, where that is not the mean of the members.
+    one, or none where all were given up; `cut` says for each part of the data what truncation lost; `counted` how much
+    each of the outcomes named counts in what is saved, where that is not the mean of the members.
     """
 
     folder: Path
@@ -110,14 +120,23 @@ class Course:
     show: bool
 
 
-def train_member(name: str, source: Artifact, plan: Plan, encoded: dict[str, EncodedTexts], course: Course) -> Member:
-    """Train all classifiers of one language model; those that `course.folder` holds already are taken from there.
+def train_member(
+    name: str,
+    source: Artifact,
+    plan: Plan,
+    encoded: dict[str, EncodedTexts],
+    course: Course,
+    race: Race | None = None,
+) -> Member:
+    """Train all classifiers of one language model, the folds first; those that `course.folder` holds are taken from it.
 
-    `name` prefixes the files in the folder and the lines shown, and may be empty.
+    `name` prefixes the files in the folder and the lines shown, and may be empty. Raises GivenUp after the fold in
+    which the `race` is lost.
     """
     title = f"{name} " if name else ""
     evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
     with Meter() as meter:
+        folds, lost = _train_folds(title, plan, encoded["train"], course, race)
         runs = [
             train_classifier(
                 plan,
@@ -129,11 +148,14 @@ def train_member(name: str, source: Artifact, plan: Plan, encoded: dict[str, Enc
                 show=course.show,
             )
             for seed in range(course.seed, course.seed + course.seeds)
+            if lost is None
         ]
-        folds = _train_folds(title, plan, encoded["train"], course)
+    adapting = _adapt_seconds(source, plan)
+    if lost is not None:
+        raise GivenUp(lost, folds.seconds + adapting, meter.peak_mb)
     temperature = _temperature(plan.labels, runs, folds, encoded)
     outcome = _outcome(course.examined, plan.labels, runs, folds, temperature)
-    seconds = sum(run.seconds for run in runs) / len(runs) + _adapt_seconds(source, plan)
+    seconds = sum(run.seconds for run in runs) / len(runs) + adapting
     method = source.model.encoder.method
     outcome = replace(outcome, name=method, minutes=seconds / 60, peak_mb=meter.peak_mb)
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
@@ -163,27 +185,32 @@ def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
     )
 
 
-def _train_folds(title: str, plan: Plan, encoded: EncodedTexts, course: Course) -> Folds:
-    """One classifier per fold, each answering for the texts that it has not seen."""
+def _train_folds(
+    title: str, plan: Plan, encoded: EncodedTexts, course: Course, race: Race | None
+) -> tuple[Folds, str | None]:
+    """One classifier per fold, each answering for the texts that it has not seen, and why the race is lost if it is."""
     if not course.splits:
-        return Folds([], None)
+        return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
-    seconds = 0.0
-    for number, (kept, held) in enumerate(course.splits):
+    seconds, lost = 0.0, None
+    for number, (kept, held) in enumerate(course.splits, start=1):
         trained = train_classifier(
             plan,
             encoded.take(kept),
             {"held": encoded.take(held)},
             seed=course.seed,
             folder=course.folder,
-            title=f"{title}fold {number + 1} of {len(course.splits)}",
+            title=f"{title}fold {number} of {len(course.splits)}",
             show=course.show,
         )
         found = trained.logits["held"]
         logits[held] = -np.inf  # where others have more options than any of these
         logits[held, : found.shape[1]] = found
         seconds += trained.seconds
-    return Folds(course.splits, logits, seconds)
+        lost = race.lost(logits, number) if race is not None else None
+        if lost is not None:
+            break
+    return Folds(course.splits, logits, seconds), lost
 
 
 def _temperature(

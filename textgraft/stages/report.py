@@ -26,10 +26,6 @@ def finetune_report(done: Finetuned) -> Report:
     kept (with cross-validation, of the folds together).
     """
     record, comparison = done.record, done.comparison
-    member = done.members["forward"]
-    groups = [group.name for group in member.artifact({}).model.layer_groups()]
-    steps_per_epoch = math.ceil(record["labels"] / done.stage.rows)
-    curves = schedule_curve(done.stage, len(groups), steps_per_epoch)
     result = record["results"]["methods"][comparison.outcomes[0].name]
     return Report(
         title=record["name"],
@@ -44,15 +40,26 @@ def finetune_report(done: Finetuned) -> Report:
             for name, one in done.members.items()
             for run_title, run in zip(_run_titles(record), one.runs, strict=True)
         },
-        schedule=schedule_table(done.stage, groups, steps_per_epoch),
-        schedule_curves=dict(zip(groups, curves, strict=True)),
-        steps_per_epoch=steps_per_epoch,
+        **_schedule(done),
         truncation=_summed(list(done.cut.values())),
         problems=done.problems,
         facts={key: record[key] for key in FACTS if record.get(key) is not None} | _tried(record),
         note=_note(record),
         **_of_the_kept(done),
     )
+
+
+def _schedule(done: Finetuned) -> dict[str, Any]:
+    """How fast each layer group was trained; nothing where no language model was trained to its end."""
+    if not done.members:
+        return {}
+    groups = [group.name for group in next(iter(done.members.values())).artifact({}).model.layer_groups()]
+    steps_per_epoch = math.ceil(done.record["labels"] / done.stage.rows)
+    return {
+        "schedule": schedule_table(done.stage, groups, steps_per_epoch),
+        "schedule_curves": dict(zip(groups, schedule_curve(done.stage, len(groups), steps_per_epoch), strict=True)),
+        "steps_per_epoch": steps_per_epoch,
+    }
 
 
 def _note(record: dict[str, Any]) -> str:

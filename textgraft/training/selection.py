@@ -15,18 +15,25 @@ NOTHING = 1e-12
 
 
 def mean_loss(kind: TargetKind, targets: NDArray, outputs: NDArray) -> float:
-    """Log loss in nats a text ("single") or a label ("multi"), or the mean squared error of standardised values.
+    """The mean of `losses`."""
+    return float(losses(kind, targets, outputs).mean())
+
+
+def losses(kind: TargetKind, targets: NDArray, outputs: NDArray) -> NDArray[np.float64]:
+    """Each text's log loss in nats ("single"), that a label of it ("multi"), or its squared error, standardised: (N,).
 
     The last is a log loss too, that of a normal distribution of fixed width. targets and outputs as
     training.metrics.evaluate has them; probabilities are clipped at the float64 epsilon.
     """
     if kind == "numeric":
-        return float(np.mean((np.asarray(outputs, dtype=np.float64) - targets) ** 2))
+        squared: NDArray[np.float64] = (np.asarray(outputs, dtype=np.float64) - targets) ** 2
+        return squared
     if kind in ONE_OF:
         likelihood = outputs[np.arange(len(targets)), targets]
     else:
         likelihood = np.where(np.asarray(targets) > 0.5, outputs, 1.0 - np.asarray(outputs, dtype=np.float64))
-    return float(-np.log(likelihood.clip(np.finfo(np.float64).eps, 1.0)).mean())
+    nats: NDArray[np.float64] = -np.log(likelihood.clip(np.finfo(np.float64).eps, 1.0))
+    return nats if nats.ndim == 1 else nats.mean(axis=1)
 
 
 def ensemble_weights(
