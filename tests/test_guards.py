@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from textgraft.data.examples import Examples
 from textgraft.data.sequences import TokenIds
 from textgraft.data.stream import ExampleStream
 from textgraft.encoders.awd_lstm import AWDLSTM
+from textgraft.encoders import gpt
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.inference import embed_sequences
@@ -123,6 +125,33 @@ def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
                 assert all(torch.equal(a[rows], b) for a, b in zip(layer, kept, strict=True))
             reader.add([7] * len(rows), rows)
             assert len(reader.encoded.mask) == len(rows)
+
+
+@pytest.mark.parametrize("attention", ["dense", "alternating"])
+def test_what_a_text_has_been_read_to_is_copied_only_when_its_room_is_full(
+    attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpt, "ROOM", 4)
+    shape = {"name": "gpt", "vocab_size": 50, "embedding_dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
+    shape |= {"attention": attention, "window": 3}
+    head = {"name": "language_model", "vocab_size": 50, "input_dim": 16}
+    model = build({"encoder": shape, "head": head}).eval()
+    texts, places = [[1, 2, 3], [4], [5, 6]], []
+    with torch.no_grad():
+        reader = Reader(model, texts, "fp32")
+        for step, rows in enumerate([[0, 1, 2]] * 6 + [[2, 0]] + [[0, 1]] * 3 + [[1, 1, 0]] + [[0, 1, 2]] * 5):
+            tokens = [10 + step + row for row in range(len(rows))]
+            reader.add(tokens, rows)
+            texts = [[*texts[row], token] for row, token in zip(rows, tokens, strict=True)]
+            assert reader.encoded.state is not None
+            places.append(reader.encoded.state[1][0].data_ptr())
+            for row, text in enumerate(texts):
+                ids = torch.tensor([text])
+                whole = model.encoder(Batch(ids, torch.ones_like(ids, dtype=torch.bool))).top
+                assert torch.allclose(reader.encoded.top[row, -1], whole[0, -1], atol=1e-5)
+    moved = sum(before != after for before, after in pairwise(places))
+    assert len(places) == 16
+    assert 3 <= moved <= 5  # rows changed twice, and every fourth token room is made
 
 
 def passes(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, out: Path, epochs: int) -> dict[str, int]:

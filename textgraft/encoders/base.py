@@ -82,6 +82,10 @@ class Encoder(nn.Module):
         """Read beginnings of texts padded on the left, so that all end in the last column, from where to go on."""
         return self(batch, self.initial_state(len(batch.ids)))
 
+    def with_room(self, state: State) -> State:
+        """A state of one's own to go on from token by token, where it may be written into."""
+        return state
+
     def remembers(self, tokens: int) -> bool:
         """Whether a text that goes on from the state after so many tokens is read as if it had never been parted."""
         return True

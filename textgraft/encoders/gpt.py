@@ -25,6 +25,8 @@ from textgraft.nn.precision import Linear
 
 NORMS = ("post", "pre")
 PATTERNS = ("dense", "banded", "alternating")
+ROOM = 128
+"""Positions that are kept free behind those of a text that is being written, before all are copied to make more."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,12 @@ class Block(nn.Module):
         self.narrow = Linear(4 * width, width)
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
-    def forward(self, x: Tensor, seen: Tensor, past: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (B, T, D) -> the same shape, and the keys and values of all positions so far."""
+    def forward(
+        self, x: Tensor, seen: Tensor, past: tuple[Tensor, ...], start: int
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """x (B, T, D) -> the same shape, and the keys and values of all positions, `start` of `past` first."""
         y = self.attention_norm(x) if self.pre else x
-        y, cache = self.attention(y, seen, (past[0], past[1]) if past else None)
+        y, cache = self.attention(y, seen, (past[0], past[1]) if past else None, start)
         x = x + F.dropout(y, self.dropout, self.training)
         x = x if self.pre else self.attention_norm(x)
         y = self.feed_forward_norm(x) if self.pre else x
@@ -122,22 +126,35 @@ class GPT(Encoder):
         nothing = torch.ones(rows, 0, dtype=torch.bool, device=self.embedding.weight.device)
         return ((nothing,), *((),) * self.config.num_layers)
 
+    def with_room(self, state: State) -> State:
+        """Keys and values with room behind them, if there is none: whoever reads on writes there, and nobody else may.
+
+        So most tokens cost no copy of all before them.
+        """
+        (before,), *caches = state
+        filled = before.shape[1]
+        if caches[0][0].shape[2] > filled:
+            return state
+        longer = (0, 0, 0, ROOM)
+        return ((before,), *(tuple(F.pad(part[:, :, :filled], longer) for part in cache) for cache in caches))
+
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         """(B, T) ids -> (B, T, D); a state comes out only where one goes in (`initial_state` begins).
 
-        That state is the mask (B, S) of the S positions so far and each layer's keys and values (B, H, S, D / H): it
-        grows with the text, which windows of training must not pay for. Raises UserError for a text of more than
+        That state is the mask (B, S) of the S positions so far and each layer's keys and values (B, H, S or more,
+        D / H): it grows with the text, which windows of training must not pay for. Raises UserError for a text of more than
         `max_length` tokens.
         """
         config, steps = self.config, batch.ids.shape[1]
         (before,), *caches = state if state is not None else ((batch.mask[:, :0],), *((),) * config.num_layers)
         real = torch.cat([before, batch.mask], dim=1)
-        x = self.embedding(batch.ids) + self.positions(self._counted(real)[:, before.shape[1] :])
+        start = before.shape[1]
+        x = self.embedding(batch.ids) + self.positions(self._counted(real)[:, start:])
         x = F.dropout(x, config.embedding_dropout, self.training)
         seen = self._seen(steps, real)
         kept, new_state = [x], [(real,)]
         for index, (layer, past) in enumerate(zip(self.layers, caches, strict=True)):
-            x, cache = layer(x, seen[self._is_banded(index)], past)
+            x, cache = layer(x, seen[self._is_banded(index)], past, start)
             new_state.append(cache)
             kept.append(x)
         if self.norm is not None:

@@ -130,7 +130,7 @@ class Reader:
         assert self.encoded.state is not None
         device = self.model.device
         column = torch.tensor(tokens, device=device)[:, None]
-        state = _rows_of(self.encoded.state, rows, before=len(self.encoded.mask))
+        state = self.model.encoder.with_room(_rows_of(self.encoded.state, rows, before=len(self.encoded.mask)))
         with computing_in(self.precision, device, casts=self.casts):
             self.encoded = self.model.encoder(Batch(column, torch.ones_like(column, dtype=torch.bool)), state)
 

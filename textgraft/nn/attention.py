@@ -36,6 +36,15 @@ def mixed_values(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None,
     return weights @ value
 
 
+def _after(past: Tensor, start: int, new: Tensor) -> Tensor:
+    """`new` (B, H, T, d) behind the first `start` positions of `past`, in its room if there is enough."""
+    end = start + new.shape[2]
+    if past.shape[2] < end:
+        return torch.cat([past[:, :, :start], new], dim=2)
+    past[:, :, start:end] = new
+    return past
+
+
 class Attention(nn.Module):
     """Multi-head scaled dot-product attention of a text to itself (Vaswani et al. 2017, §3.2).
 
@@ -51,19 +60,20 @@ class Attention(nn.Module):
         self.output = Linear(dim, dim)
 
     def forward(
-        self, x: Tensor, seen: Tensor | None, past: tuple[Tensor, Tensor] | None = None
+        self, x: Tensor, seen: Tensor | None, past: tuple[Tensor, Tensor] | None = None, start: int = 0
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (B, T, D) -> ((B, T, D), the keys and values (B, H, S, D / H) of all S positions, those of `past` first).
+        """x (B, T, D) -> ((B, T, D), the keys and values (B, H, S, D / H) of all S positions).
 
-        `seen` is bool and broadcasts to (B, H, T, S), True where a position may look (None: everywhere). A position
-        that may look nowhere gets zeros.
+        These begin with the first `start` positions of `past`; where that has room behind them for T more, they are
+        written there. `seen` is bool and broadcasts to (B, H, T, S), True where a position may look (None: everywhere).
+        A position that may look nowhere gets zeros.
         """
         b, t, d = x.shape
         query, key, value = self.inputs(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
         if past is not None:
-            key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
+            key, value = _after(past[0], start, key), _after(past[1], start, value)
         dropout = self.dropout if self.training else 0.0
-        mixed = mixed_values(query, key, value, seen, dropout)
+        mixed = mixed_values(query, key[:, :, : start + t], value[:, :, : start + t], seen, dropout)
         if seen is not None:
             mixed = mixed.masked_fill(~seen.any(dim=-1, keepdim=True), 0.0)
         return self.output(mixed.transpose(1, 2).reshape(b, t, d)), (key, value)
