@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import Record, write_json
+from record import Record, in_own_process, write_json
 
 from textgraft.data.batch import Batch
 from textgraft.model import Model, build
@@ -108,15 +107,6 @@ def measured(cell: Cell) -> dict[str, float]:
     return found
 
 
-def in_a_process(cell: Cell) -> dict[str, float]:
-    command = [sys.executable, str(HERE / "cost.py"), "--cell", json.dumps(asdict(cell))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{cell} failed:\n{done.stderr}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
 def drawn(rows: Rows, length: int, path: Path) -> None:
     """Training cost by length for each network, memory beside it, and by rows at one length."""
     # Here, because a cell's own process needs no matplotlib.
@@ -185,7 +175,9 @@ def main() -> None:
     for name in asked.networks.split(","):
         for size in sizes:
             cell = Cell(name, *size, **settings)
-            rows.append((cell, record.once(str(cell), lambda cell=cell: in_a_process(cell))))
+            rows.append(
+                (cell, record.once(str(cell), lambda cell=cell: in_own_process(__file__, json.dumps(asdict(cell)))))
+            )
             print(f"  {cell}: {rows[-1][1]['train_us']:.1f} \u00b5s a token", file=sys.stderr, flush=True)
     print(table(rows))
     write_json(asked.out / "cost.json", {"settings": settings, "cells": [asdict(c) | found for c, found in rows]})

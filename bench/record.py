@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,16 @@ class Record:
             self.measured[name] = measurement()
             write_json(self.path, {"settings": self.settings, "measured": self.measured})
         return self.measured[name]
+
+
+def in_own_process(script: str | Path, cell: str, more: Sequence[str] = ()) -> dict[str, float]:
+    """What `script --cell CELL` prints last: one measurement with memory of its own. Ends the program if it fails."""
+    command = [sys.executable, str(script), "--cell", cell, *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{cell} failed:\n{done.stderr}")
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -239,3 +239,20 @@ def test_what_a_token_costs(tmp_path: Path) -> None:
     assert all(cell["train_mb"] > 30 for cell in cells)  # the gradients of ten million weights
     assert "| gpt alternating | 2 x 40 |" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cost.json", "cost.svg"]
+
+
+@pytest.mark.slow
+def test_how_costs_grow(tmp_path: Path) -> None:
+    script = str(BENCH / "scaling.py")
+    done = subprocess.run(
+        [sys.executable, script, "--tiny", "--out", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    points = json.loads((tmp_path / "scaling.json").read_text("utf-8"))["points"]
+    assert {point["curve"] for point in points} == {"labels", "classes", "corpus", "vocabulary", "threads"}
+    assert all(point["seconds"] > 0 for point in points)
+    assert len([line for line in done.stdout.splitlines() if line.startswith("| vocabulary |")]) == 8
+    assert {path.name for path in tmp_path.iterdir()} == {"scaling.json", "scaling.svg"}
+    wrong = subprocess.run([sys.executable, script, "speed"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "unknown curve 'speed'; there are labels, classes" in wrong.stderr

@@ -22,8 +22,8 @@ from textgraft.data.batch import Batch
 from textgraft.data.examples import Examples
 from textgraft.data.sequences import TokenIds
 from textgraft.data.stream import ExampleStream
-from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders import gpt
+from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.inference import embed_sequences
