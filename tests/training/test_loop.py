@@ -14,10 +14,11 @@ import torch
 from small_models import VOCAB, Tokens, classifier, copied, examples, language_model
 from torch import Tensor
 
-from textgraft.data.batch import Batch
+from textgraft.data.batch import Batch, pad
 from textgraft.data.stream import ExampleStream, LanguageModelStream
 from textgraft.errors import UserError
 from textgraft.model import Model, build
+from textgraft.training import loop
 from textgraft.training.loop import Run, Scores, Settings, Step
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.schedules import SCHEDULES, one_cycle_momentum
@@ -124,6 +125,48 @@ def test_accumulated_micro_batches_of_unequal_size_step_as_one_big_batch() -> No
     assert small.tokens == big.tokens == 48
     for name, value in one.values().items():
         torch.testing.assert_close(many.values()[name], value, rtol=1e-5, atol=1e-7)
+
+
+def transformer_classifier() -> Model:
+    torch.manual_seed(3)
+    shape = {"vocab_size": 40, "embedding_dim": 8, "num_layers": 2, "num_heads": 2, "feed_forward_dim": 16}
+    dropouts = dict.fromkeys(("hidden_dropout", "attention_dropout"), 0.0)
+    head = {"name": "classification", "input_dim": 8, "outputs": 3, "kind": "single", "pooling": "mean"}
+    head |= {"batch_norm": False, "hidden_dim": 0, "input_dropout": 0.0, "hidden_dropout": 0.0}
+    return build({"encoder": {"name": "bert", "max_length": 16} | shape | dropouts, "head": head})
+
+
+def test_a_step_by_parts_is_the_step_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = pad([np.arange(5, 5 + length) for length in (3, 16, 7, 16, 1)], 0).with_targets(
+        torch.tensor([0, 2, 1, 1, 0])
+    )
+    widths: list[list[int]] = []
+    for positions in (10_000, 32, 1):
+        monkeypatch.setattr(loop, "POSITIONS", {"fp32": positions})
+        model, seen = transformer_classifier(), []
+        model.encoder.register_forward_pre_hook(lambda _, given, seen=seen: seen.append(list(given[0].ids.shape)))
+        trained(model, [sgd()], stream=Given(batch))
+        widths.append(seen)
+        if positions == 10_000:
+            whole = model.values()
+        for name, value in model.values().items():
+            torch.testing.assert_close(value, whole[name], rtol=1e-5, atol=1e-7)
+    assert widths[0] == [[5, 16]]
+    assert widths[1] == [[2, 16], [3, 7]]
+    assert sorted(widths[2]) == [[1, 1], [1, 3], [1, 7], [1, 16], [1, 16]]
+
+
+@pytest.mark.parametrize("recurrent", [True, False])
+def test_rows_that_are_read_or_normalised_together_stay_together(
+    recurrent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "POSITIONS", {"fp32": 1})
+    model = classifier()  # which has a batch norm
+    model.encoder.recurrent = recurrent
+    rows: list[int] = []
+    model.encoder.register_forward_pre_hook(lambda _, given: rows.append(len(given[0].ids)))
+    trained(model, [sgd()], stream=examples())
+    assert min(rows) > 1
 
 
 @pytest.mark.parametrize("clip", [None, 0.0, 0.01, 1000.0])

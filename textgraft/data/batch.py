@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.sequences import PairIds, Rows, TokenIds, numbered
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, numbered
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,32 @@ class Batch:
 
     def with_targets(self, targets: Tensor) -> Batch:
         return replace(self, targets=targets)
+
+    def parts(self, positions: int) -> list[Batch]:
+        """This batch in parts of at most so many positions, or of one row, rows of like length together.
+
+        Each part is as wide as its longest row, where targets are not of positions themselves. Rows that make one
+        example, or share spellings, stay together: then it is the whole batch.
+        """
+        if self.ids.numel() <= positions or self.groups is not None or self.spellings is not None:
+            return [self]
+        widths = (self.mask * torch.arange(1, self.mask.shape[1] + 1)).amax(dim=1).clamp(min=1)
+        if self.targets is not None and self.targets.shape[1:2] == self.ids.shape[1:]:
+            widths = torch.full_like(widths, self.ids.shape[1])
+        lengths = widths.tolist()
+        return [
+            self._rows(torch.tensor(rows), max(lengths[row] for row in rows))
+            for rows in budget_batches(lengths, tokens=positions, rows=len(lengths))
+        ]
+
+    def _rows(self, rows: Tensor, width: int) -> Batch:
+        taken = {name: value[rows] for name, value in vars(self).items() if value is not None}
+        cut = {name: taken[name][:, :width] for name in OF_POSITIONS if name in taken}
+        return replace(self, **(taken | cut))
+
+
+OF_POSITIONS = ("ids", "mask", "segments", "answerable", "from_right", "vectors")
+"""What a batch holds for each position, its targets aside."""
 
 
 def pad(examples: Sequence[TokenIds], pad_id: int) -> Batch:

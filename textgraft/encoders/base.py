@@ -52,7 +52,8 @@ class Encoder(nn.Module):
     `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or
     "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
     the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
-    `reads_spellings` says that it wants words by their characters (text.spelling), not token ids.
+    `reads_spellings` says that it wants words by their characters (text.spelling), not token ids; `recurrent` that it
+    takes a step for each position, which costs the less a text the more texts go through together.
     `piece` is which of a word's pieces speaks for it, where that does not follow from the direction (data.words).
     `recipe` names what fine-tunes it where nobody says how, `method` what fine-tuning it is called in tables.
     """
@@ -62,6 +63,7 @@ class Encoder(nn.Module):
     direction: Direction
     max_length: int | None = None
     reads_spellings: ClassVar[bool] = False
+    recurrent: ClassVar[bool] = True
     piece: ClassVar[Piece | None] = None
     recipe: ClassVar[str] = "default"
     method: ClassVar[str] = "ulmfit"

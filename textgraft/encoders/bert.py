@@ -89,6 +89,7 @@ class BERT(Encoder):
 
     config: BERTConfig
     direction = "both"
+    recurrent = False
     recipe = "transformer"
     method = "bert"
 

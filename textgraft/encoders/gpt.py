@@ -88,6 +88,7 @@ class GPT(Encoder):
 
     config: GPTConfig
     direction: Direction = "left"
+    recurrent = False
     recipe = "transformer"
     method = "gpt"
 
@@ -142,8 +143,8 @@ class GPT(Encoder):
         """(B, T) ids -> (B, T, D); a state comes out only where one goes in (`initial_state` begins).
 
         That state is the mask (B, S) of the S positions so far and each layer's keys and values (B, H, S or more,
-        D / H): it grows with the text, which windows of training must not pay for. Raises UserError for a text of more than
-        `max_length` tokens.
+        D / H): it grows with the text, which windows of training must not pay for. Raises UserError for a text of more
+        than `max_length` tokens.
         """
         config, steps = self.config, batch.ids.shape[1]
         (before,), *caches = state if state is not None else ((batch.mask[:, :0],), *((),) * config.num_layers)

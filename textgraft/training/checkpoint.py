@@ -8,19 +8,44 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from textgraft.errors import UserError
-from textgraft.files import write_atomically
+from textgraft.files import writing_atomically
+
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What the safetensors format calls them."""
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """One safetensors file with the tensors and, in its header, `state` as JSON; atomic, see write_atomically.
+    """One safetensors file with the tensors and, in its header, `state` as JSON; atomic, see writing_atomically.
 
-    On whichever device the tensors are, the file knows nothing of it."""
-    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(kept, {"state": json.dumps(state)}))
+    On whichever device the tensors are, the file knows nothing of it. They go into it one by one: with an optimizer's
+    numbers they are four times the model, of which the library's own `save` makes copies in memory.
+    """
+    wide_first = dict(sorted(tensors.items(), key=lambda named: -named[1].element_size()))  # so that all lie aligned
+    header: dict[str, Any] = {"__metadata__": {"state": json.dumps(state)}}
+    end = 0
+    for name, tensor in wide_first.items():
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    with writing_atomically(path) as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        for tensor in wide_first.values():
+            file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from textgraft.data.batch import Batch
 from textgraft.data.stream import Stream
@@ -32,6 +33,9 @@ from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, Stage, set_trainable
 
 Scores = dict[str, float]
+POSITIONS = {"fp32": 512, "bf16": 1024}
+"""How many positions are read and gone back through at a time. On a processor larger products are no faster, and what
+they keep for the way back is most of the memory of a fine-tuning."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ class Run:
         self.model, self.phases, self.stream = model.to(self.device), phases, stream
         self.settings, self.validate = settings, validate
         self.precision = resolve(settings.precision, self.device)
+        self.positions = POSITIONS[self.precision] if self._by_parts() else None
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
@@ -153,6 +158,11 @@ class Run:
         if self.best:
             load_values(self.model, self.best)
         self.progress.finished = True
+
+    def _by_parts(self) -> bool:
+        """Whether each row of a batch stands for itself, and costs the same however many there are."""
+        normalised = any(isinstance(module, _BatchNorm) for module in self.model.modules())
+        return self.device.type == "cpu" and not (self.stream.stateful or self.model.encoder.recurrent or normalised)
 
     def _new_optimizer(self, phase: Phase) -> torch.optim.Optimizer:
         groups = self.model.layer_groups()
@@ -244,10 +254,13 @@ class Run:
         return loss_sum, count, lr
 
     def _backward(self, micro: list[Batch]) -> tuple[float, int]:
-        """Add up the gradients of the batches' summed losses, the state handed on: (summed loss, its count)."""
+        """Add up the gradients of the batches' summed losses, the state handed on: (summed loss, its count).
+
+        Where rows have nothing to do with one another, part by part, so that few activations are held at a time.
+        """
         self.model.train()
         loss_sum, count = 0.0, 0
-        for batch in micro:
+        for batch in micro if self.positions is None else (p for b in micro for p in b.parts(self.positions)):
             with computing_in(self.precision, self.device):
                 loss = self.model.loss(batch, self.state if self.stream.stateful else None)
             if not loss.total.requires_grad:
