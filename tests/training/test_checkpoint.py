@@ -44,6 +44,7 @@ def test_what_is_saved_is_what_is_loaded_and_what_the_library_reads(
 def test_parts_of_larger_tensors_and_gradients_are_saved_as_they_are(tmp_path: Path) -> None:
     table = torch.arange(24.0, requires_grad=True)
     tensors = {"column": table.view(4, 6)[:, 2], "turned": table.view(4, 6).t(), "one": torch.tensor(True)}
+    tensors["repeated"] = torch.tensor([7]).expand(5)[2:3]
     save_checkpoint(tmp_path / "x", tensors, {})
     found, _ = load_checkpoint(tmp_path / "x")
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from textgraft.data.examples import Examples
@@ -10,11 +11,9 @@ from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.methods.base import POOL_AT_LEAST, Answers, MethodOptions
 from textgraft.methods.language import Ulmfit
-from textgraft.stages.blend import blend, evidence_splits, language_candidate
+from textgraft.stages.blend import Entrant, contest, evidence_splits
 from textgraft.stages.candidates import Ground, linear_candidates
-from textgraft.stages.members import Course, GivenUp, outcome_name, train_member
-from textgraft.stages.probe import probe_candidate, probe_name
-from textgraft.stages.race import Race
+from textgraft.stages.members import Course, outcome_name, train_member
 from textgraft.stages.ways import Spaces
 from textgraft.training.classifier import EncodedTexts
 from textgraft.training.phases import Stage, load_recipe
@@ -56,19 +55,16 @@ class Default(Ulmfit):
         tried = linear_candidates(ground, self._spaces, show=False)
         sequences = self._encoded(train.texts, texts)
         encoded = {"train": EncodedTexts(sequences[0], labels.encode(train)), "test": EncodedTexts(sequences[1])}
-        course = Course("test", seed, 1, splits, folder, self.options.show)
-        title = f"{self.name}, {len(train):,} labels, seed {seed},"
-        name = outcome_name(self._source, "forward")
-        precision = self.options.precision
-        probe = probe_candidate(probe_name(name), self._source, encoded, ground, examined="test", precision=precision)
-        candidates, given_up = [*tried.candidates, probe], {}
-        try:
-            race = Race(candidates, ground)
-            member = train_member(title, self._source, self._plan(labels), encoded, course, race)
-            candidates.append(language_candidate(name, member, ground, {}))
-        except GivenUp as lost:
-            given_up[name] = lost
-        chosen = blend(candidates, ground, language_models=[name], left_out=tried.left_out, given_up=given_up)
+        training = partial(
+            train_member,
+            f"{self.name}, {len(train):,} labels, seed {seed},",
+            self._source,
+            self._plan(labels),
+            encoded,
+            Course("test", seed, 1, splits, folder, self.options.show),
+        )
+        entrant = Entrant(outcome_name(self._source, "forward"), self._source, encoded, training)
+        chosen, _ = contest(tried, [entrant], ground, examined="test", precision=self.options.precision)
         size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
         outcome = chosen.outcome(tried.shared_seconds)
         return Answers(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", chosen.seconds)

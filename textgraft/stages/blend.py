@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from textgraft.artifact import Predictor
+from textgraft.artifact import Artifact, Predictor
 from textgraft.data.examples import Examples
 from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.report import wording
-from textgraft.stages.candidates import Candidate, Ground
+from textgraft.stages.candidates import Candidate, Ground, Tried
 from textgraft.stages.members import GivenUp, Member
+from textgraft.stages.probe import probe_candidate, probe_name
+from textgraft.stages.race import Race
 from textgraft.training.calibration import fit_temperature
-from textgraft.training.classifier import outputs_from_logits
+from textgraft.training.classifier import EncodedTexts, outputs_from_logits
 from textgraft.training.metrics import HEADLINE
 from textgraft.training.selection import ensemble_weights, mean_loss
 
@@ -118,6 +120,44 @@ def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[s
     outcome = replace(member.outcome, name=name)
     seconds = 60 * outcome.minutes + more
     return Candidate(name, held_out, outcome, seconds, lambda whole: member.artifact({**whole, **run}))
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A language model that has its chance: what it is called, the parts of the data as it reads them, its training.
+
+    `train` raises GivenUp where the race is lost; `own` is what run.json says of the classifier beside the whole's.
+    """
+
+    name: str
+    source: Artifact
+    encoded: Mapping[str, EncodedTexts]
+    train: Callable[[Race], Member]
+    own: Callable[[Member], Mapping[str, Any]] = lambda member: {}
+
+
+def contest(
+    linear: Tried, entrants: Sequence[Entrant], ground: Ground, *, examined: str, precision: str
+) -> tuple[Blend, dict[str, Member]]:
+    """The linear candidates and the language models', each as a probe and fine-tuned, weighed; and who was trained.
+
+    A fine-tuning goes to its end only if it keeps up with what has answered before it. `examined` and `precision` as
+    in probe.probe_candidate.
+    """
+    candidates = list(linear.candidates)
+    members: dict[str, Member] = {}
+    given_up: dict[str, GivenUp] = {}
+    for one in entrants:
+        measured = {"examined": examined, "precision": precision}
+        candidates.append(probe_candidate(probe_name(one.name), one.source, one.encoded, ground, **measured))
+        try:
+            member = members[one.name] = one.train(Race(candidates, ground))
+        except GivenUp as lost:
+            given_up[one.name] = lost
+        else:
+            candidates.append(language_candidate(one.name, member, ground, one.own(member)))
+    names = [one.name for one in entrants]
+    return blend(candidates, ground, language_models=names, left_out=linear.left_out, given_up=given_up), members
 
 
 def blend(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,20 @@ from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods, on_held_out
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import ancestry, provenance
-from textgraft.stages.blend import Blend, blend, evidence_splits, language_candidate
+from textgraft.stages.blend import Blend, Entrant, contest, evidence_splits
 from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
 from textgraft.stages.fine_tuning import asked, given
 from textgraft.stages.members import (
     Course,
     EncodedParts,
     Finetuned,
-    GivenUp,
     Member,
     encode_parts,
     ensemble,
     outcome_name,
     train_member,
 )
-from textgraft.stages.probe import probe_candidate, probe_name
+from textgraft.stages.probe import probe_name
 from textgraft.stages.race import Race
 from textgraft.training.classifier import Plan, refuse_unpredictive
 from textgraft.training.loop import Settings
@@ -261,26 +261,21 @@ def _described(part: Examples) -> dict[str, Any]:
 
 
 def _weighed(linear: Tried, begun: _Begun) -> tuple[Blend, dict[str, Member]]:
-    """The linear candidates and the language models', each as a probe and fine-tuned, with their weights.
-
-    A language model's fine-tuning is trained to its end only if it keeps up with what has answered before it.
-    """
-    ground, candidates, models = begun.ground, [*linear.candidates], []
-    members: dict[str, Member] = {}
-    given_up: dict[str, GivenUp] = {}
-    for direction, source in begun.sources.items():
-        name, parts = outcome_name(source, direction), begun.encoded[direction].parts
-        measured = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
-        candidates.append(probe_candidate(probe_name(name), source, parts, ground, **measured))
-        models.append(name)
-        try:
-            member = members[direction] = _member(begun, direction, Race(candidates, ground))
-        except GivenUp as lost:
-            given_up[name] = lost
-        else:
-            candidates.append(language_candidate(name, member, ground, _own(member, ground.seed)))
-    chosen = blend(candidates, ground, language_models=models, left_out=linear.left_out, given_up=given_up)
-    return chosen, members
+    """The linear candidates and the language models', with their weights; and the language models that were trained."""
+    names = {direction: outcome_name(source, direction) for direction, source in begun.sources.items()}
+    entrants = [
+        Entrant(
+            name,
+            begun.sources[direction],
+            begun.encoded[direction].parts,
+            partial(_member, begun, direction),
+            partial(_own, first_seed=begun.ground.seed),
+        )
+        for direction, name in names.items()
+    ]
+    asked_for = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
+    chosen, trained = contest(linear, entrants, begun.ground, **asked_for)
+    return chosen, {direction: trained[name] for direction, name in names.items() if name in trained}
 
 
 def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, beside: Sequence[Outcome]) -> Comparison:

@@ -45,7 +45,8 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any
     with writing_atomically(path) as file:
         file.write(len(head).to_bytes(8, "little") + head)
         for tensor in wide_first.values():
-            file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            flat = tensor.detach().cpu().contiguous().as_strided((tensor.numel(),), (1,))  # one number has any stride
+            file.write(flat.view(torch.uint8).numpy().data)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
