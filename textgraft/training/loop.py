@@ -33,9 +33,10 @@ from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, Stage, set_trainable
 
 Scores = dict[str, float]
-POSITIONS = {"fp32": 512, "bf16": 1024}
-"""How many positions are read and gone back through at a time. On a processor larger products are no faster, and what
-they keep for the way back is most of the memory of a fine-tuning."""
+POSITIONS = {"fp32": 512, "bf16": 2048}
+"""How many positions are read and gone back through at a time. On a processor larger products are hardly faster, and
+what they keep for the way back is most of the memory of a fine-tuning. In bfloat16 that is half as much, and each part
+casts the weights anew, which must not cost more than a small share of its products."""
 
 
 @dataclass(frozen=True)
