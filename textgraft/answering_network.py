@@ -14,7 +14,7 @@ from textgraft.data.sequences import budget_batches
 from textgraft.data.window_stream import window_batches
 from textgraft.data.windows import Window
 from textgraft.errors import UserError
-from textgraft.inference import TOKENS_PER_BATCH
+from textgraft.inference import tokens_per_batch
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 
@@ -43,7 +43,7 @@ def window_logits(model: Model, windows: Sequence[Window], pad_id: int, precisio
     was_training = model.training
     model.eval()
     found: dict[int, np.ndarray] = {}
-    batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
+    batches = budget_batches([len(w.ids) for w in windows], tokens=tokens_per_batch(model), rows=512)
     for indices, batch in zip(batches, window_batches(windows, batches, pad_id), strict=True):
         with computing_in(precision, model.device):
             logits = model(batch).float().cpu()

@@ -19,9 +19,17 @@ from textgraft.nn.precision import Casts, computing_in
 from textgraft.nn.readout import LAST, Readout, new_readout
 
 TOKENS_PER_BATCH = 16_384
+FEW_TOKENS = 2_048
+"""A transformer's batch on a processor: what its layers pass on stays near, and a sixth of the time is saved."""
 
 _CASTS: WeakKeyDictionary[Model, Casts] = WeakKeyDictionary()
 """Weights as products want them, of every model that has been asked, for as long as there is one."""
+
+
+def tokens_per_batch(model: Model) -> int:
+    """How many positions are best read together."""
+    few = model.device.type == "cpu" and not model.encoder.recurrent
+    return FEW_TOKENS if few else TOKENS_PER_BATCH
 
 
 def as_read_by(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:
@@ -99,7 +107,7 @@ def _over_batches(
     casts = _CASTS.setdefault(model, Casts())
     results: list[Tensor] = []
     rows: list[int] = []
-    batches = budget_batches([len(s) for s in sequences], tokens=TOKENS_PER_BATCH, rows=512)
+    batches = budget_batches([len(s) for s in sequences], tokens=tokens_per_batch(model), rows=512)
     for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
         with computing_in(precision, model.device, casts=casts):
             results.append(answer(batch).float().cpu())
