@@ -60,16 +60,17 @@ class Attention(nn.Module):
         self.output = Linear(dim, dim)
 
     def forward(
-        self, x: Tensor, seen: Tensor | None, past: tuple[Tensor, Tensor] | None = None, start: int = 0
+        self, x: Tensor, seen: Tensor | None, past: tuple[Tensor, Tensor] | None = None, start: int | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> ((B, T, D), the keys and values (B, H, S, D / H) of all S positions).
 
-        These begin with the first `start` positions of `past`; where that has room behind them for T more, they are
-        written there. `seen` is bool and broadcasts to (B, H, T, S), True where a position may look (None: everywhere).
+        These begin with the first `start` positions of `past` (None: with all); where that has room behind them for T
+        more, they are written there. `seen` is bool and broadcasts to (B, H, T, S), True where a position may look (None: everywhere).
         A position that may look nowhere gets zeros.
         """
         b, t, d = x.shape
         query, key, value = self.inputs(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        start = 0 if past is None else past[0].shape[2] if start is None else start
         if past is not None:
             key, value = _after(past[0], start, key), _after(past[1], start, value)
         dropout = self.dropout if self.training else 0.0
