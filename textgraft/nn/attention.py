@@ -65,8 +65,8 @@ class Attention(nn.Module):
         """x (B, T, D) -> ((B, T, D), the keys and values (B, H, S, D / H) of all S positions).
 
         These begin with the first `start` positions of `past` (None: with all); where that has room behind them for T
-        more, they are written there. `seen` is bool and broadcasts to (B, H, T, S), True where a position may look (None: everywhere).
-        A position that may look nowhere gets zeros.
+        more, they are written there. `seen` is bool and broadcasts to (B, H, T, S), True where a position may look
+        (None: everywhere). A position that may look nowhere gets zeros.
         """
         b, t, d = x.shape
         query, key, value = self.inputs(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
