@@ -1,8 +1,8 @@
 """The main job on data and a model that ship: 100 labelled reviews, 1,400 without labels, 500 to be judged by.
 
 Prints and writes demo/results.json and demo/report.html: the mean of what does best on held-out folds of the labels,
-beside each of its candidates. The same as `textgraft finetune train.csv --unlabelled pool.txt --adapt-minutes 2 --test
-test.csv`, on a folder that is emptied first.
+beside each of its candidates. Much as `textgraft finetune train.csv --unlabelled pool.txt --test test.csv
+--adapt-minutes 2 --max-tokens 400`, on a folder that is emptied first.
 """
 
 from __future__ import annotations
