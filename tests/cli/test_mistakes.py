@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -323,6 +324,27 @@ def test_ctrl_c_where_there_is_nothing_to_save(
         assert result.err == "textgraft: stopped; nothing was lost; the same command goes on from there.\n"
         result = run("check", desk / "train.csv")
         assert (result.code, result.out, result.err) == (130, "", "textgraft: stopped.\n")
+
+
+def test_ctrl_c_that_a_library_makes_an_error_of(
+    desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiled(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape") from None
+
+    monkeypatch.setattr("textgraft.stages.adapt.held_out", compiled)
+    monkeypatch.setattr("textgraft.data.check.check", compiled)
+    before = signal.getsignal(signal.SIGINT)
+    with unchanged(tmp_path):
+        result = run("adapt", desk / "pool.txt", "--model", desk.lm, "--out", tmp_path / "lm")
+        assert (result.code, result.out) == (130, "")
+        assert result.err == "textgraft: stopped; nothing was lost; the same command goes on from there.\n"
+        result = run("check", desk / "train.csv")
+        assert (result.code, result.out, result.err) == (130, "", "textgraft: stopped.\n")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_defect_is_called_one(desk: Desk, run: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from textgraft.cli import (
     use,
     vectors,
 )
-from textgraft.cli.console import Interrupted, complain, say, warnings_said
+from textgraft.cli.console import Interrupted, complain, ctrl_c_prevails, say, warnings_said
 from textgraft.errors import UserError
 
 INTERRUPTED = 130
@@ -126,9 +126,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(_build())
-    code = command.main(list(arguments), prog_name="textgraft", standalone_mode=False)
+    try:
+        with ctrl_c_prevails():
+            code = command.main(list(arguments), prog_name="textgraft", standalone_mode=False)
+    except KeyboardInterrupt:
+        code = INTERRUPTED  # as typer has it
     sys.stdout.flush()
-    if code == INTERRUPTED:  # what typer makes of Ctrl-C
+    if code == INTERRUPTED:
         raise Interrupted("stopped.")
     return code or 0
 

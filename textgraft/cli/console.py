@@ -6,10 +6,13 @@ import contextlib
 import json
 import math
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from textgraft.errors import UserError
@@ -53,6 +56,36 @@ def as_options(remedy: str) -> str:
     `Name it with encoding=….` becomes `Name it with --encoding ….`
     """
     return re.sub(rf"\b({'|'.join(READ_OPTIONS)})=", lambda match: READ_OPTIONS[match[1]] + " ", remedy)
+
+
+@contextlib.contextmanager
+def ctrl_c_prevails() -> Iterator[None]:
+    """Inside, Ctrl-C leaves as KeyboardInterrupt, whatever a library made of it on the way.
+
+    Compiled code that meets it amid a call may raise an error of its own instead: `torch.asarray`, by which
+    safetensors reads, says ValueError. In a thread other than the main one, and where Ctrl-C is ignored, nothing
+    changes.
+    """
+    pressed = False
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and callable(before)
+    try:
+        if ours:
+            signal.signal(signal.SIGINT, press)
+        yield
+    except Exception as error:
+        if pressed:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import Interrupted, print_json, print_problems, print_table
+from textgraft.cli.console import Interrupted, ctrl_c_prevails, print_json, print_problems, print_table
 from textgraft.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def resumable(out: Path) -> Iterator[None]:
     from textgraft.training.session import Stopped, remove_unstarted, work_path
 
     try:
-        yield
+        with ctrl_c_prevails():
+            yield
     except (KeyboardInterrupt, Stopped):
         remove_unstarted(out)
         saved = work_path(out)
