@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 # Threads that wait asleep leave the cores to others; see docs/lab-notes.md.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-slow test-all lint bench clean
 
 setup: $(STAMP)
 
@@ -19,11 +19,16 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python demo/run.py
 
+# As many processes as cores, one thread in each: threads that outnumber cores wait for one another.
+test test-slow: export OMP_NUM_THREADS ?= 1
+
 test: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow" -n auto
 
-test-all: $(STAMP)
-	$(BIN)/python -m pytest
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow -n auto
+
+test-all: test test-slow
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

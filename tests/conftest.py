@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,14 @@ def on_the_processor() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textgraft.nn.device.has_cuda", lambda: False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Here and in the programs that tests start: what a shell runs in the background is told to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

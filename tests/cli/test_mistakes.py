@@ -337,14 +337,13 @@ def test_ctrl_c_that_a_library_makes_an_error_of(
 
     monkeypatch.setattr("textgraft.stages.adapt.held_out", compiled)
     monkeypatch.setattr("textgraft.data.check.check", compiled)
-    before = signal.getsignal(signal.SIGINT)
     with unchanged(tmp_path):
         result = run("adapt", desk / "pool.txt", "--model", desk.lm, "--out", tmp_path / "lm")
         assert (result.code, result.out) == (130, "")
         assert result.err == "textgraft: stopped; nothing was lost; the same command goes on from there.\n"
         result = run("check", desk / "train.csv")
         assert (result.code, result.out, result.err) == (130, "", "textgraft: stopped.\n")
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_defect_is_called_one(desk: Desk, run: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ A new family is one line in ENCODERS, a new task one in HEADS (with its targets 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -238,23 +239,28 @@ def tied_head(encoder: str) -> str:
 CASES = [(encoder, head) for encoder in ENCODERS for head in HEADS if fits(encoder, head)]
 
 
-def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Model:
-    """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
+@cache
+def _complete(encoder: str, head: str) -> dict[str, Any]:
+    """What describes the model of one cell; every dropout has its default there, to be multiplied."""
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": read_dim(encoder, head)}
     has_table = above["name"] in (*TOKEN_HEADS, "translation")
     if above["name"] != "tagging":
         above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
-    complete = build({"encoder": below, "head": above}).describe()  # every dropout has its default, to be multiplied
+    return build({"encoder": below, "head": above}).describe()
+
+
+def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Model:
+    """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
     torch.manual_seed(seed)
-    model = build(with_dropout(complete, dropout))
-    if above["name"] in ("classification", "choice"):  # running statistics as after some training, not 0 and 1
+    model = build(with_dropout(_complete(encoder, head), dropout))
+    if HEADS[head]["name"] in ("classification", "choice"):  # running statistics as after some training, not 0 and 1
         for module in model.head.modules():
             if isinstance(module, torch.nn.BatchNorm1d):
                 module.running_mean.normal_()
                 module.running_var.uniform_(0.5, 2)
-    if below["name"] == "flair":  # whose characters start so alike that options differ by what bfloat16 rounds away
-        with torch.no_grad():
+    if ENCODERS[encoder]["name"] == "flair":
+        with torch.no_grad():  # characters start so alike that options differ by what bfloat16 rounds away
             model.encoder.embedding.weight.mul_(10)
     return model.eval()
 

@@ -135,14 +135,15 @@ def test_saving_and_loading_is_exact(encoder: str, head: str, tmp_path: Path) ->
     model = made(encoder, head, dropout=1.0)
     loaded = artifact.load(artifact.save(Artifact(model, TOKENIZER), tmp_path / "model")).model
     assert loaded.describe() == model.describe()
-    assert loaded.values().keys() == model.values().keys()
-    assert all(torch.equal(loaded.values()[name], value) for name, value in model.values().items())
+    values, found = model.values(), loaded.values()
+    assert found.keys() == values.keys()
+    assert all(torch.equal(found[name], value) for name, value in values.items())
     batch = drawn_batch(model)
     assert torch.equal(loaded(batch), model(batch))
-    halved = artifact.load(artifact.save(Artifact(model, TOKENIZER), tmp_path / "half", half=True)).model
-    for name, value in model.values().items():
+    halved = artifact.load(artifact.save(Artifact(model, TOKENIZER), tmp_path / "half", half=True)).model.values()
+    for name, value in values.items():
         rounded = value.half().to(value.dtype) if value.is_floating_point() else value
-        assert torch.equal(halved.values()[name], rounded), name
+        assert torch.equal(halved[name], rounded), name
 
 
 @every_model
@@ -157,7 +158,8 @@ def test_describes_what_builds_it(encoder: str, head: str) -> None:
 @every_model
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(encoder: str, head: str) -> None:
     model = made(encoder, head, dropout=1.0)
-    assert all(torch.equal(v, made(encoder, head, dropout=1.0).values()[n]) for n, v in model.values().items())
+    again = made(encoder, head, dropout=1.0).values()
+    assert all(torch.equal(again[name], value) for name, value in model.values().items())
     model.train()
     batch = drawn_batch(model)
     results = []
