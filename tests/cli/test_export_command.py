@@ -129,6 +129,9 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
     graph = load_graph(exported, config)
     assert graph.labels is not None
     assert graph.labels.names == ("neg", "pos")
-    for about in ({"max_tokens": 9, "stride": 3}, {"max_tokens": 9, "task": "generation"}, {}):
+    before = {name: value for name, value in config["onnx"].items() if name != "tokens_per_batch"}
+    assert load_graph(exported, config | {"onnx": before}).tokens_per_batch == 16_384
+    damaged = ({"max_tokens": 9, "tokens_per_batch": "all"}, {"max_tokens": 9, "stride": 3})
+    for about in (*damaged, {"max_tokens": 9, "task": "generation"}, {}):
         with pytest.raises(UserError, match="describes no graph"):
             load_graph(exported, config | {"onnx": about})

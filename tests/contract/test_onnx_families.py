@@ -58,6 +58,16 @@ def test_a_graph_chooses_among_any_number_of_options() -> None:
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
+def test_a_transformers_batches_are_small_and_no_answer_depends_on_them() -> None:
+    texts = ["a b c d e f", "g", "h i j", "k l m n o p q r"]
+    for encoder, tokens in (("bert", 2_048), ("gpt-pre", 2_048), ("lstm-left-2", 16_384)):
+        graph = graph_of(artifact(encoder, "pool-mean"))
+        assert graph.tokens_per_batch == tokens
+        together = graph.outputs(texts)
+        graph.tokens_per_batch = 8
+        np.testing.assert_allclose(graph.outputs(texts), together, atol=2e-6)
+
+
 @pytest.mark.parametrize("head", ["pool-mean", "tags-crf", "span"])
 def test_the_check_sees_another_weight(head: str) -> None:
     model = artifact("bert", head)

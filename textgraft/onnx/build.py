@@ -15,6 +15,7 @@ from textgraft.heads.choice import ChoiceHead
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
 from textgraft.heads.span import SpanHead
 from textgraft.heads.tagging import TaggingHead
+from textgraft.inference import tokens_per_batch
 from textgraft.onnx import heads
 from textgraft.onnx.classifier import OnnxClassifier
 from textgraft.onnx.encoders import ENCODERS, SEGMENTS, SPELLINGS, Read
@@ -77,6 +78,7 @@ def _classifier(artifact: Artifact) -> OnnxClassifier:
         graph=graph.model({"answers": (said, "float32", shape)}),
         tokenizer=artifact.tokenizer,
         max_tokens=_most(artifact, artifact.run["max_tokens"]),
+        tokens_per_batch=tokens_per_batch(artifact.model),
         labels=labels,
         run=artifact.run,
         both_orders=isinstance(head.config, ClassificationConfig) and head.config.both_orders,
@@ -94,6 +96,7 @@ def _tagger(artifact: Artifact) -> OnnxTagger:
         graph=graph.model({"tags": (tags, "int64", shape), "probabilities": (sure, "float32", shape)}),
         tokenizer=artifact.tokenizer,
         max_tokens=most,
+        tokens_per_batch=tokens_per_batch(artifact.model),
         run=artifact.run,
         tags=head.config.tags,
         scheme=head.config.scheme,
@@ -112,6 +115,7 @@ def _reader(artifact: Artifact) -> OnnxReader:
         graph=graph.model({"logits": (logits, "float32", (*PLACES, 2))}),
         tokenizer=artifact.tokenizer,
         max_tokens=_most(artifact, windows.max_tokens),
+        tokens_per_batch=tokens_per_batch(artifact.model),
         run=artifact.run,
         direction=artifact.model.encoder.direction,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encode_texts
-from textgraft.onnx.model import ROWS, TOKENS_PER_BATCH, OnnxModel
+from textgraft.onnx.model import ROWS, OnnxModel
 
 
 @dataclass(kw_only=True)
@@ -30,7 +30,7 @@ class OnnxClassifier(OnnxModel):
         sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
         options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
         found = np.zeros((len(sequences), options or self.labels.num_outputs))
-        for indices in budget_batches([len(s) for s in sequences], tokens=TOKENS_PER_BATCH, rows=ROWS):
+        for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
             answers = self.answer([sequences[i] for i in indices])
             found[indices, : answers.shape[1]] = answers
         return found[:, 0] if self.labels.kind == "numeric" else found

@@ -20,7 +20,8 @@ from textgraft.report.card import model_card
 from textgraft.text.tokenizer import Tokenizer
 
 GRAPH = "model.onnx"
-TOKENS_PER_BATCH, ROWS = 16_384, 512
+ROWS = 512
+"""The most in one batch."""
 FILES = (GRAPH, "tokenizer.json", "run.json")
 IN_FILES = ("graph", "tokenizer", "labels", "run")
 """What is no part of config.json."""
@@ -30,12 +31,14 @@ IN_FILES = ("graph", "tokenizer", "labels", "run")
 class OnnxModel:
     """The bytes of a graph, with all it needs to be used; `run` is run.json's object, the rest config.json's.
 
+    `tokens_per_batch` is how many positions are best read together (inference.tokens_per_batch of what it was made of);
     `shows` are the names of what the graph answers. Raises UserError without onnxruntime.
     """
 
     graph: bytes
     tokenizer: Tokenizer
     max_tokens: int
+    tokens_per_batch: int = 16_384
     labels: Labels | None = None
     run: dict[str, Any] = field(default_factory=dict)
 
@@ -109,7 +112,8 @@ class OnnxModel:
         """The one in a folder. Raises UserError for missing or altered files, and without onnxruntime."""
         described = {name: value for name, value in config["onnx"].items() if name != "task"}
         absent = [name for name in FILES if name not in config["files"]]
-        absent += ["max_tokens"] * (not isinstance(described.get("max_tokens"), int))
+        described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # graphs of before do not say
+        absent += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
         absent += sorted(described.keys() - cls._described())
         if absent:
             message = f"this describes no graph: '{absent[0]}' is missing or strange."

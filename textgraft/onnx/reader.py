@@ -10,7 +10,7 @@ import numpy as np
 
 from textgraft.data.sequences import budget_batches
 from textgraft.data.windows import Window
-from textgraft.onnx.model import ROWS, TOKENS_PER_BATCH, OnnxModel
+from textgraft.onnx.model import ROWS, OnnxModel
 
 if TYPE_CHECKING:
     from textgraft.encoders.base import Direction
@@ -28,7 +28,7 @@ class OnnxReader(OnnxModel):
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """For each window its logits (T, 2) of beginning and ending."""
         found: dict[int, np.ndarray] = {}
-        for indices in budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=ROWS):
+        for indices in budget_batches([len(w.ids) for w in windows], tokens=self.tokens_per_batch, rows=ROWS):
             chosen = [windows[i] for i in indices]
             (logits,) = self.read([w.ids for w in chosen], [w.second for w in chosen])
             found |= {i: row[: len(windows[i].ids)] for i, row in zip(indices, logits, strict=True)}

@@ -11,7 +11,7 @@ import numpy as np
 from textgraft.data.sequences import budget_batches
 from textgraft.data.tags import Piece, Scheme, TagsOf
 from textgraft.data.words import Coverage, WordWindow, word_windows
-from textgraft.onnx.model import ROWS, TOKENS_PER_BATCH, OnnxModel
+from textgraft.onnx.model import ROWS, OnnxModel
 
 if TYPE_CHECKING:
     from textgraft.encoders.base import Direction
@@ -54,7 +54,7 @@ class OnnxTagger(OnnxModel):
             inside[window.sentence].append(window)
         sizes = [len(own) * max(len(w.ids) for w in own) for own in inside]
         found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        for indices in budget_batches(sizes, tokens=TOKENS_PER_BATCH, rows=ROWS):
+        for indices in budget_batches(sizes, tokens=self.tokens_per_batch, rows=ROWS):
             rows = [(place, window) for place, i in enumerate(indices) for window in inside[i]]
             width = max(len(window.ids) for _, window in rows)
             words = np.full((len(indices), max(lengths[i] for i in indices)), -1)
