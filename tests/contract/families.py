@@ -430,7 +430,8 @@ def gradients(model: Model, *batches: Batch) -> tuple[Tensor, int, dict[str, Ten
     """The summed losses of the batches, the count, and the gradient of every parameter."""
     model.zero_grad()
     losses = [model.loss(batch) for batch in batches]
-    total = torch.stack([loss.total for loss in losses]).sum()
-    total.backward()
+    for loss in losses:  # one by one, as a step of several parts has it
+        loss.total.backward()
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return total.detach(), sum(loss.count for loss in losses), found
+    total = torch.stack([loss.total.detach() for loss in losses]).sum()
+    return total, sum(loss.count for loss in losses), found

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
 from textgraft.model import build
-from textgraft.nn.embedding import AdaptiveEmbedding
+from textgraft.nn.embedding import AdaptiveEmbedding, Embedding
 from textgraft.nn.softmax import AdaptiveSoftmax
 
 V, D, CUTOFFS = 30, 8, [5, 12]
@@ -21,6 +21,26 @@ def embedding(div_value: float = 2.0, *, project_first: bool = False) -> Adaptiv
     for parameter in made.parameters():
         nn.init.normal_(parameter)
     return made
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_gradients_of_parts_add_up_to_the_whole(tied: bool) -> None:
+    """Rows read once, twice, in one part, in both and never; tied, the table is the output layer as well."""
+    torch.manual_seed(0)
+    ours, theirs = Embedding(V, D), nn.Embedding(V, D)
+    theirs.load_state_dict(ours.state_dict())
+    parts = [torch.tensor([[1, 1, 2], [3, 4, 4]]), torch.tensor([[2, 2, 5]]), torch.tensor([[0]])]
+
+    def loss(table: nn.Embedding, ids: Tensor) -> Tensor:
+        read = table(ids).tanh()
+        return (read @ table.weight.T if tied else read).square().sum()
+
+    for ids in parts:
+        loss(ours, ids).backward()
+        assert ours.weight.grad.layout == torch.strided
+    sum(loss(theirs, ids) for ids in parts).backward()
+    torch.testing.assert_close(ours.weight.grad, theirs.weight.grad)
+    assert bool(ours.weight.grad[7].any()) == tied
 
 
 def vector(made: AdaptiveEmbedding, token: int) -> Tensor:

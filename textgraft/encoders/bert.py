@@ -19,6 +19,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError
 from textgraft.nn.attention import Attention
+from textgraft.nn.embedding import Embedding
 from textgraft.nn.precision import Linear
 
 
@@ -100,7 +101,7 @@ class BERT(Encoder):
             message = f"{config.num_heads} heads cannot share a width of {width} evenly."
             raise UserError(message, remedy="Choose a num_heads that divides embedding_dim.")
         self.config, self.output_dim, self.max_length = config, width, config.max_length
-        self.embedding = nn.Embedding(config.vocab_size, width)
+        self.embedding = Embedding(config.vocab_size, width)
         self.positions = nn.Embedding(config.max_length, width)
         self.segments = nn.Embedding(config.num_segments, width) if config.num_segments else None
         self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)

@@ -21,6 +21,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import ONE_LAYER, Direction, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import Attention, banded, causal
+from textgraft.nn.embedding import Embedding
 from textgraft.nn.precision import Linear
 
 NORMS = ("post", "pre")
@@ -103,7 +104,7 @@ class GPT(Encoder):
         if config.attention != "dense" and config.window < 1:
             raise UserError(f"{config.window} is out of range.", where="window", remedy="Give 1 or more.")
         self.config, self.output_dim, self.max_length = config, config.embedding_dim, config.max_length
-        self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
+        self.embedding = Embedding(config.vocab_size, config.embedding_dim)
         self.positions = nn.Embedding(config.max_length, config.embedding_dim)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.embedding_dim, eps=config.layer_norm_eps) if config.norm == "pre" else None

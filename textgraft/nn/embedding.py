@@ -1,4 +1,4 @@
-"""Embedding tables whose rows are narrower for rarer tokens."""
+"""Embedding tables: one that learns part by part at the price of its rows, one with narrower rows for rarer tokens."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from torch.nn import functional as F
 
 from textgraft.errors import UserError
 from textgraft.nn.precision import cast_once, compute_dtype
+
+
+class Embedding(nn.Embedding):
+    """torch's, but a gradient that comes on top of another is only of the rows that were read.
+
+    A step of several parts (training.loop) would otherwise make, clear and add a table for each, nearly all zeros:
+    60 ms of 30,522 rows of 384. Sparse and dense gradients add up to a dense one, so only the first has to be dense.
+    """
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(…) ids to (…, D)."""
+        further = self.weight.grad is not None and self.weight.device.type == "cpu"
+        return F.embedding(ids, self.weight, self.padding_idx, sparse=further)
 
 
 class Cluster(nn.Module):
