@@ -32,6 +32,7 @@ from textgraft.language.decoding import Reader
 from textgraft.model import Model, build
 from textgraft.nn.chunked import IGNORE
 from textgraft.nn.precision import computing_in
+from textgraft.nn.undrawn import Undrawn
 from textgraft.opening import load as load_model
 from textgraft.text.tokenizer import Tokenizer
 
@@ -221,3 +222,36 @@ def test_an_import_loads_little_and_no_torch(statement: str) -> None:
     heavy = {"torch", "sklearn", "scipy", "pandas", "duckdb", "matplotlib", "transformers", "gensim", "onnxruntime"}
     assert not heavy & set(loaded)
     assert len(loaded) < IMPORTS[statement]
+
+
+def test_pretraining_and_fine_tuning_load_no_compiler(tiny_recipe: Path, tmp_path: Path) -> None:
+    texts, labels = reviews(60)
+    (tmp_path / "pool.txt").write_text("\n".join(texts * 4))
+    rows = "".join(f"{text},{label}\n" for text, label in zip(texts, labels, strict=True))
+    (tmp_path / "train.csv").write_text("text,label\n" + rows)
+    program = f"""
+import sys
+from textgraft.stages.pretrain import load_pretrain_recipe, pretrain
+from textgraft import FinetuneOptions, finetune, read
+for name in ("en-ulmfit", "en-bert-small", "en-xl-small", "en-elmo-small"):
+    load_pretrain_recipe(name)
+lm = pretrain(["{tmp_path}/pool.txt"], "{tmp_path}/lm", recipe="{tiny_recipe}", show=False)
+finetune(read("{tmp_path}/train.csv"), "{tmp_path}/out", model=lm, options=FinetuneOptions(recipe="frozen"), show=False)
+print(*{{"torch._dynamo", "torch._inductor", "sympy"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout.strip()
+
+
+def test_a_network_to_be_filled_is_not_drawn() -> None:
+    encoder = {"name": "awd_lstm", "vocab_size": 50, "embedding_dim": 8, "hidden_dim": 12}
+    head = {"name": "language_model", "vocab_size": 50, "input_dim": 8}
+    states = torch.get_rng_state()
+    with Undrawn():
+        nothing = torch.full((3, 3), 7.0)
+        assert bool((nothing.normal_() == 7).all())
+        torch.nn.init.orthogonal_(torch.empty(4, 3))
+        assert isinstance(build({"encoder": encoder, "head": head}), Model)
+    assert torch.equal(torch.get_rng_state(), states)
+    assert not bool((nothing.normal_() == 7).all())

@@ -15,6 +15,7 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.auxiliary import AuxiliaryLanguageModel
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.readout import LAST, Readout, new_readout
+from textgraft.nn.undrawn import Undrawn
 
 # name: (module, class, class of its config); imported when first asked for
 ENCODERS = {
@@ -191,8 +192,8 @@ def has_setting(encoder: str, name: str) -> bool:
 
 
 def build_unfilled(description: dict[str, Any]) -> Model:
-    """What `build` makes, for weights that are about to be replaced: torch's random state stays as it was."""
-    with torch.random.fork_rng(devices=[]):
+    """What `build` makes, for weights that are all about to be replaced: torch's random state stays as it was."""
+    with torch.random.fork_rng(devices=[]), Undrawn():
         return build(description)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from textgraft.encoders.base import LayerGroup
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase
+from textgraft.training.uncompiled import SGD, Adam, AdamW
 
 
 def two_groups() -> list[LayerGroup]:
@@ -17,6 +18,34 @@ def two_groups() -> list[LayerGroup]:
     return [
         LayerGroup(name, (nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(4)))) for name in ("body", "head")
     ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "torchs", "settings"),
+    [
+        (Adam, torch.optim.Adam, {"betas": (0.8, 0.95), "fused": True}),
+        (AdamW, torch.optim.AdamW, {"weight_decay": 0.1}),
+        (SGD, torch.optim.SGD, {"momentum": 0.9}),
+    ],
+)
+def test_steps_are_torchs_also_after_going_on_from_a_state(ours: type, torchs: type, settings: dict) -> None:
+    torch.manual_seed(0)
+    mine, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
+    mine.load_state_dict(theirs.state_dict())
+    optimizers = [ours(mine.parameters(), lr=0.1, **settings), torchs(theirs.parameters(), lr=0.1, **settings)]
+    for number in range(4):
+        if number == 2:  # each from the other's state
+            states = [copy.deepcopy(optimizer.state_dict()) for optimizer in reversed(optimizers)]
+            for optimizer, state in zip(optimizers, states, strict=True):
+                optimizer.load_state_dict(state)
+        x = torch.randn(7, 5)
+        for model, optimizer in zip((mine, theirs), optimizers, strict=True):
+            optimizer.zero_grad()
+            assert all(parameter.grad is None for parameter in model.parameters())
+            model(x).square().sum().backward()
+            optimizer.step()
+        assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True))
+    assert torch.is_grad_enabled()
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "ntasgd", "muon"])

@@ -26,6 +26,7 @@ from torch.nn import functional
 from textgraft.data.examples import TargetKind
 from textgraft.linear.ngrams import WORD, parts_words_by_spaces
 from textgraft.training.metrics import document_scores
+from textgraft.training.uncompiled import SGD
 
 DIMENSIONS = 10
 BINS = 2_000_000
@@ -126,7 +127,7 @@ class FastTextClassifier:
             torch.manual_seed(self.seed)
             model = BagOfNgrams(len(self._known), self.outputs)
         generator = np.random.default_rng(self.seed)
-        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        optimizer = SGD(model.parameters(), lr=rate)
         epochs = epochs_for(len(rows))
         steps, step = epochs * math.ceil(len(rows) / ROWS), 0
         for _ in range(epochs):

@@ -121,7 +121,7 @@ class ProjectedLSTMLayer(nn.Module):
         bound = math.sqrt(6 / (input_dim + hidden_dim))
         nn.init.uniform_(self.weight.data[:, :input_dim], -bound, bound)
         for gate in self.weight.data[:, input_dim:].chunk(4):
-            gate.copy_(nn.init.orthogonal_(torch.empty_like(gate)))
+            gate.copy_(nn.init.orthogonal_(torch.empty(gate.shape)))
         nn.init.xavier_uniform_(self.projection)
         nn.init.ones_(self.bias.data[hidden_dim : 2 * hidden_dim])
 

@@ -6,7 +6,6 @@ trained with one may go on with another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -320,7 +319,7 @@ def inclusion_probabilities(proposal: Tensor, num_samples: int) -> Tensor:
 
 
 def _new_weight(rows: int, columns: int) -> nn.Parameter:
-    return nn.Parameter(torch.randn(rows, columns) / math.sqrt(columns))
+    return nn.Parameter(torch.empty(rows, columns).normal_(std=columns**-0.5))
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

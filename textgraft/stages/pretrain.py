@@ -15,11 +15,12 @@ from textgraft.artifact import Artifact
 from textgraft.data.stream import TokenSource
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model, build_fresh, has_setting
+from textgraft.nn.undrawn import Undrawn
 from textgraft.provenance import provenance
 from textgraft.stages.pretraining_text import Corpora, Paths, PretrainingText, of_language, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
-from textgraft.training.neighbours import start_near
+from textgraft.training.neighbours import refuse_without_neighbours, start_near
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage, find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
@@ -86,12 +87,12 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
     try:
         if recipe.suits:
             find_recipe(recipe.suits)
-        with torch.device("meta"):  # takes neither time nor memory
+        with torch.device("meta"), Undrawn():  # takes neither time nor memory
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
                 only_table(model)
             if recipe.start_near:
-                start_near(model.encoder, recipe.start_near)
+                refuse_without_neighbours(model.encoder, recipe.start_near)
         _check_reading(model, spelled=recipe.tokenizer.get("model") == "spelling")
     except UserError as error:
         raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error

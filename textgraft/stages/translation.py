@@ -17,6 +17,7 @@ from textgraft.data.stream import ExampleStream
 from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_words
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model, build_fresh
+from textgraft.nn.undrawn import Undrawn
 from textgraft.provenance import provenance
 from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
 from textgraft.training.bleu import sacrebleu
@@ -89,7 +90,7 @@ def load_translation_recipe(name: str) -> TranslationRecipe:
                 where = f"{path}, {table}"
                 raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
     try:
-        with torch.device("meta"):  # takes neither time nor memory
+        with torch.device("meta"), Undrawn():  # takes neither time nor memory
             recipe.stage.plan(len(new_translator(recipe, (100, 100), seed=0).layer_groups()))
     except UserError as error:
         where = f"{path}, head.{error.where}" if error.where in recipe.head else error.where or str(path)
@@ -186,7 +187,7 @@ def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> Transl
 
 def _trains_words(recipe: TranslationRecipe) -> bool:
     """Whether any phase moves the word table, the lowest layer group."""
-    with torch.device("meta"):
+    with torch.device("meta"), Undrawn():
         groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
     return any(phase.rates(groups)[0] is not None for phase in recipe.stage.plan(groups))
 

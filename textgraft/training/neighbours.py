@@ -41,6 +41,17 @@ def offsets(heads: int, direction: Direction) -> list[int]:
     return list(islice((side * step for step in steps for side in (-1, 1)), heads - 1))
 
 
+def refuse_without_neighbours(encoder: Encoder, layers: int) -> None:
+    """Raises UserError for an encoder without a table of positions, or whose layers are fewer."""
+    parts: Any = encoder
+    if not hasattr(encoder, "positions"):
+        message = "this encoder has no table of positions to tell neighbours by."
+        raise UserError(message, where="start_near", remedy="Leave it out: it is for BERT's and GPT's families.")
+    if layers > len(parts.layers):
+        message = f"there are {len(parts.layers)} layers."
+        raise UserError(message, where=f"start_near = {layers}", remedy="Name no more than there are; 2 is enough.")
+
+
 @torch.no_grad()
 def start_near(encoder: Encoder, layers: int) -> None:
     """Have the heads of the lowest `layers` of a fresh transformer look at neighbours; its positions become sinusoids.
@@ -49,15 +60,10 @@ def start_near(encoder: Encoder, layers: int) -> None:
     the place. A head's query takes the quickest sinusoids as they are, its key the same turned back by the head's
     offset o, which is what they were o places before: the product is largest there. Both are added to what was drawn.
 
-    Raises UserError for an encoder without a table of positions, or whose layers are fewer.
+    Raises UserError as `refuse_without_neighbours` does.
     """
+    refuse_without_neighbours(encoder, layers)
     parts: Any = encoder
-    if not hasattr(encoder, "positions"):
-        message = "this encoder has no table of positions to tell neighbours by."
-        raise UserError(message, where="start_near", remedy="Leave it out: it is for BERT's and GPT's families.")
-    if layers > len(parts.layers):
-        message = f"there are {len(parts.layers)} layers."
-        raise UserError(message, where=f"start_near = {layers}", remedy="Name no more than there are; 2 is enough.")
     table, positions = parts.embedding.weight, parts.positions.weight
     length, dim = positions.shape
     waves = sinusoids(length, dim)

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import Optimizer
 
 from textgraft.encoders.base import LayerGroup
 from textgraft.training.muon import Muon
 from textgraft.training.phases import Phase
 from textgraft.training.schedules import MOMENTA, SCHEDULES
+from textgraft.training.uncompiled import SGD, Adam, AdamW, Uncompiled
 
 
 def is_vector(parameter: nn.Parameter) -> bool:
@@ -83,7 +84,7 @@ def set_rates(optimizer: Optimizer, phase: Phase, step: int, total: int, *, scal
     return multiplier
 
 
-class NTASGD(Optimizer):
+class NTASGD(Uncompiled):
     """Non-monotonically triggered averaged SGD: SGD until the validation loss stops falling, then averages.
 
     Merity, Keskar & Socher 2018, Algorithm 1. Call `observe` with the validation loss every L steps (the
