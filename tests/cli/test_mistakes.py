@@ -310,33 +310,23 @@ def test_ctrl_c_saves_the_run_and_says_how_to_go_on(desk: Desk, tmp_path: Path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lm", "long.toml"]
 
 
-def test_ctrl_c_where_there_is_nothing_to_save(
-    desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+def pressed(*_: object, **__: object) -> None:
+    signal.raise_signal(signal.SIGINT)
 
+
+def pressed_amid_compiled_code(*_: object, **__: object) -> None:
+    try:
+        pressed()
+    except KeyboardInterrupt:
+        raise ValueError("could not determine the shape") from None
+
+
+@pytest.mark.parametrize("stop", [pressed, pressed_amid_compiled_code])
+def test_ctrl_c_where_there_is_nothing_to_save(
+    desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch, stop: Callable[..., None]
+) -> None:
     monkeypatch.setattr("textgraft.stages.adapt.held_out", stop)
     monkeypatch.setattr("textgraft.data.check.check", stop)
-    with unchanged(tmp_path):
-        result = run("adapt", desk / "pool.txt", "--model", desk.lm, "--out", tmp_path / "lm")
-        assert (result.code, result.out) == (130, "")
-        assert result.err == "textgraft: stopped; nothing was lost; the same command goes on from there.\n"
-        result = run("check", desk / "train.csv")
-        assert (result.code, result.out, result.err) == (130, "", "textgraft: stopped.\n")
-
-
-def test_ctrl_c_that_a_library_makes_an_error_of(
-    desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def compiled(*_: object, **__: object) -> None:
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise ValueError("could not determine the shape") from None
-
-    monkeypatch.setattr("textgraft.stages.adapt.held_out", compiled)
-    monkeypatch.setattr("textgraft.data.check.check", compiled)
     with unchanged(tmp_path):
         result = run("adapt", desk / "pool.txt", "--model", desk.lm, "--out", tmp_path / "lm")
         assert (result.code, result.out) == (130, "")
