@@ -21,7 +21,8 @@ import numpy as np
 from textgraft.data.examples import Examples
 from textgraft.evaluation import Outcome
 from textgraft.files import write_atomically
-from textgraft.linear.baselines import LatentSpace, LinearBaseline, LsaBaseline
+from textgraft.linear.baselines import LinearBaseline, LsaBaseline
+from textgraft.linear.latent_space import LatentSpace
 from textgraft.stages.adapt import adapt
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.training.loop import Settings
@@ -93,7 +94,7 @@ def run_cell(
     """Whether each test review was classified rightly, and what it cost."""
     truth = np.array(list(test.labels or ()))
     if method in ("linear", "lsa"):
-        baseline = LinearBaseline(seed=draw) if method == "linear" else LsaBaseline(space=space[0], seed=draw)
+        baseline = LinearBaseline(seed=draw) if method == "linear" else LsaBaseline(spaces=space, seed=draw)
         names = sorted(set(examples.labels or ()))  # type: ignore[type-var]
         targets = np.array([names.index(label) for label in examples.labels or ()])
         with Meter() as meter:

@@ -10,7 +10,8 @@ import numpy as np
 
 from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels
-from textgraft.linear.baselines import Baseline, LatentSpace, LinearBaseline, LsaBaseline
+from textgraft.linear.baselines import Baseline, LinearBaseline, LsaBaseline
+from textgraft.linear.latent_space import plain_and_even
 from textgraft.linear.options import FrequentPlace, WordOverlap
 from textgraft.report import wording
 from textgraft.training.meter import Meter
@@ -175,8 +176,8 @@ def compare_methods(
         if labels.kind == "choice":
             rivals = [WordOverlap(), FrequentPlace()]
         elif unlabelled and reads(train.texts) == "texts":
-            # The space needs no labels, so one fit on all text there is serves every fold.
-            rivals.append(LsaBaseline(space=LatentSpace(seed=seed).fit([*train.texts, *unlabelled]), seed=seed))
+            # Spaces need no labels, so one fit on all text there is serves every fold.
+            rivals.append(LsaBaseline(spaces=plain_and_even([*train.texts, *unlabelled], seed=seed), seed=seed))
         outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
     compared = on_held_out(Comparison(labels, targets, tuple(outcomes), tuple(parts)), folds)
     return replace(compared, outcomes=(*compared.outcomes, *beside))

@@ -88,7 +88,7 @@ def test_few_labels_read_few_dimensions():
     targets = np.arange(300) % 2
     texts = [" ".join([*rng.choice(topics[t], 3), *rng.choice(words, 12)]) for t in targets]
     space = LatentSpace().fit(texts)
-    few = LsaBaseline(space=space).fit(texts[:40], targets[:40])
+    few = LsaBaseline(spaces=[space]).fit(texts[:40], targets[:40])
     assert "cross-validated" in few.about
     assert "200 of them" not in few.about
     assert (few.predict_proba(texts[40:]).argmax(1) == targets[40:]).mean() > 0.6
@@ -100,7 +100,7 @@ def test_latent_space_carries_labels_over_to_words_seen_only_unlabelled():
     texts, targets = ["awful awful", "superb superb"] * 5, np.array([0, 1] * 5)
     unseen = ["dull boring", "moving great"]
     space = LatentSpace(dimensions=2).fit(pool)
-    lsa = LsaBaseline(space=space).fit(texts, targets).predict_proba(unseen)
+    lsa = LsaBaseline(spaces=[space]).fit(texts, targets).predict_proba(unseen)
     linear = LinearBaseline(characters=False).fit(texts, targets, unlabelled=pool).predict_proba(unseen)
     assert lsa.argmax(1).tolist() == [0, 1]
     assert linear == pytest.approx(0.5)
@@ -113,8 +113,8 @@ def test_a_fitted_space_is_used_as_it_is():
     assert vectors.shape == (60, 7)
     assert (vectors.std(0)[1:-1] >= vectors.std(0)[2:] * 0.8).all()
     assert (space.transform(["zzz qqq"]) == 0).all()
-    reused = LsaBaseline(space=space).fit(texts, targets, unlabelled=["never read"] * 50)
-    assert (reused.predict_proba(texts) == LsaBaseline(space=space).fit(texts, targets).predict_proba(texts)).all()
+    reused = LsaBaseline(spaces=[space]).fit(texts, targets, unlabelled=["never read"] * 50)
+    assert (reused.predict_proba(texts) == LsaBaseline(spaces=[space]).fit(texts, targets).predict_proba(texts)).all()
     assert "60 texts" in reused.about
 
 

@@ -60,13 +60,13 @@ def fit(name: str) -> Fitted:
         case "two of three classes":
             return LinearBaseline(characters=False).fit(texts, targets % 2 * 2, num_classes=3).fitted
         case "lsa":
-            return LsaBaseline(space=LatentSpace(dimensions=8).fit(pool)).fit(texts, targets).fitted
+            return LsaBaseline(spaces=[LatentSpace(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "vectors":
-            return LsaBaseline(space=WordSpace(dimensions=8).fit(pool)).fit(texts, targets).fitted
+            return LsaBaseline(spaces=[WordSpace(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "subwords":
             space = WordSpace(dimensions=3).fit(thai(300))
-            return LsaBaseline(space=space).fit(thai(60), np.arange(60) % 3).fitted
-    spaces = {"LSA": LatentSpace(dimensions=6).fit(pool), "word vectors": WordSpace(dimensions=6).fit(pool)}
+            return LsaBaseline(spaces=[space]).fit(thai(60), np.arange(60) % 3).fitted
+    spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "word vectors": [WordSpace(dimensions=6).fit(pool)]}
     return SelfTrained(Pool.of(pool, spaces)).fit(texts, targets, num_classes=3).fitted
 
 
@@ -126,7 +126,7 @@ def test_other_kinds_of_target(kind: str, name: str, tmp_path: Path) -> None:
     if kind == "multi":  # one label by the words, one that all have, one that none has
         given, labels = np.stack([targets == 0, targets >= 0, targets < 0], axis=1).astype(np.float32), LABELS
         labels = Labels("multi", LABELS.names)
-    baseline = LinearBaseline() if name == "linear" else LsaBaseline(space=LatentSpace(dimensions=8).fit(texts))
+    baseline = LinearBaseline() if name == "linear" else LsaBaseline(spaces=[LatentSpace(dimensions=8).fit(texts)])
     model = baseline.fit(texts, given, kind=labels.kind, num_classes=3 if kind == "multi" else None).fitted
     loaded = linear_artifact.load(artifact.save(LinearArtifact(model, labels), tmp_path / "model"))
     assert loaded.outputs(TEXTS) == pytest.approx(model.outputs(TEXTS), abs=5e-3 if name == "lsa" else 0)

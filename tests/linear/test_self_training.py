@@ -7,7 +7,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from textgraft.errors import UserError
-from textgraft.linear.baselines import LatentSpace, LinearBaseline
+from textgraft.linear.baselines import LinearBaseline
+from textgraft.linear.latent_space import LatentSpace
 from textgraft.linear.self_training import Pool, SelfTrained, _evened, _log_count_ratios
 from textgraft.linear.word_space import WordSpace
 
@@ -29,7 +30,7 @@ def reviews(count: int, seed: int, classes: int = 2) -> tuple[list[str], np.ndar
 @pytest.fixture(scope="module", params=[2, 3])
 def pool(request: pytest.FixtureRequest) -> tuple[Pool, int]:
     texts, _ = reviews(1500, 0, request.param)
-    spaces = {"LSA": LatentSpace(dimensions=20).fit(texts), "word vectors": WordSpace(dimensions=20).fit(texts)}
+    spaces = {"LSA": [LatentSpace(dimensions=20).fit(texts)], "word vectors": [WordSpace(dimensions=20).fit(texts)]}
     return Pool.of(texts, spaces), request.param
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind, reads
 from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
-from textgraft.linear.latent_space import LatentSpace, Space
-from textgraft.linear.linear import fit_output
+from textgraft.linear.latent_space import Space, plain_and_even
+from textgraft.linear.linear import fit_latent_output, fit_output
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import PairNgrams
 
@@ -91,9 +91,11 @@ class LinearBaseline:
         ngrams: Ngrams | PairNgrams
         if reads(texts) == "pairs":
             ngrams = PairNgrams(Ngrams(characters=characters, max_features=most // 4)).fit(texts)
+            rows = ngrams.transform(texts)
         else:
-            ngrams = Ngrams(characters=characters, max_features=most).fit(texts)
-        output = fit_output(ngrams.transform(texts), targets, kind, classes, self.seed)
+            ngrams = Ngrams(characters=characters, max_features=most)
+            rows = ngrams.fit_transform(texts)
+        output = fit_output(rows, targets, kind, classes, self.seed)
         self.fitted = NgramModel(ngrams, output)
         self.about = self.fitted.about
         return self
@@ -109,18 +111,18 @@ class LinearBaseline:
 class LsaBaseline:
     """Logistic regression on the latent semantic analysis of the training texts and all unlabelled ones, or on a space.
 
-    Each text becomes a vector of length 1 of its strongest dimensions; how many, and C, are chosen by the log
-    loss of 5-fold cross-validation where there are five texts of each class, else all of them and C = 10. A
-    `space` that has been fitted already is used as it is; otherwise `fit` fits one to its texts and
-    `unlabelled`. What was learned is `fitted`.
+    Each text becomes a vector of length 1 of its strongest dimensions. Which of `spaces`, how many dimensions, and C
+    are chosen by the log loss of 5-fold cross-validation where there are five texts of each class; else it is the
+    first space, all of them and C = 10. Spaces that have been fitted already are used as they are; without them `fit`
+    fits a plain and an even analysis to its texts and `unlabelled`. What was learned is `fitted`.
     """
 
     name = "lsa"
     about = ""
     fitted: Fitted
 
-    def __init__(self, *, space: Space | None = None, seed: int = 0) -> None:
-        self.space = space
+    def __init__(self, *, spaces: Sequence[Space] = (), seed: int = 0) -> None:
+        self.spaces = spaces
         self.seed = seed
 
     def fit(
@@ -133,9 +135,9 @@ class LsaBaseline:
         unlabelled: Sequence[str] | None = None,
     ) -> Self:
         classes = num_classes or _count_classes(targets, kind)
-        space = self.space or LatentSpace(seed=self.seed).fit([*texts, *(unlabelled or ())])
-        output = fit_output(space.transform(texts), targets, kind, classes, self.seed, latent=True)
-        self.fitted = SpaceModel(space, output)
+        spaces = self.spaces or plain_and_even([*texts, *(unlabelled or ())], seed=self.seed)
+        best, output = fit_latent_output([s.transform(texts) for s in spaces], targets, kind, classes, self.seed)
+        self.fitted = SpaceModel(spaces[best], output)
         self.about = self.fitted.about
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, get_args
 
@@ -102,6 +103,15 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class _Chosen:
+    """A setting, how it was chosen, and how it did: the larger the better."""
+
+    setting: Setting
+    how: str
+    score: float
+
+
+@dataclass(frozen=True)
 class Output:
     """Fitted linear layers: one, or one a label; `width` is the number of classes they answer for."""
 
@@ -153,18 +163,30 @@ class Output:
         return cls(kind, layers, width, setting, state.setting("about", str))
 
 
-def fit_output(
-    features: Any, targets: NDArray, kind: TargetKind, classes: int, seed: int, *, latent: bool = False
-) -> Output:
-    """Logistic regression (numeric: ridge) on features (N, D); cross-validation chooses its strength if data allow.
+def fit_output(features: Any, targets: NDArray, kind: TargetKind, classes: int, seed: int) -> Output:
+    """Logistic regression (numeric: ridge) on features (N, D); cross-validation chooses its strength if data allow."""
+    chosen = _choose([Setting(strength) for strength in STRENGTHS], features, targets, kind, seed)
+    return _fit(chosen, features, targets, kind, classes)
 
-    With `latent` the features are a space's coordinates, the strongest first, and how many count is chosen as well.
+
+def fit_latent_output(
+    spaces: Sequence[NDArray], targets: NDArray, kind: TargetKind, classes: int, seed: int
+) -> tuple[int, Output]:
+    """The same on coordinates (N, D) in a space, the strongest first: which of `spaces`, and its classifier.
+
+    How many dimensions count is chosen as well. Where data do not allow a choice it is the first space.
     """
-    width = features.shape[1]
-    reads = sorted({min(d, width) for d in DIMENSIONS}) if latent else [None]
-    strengths = LATENT_STRENGTHS if latent else STRENGTHS
-    settings = [Setting(strength, d) for d in reads for strength in strengths]
-    setting, how = _choose(settings, features, targets, kind, seed)
+    chosen = []
+    for features in spaces:
+        reads = sorted({min(d, features.shape[1]) for d in DIMENSIONS})
+        settings = [Setting(strength, d) for d in reads for strength in LATENT_STRENGTHS]
+        chosen.append(_choose(settings, features, targets, kind, seed))
+    best = int(np.argmax([c.score for c in chosen]))
+    return best, _fit(chosen[best], spaces[best], targets, kind, classes)
+
+
+def _fit(chosen: _Chosen, features: Any, targets: NDArray, kind: TargetKind, classes: int) -> Output:
+    setting = chosen.setting
     view = setting.view(features)
     if kind == "multi":
         labels = np.asarray(targets) > 0.5
@@ -173,9 +195,9 @@ def fit_output(
         fitted = [_model(kind, setting, targets).fit(view, targets)]
     c = setting.strength
     name = f"ridge, alpha={1 / c:g}" if kind == "numeric" else f"logistic regression, C={c:g}"
-    dimensions = f"{setting.dimensions} of them -> " if latent else ""
+    dimensions = f"{setting.dimensions} of them -> " if setting.dimensions else ""
     layers = [Linear.of(estimator) for estimator in fitted]
-    return Output(kind, layers, classes, setting, f"{dimensions}{name} ({how})")
+    return Output(kind, layers, classes, setting, f"{dimensions}{name} ({chosen.how})")
 
 
 def _model(kind: TargetKind, setting: Setting, targets: NDArray) -> Any:
@@ -185,15 +207,13 @@ def _model(kind: TargetKind, setting: Setting, targets: NDArray) -> Any:
     return LogisticRegression(C=setting.strength, max_iter=1_000) if len(np.unique(targets)) > 1 else DummyClassifier()
 
 
-def _choose(
-    settings: list[Setting], features: Any, targets: NDArray, kind: TargetKind, seed: int
-) -> tuple[Setting, str]:
-    """The setting with the best cross-validated log loss (numeric: squared error), the first on ties, and how."""
+def _choose(settings: list[Setting], features: Any, targets: NDArray, kind: TargetKind, seed: int) -> _Chosen:
+    """The setting with the best cross-validated log loss (numeric: squared error), the first on ties."""
     classes = len(np.unique(targets)) if kind == "single" else 0
     few = len(_frequent(targets)) < classes if classes else len(targets) < 5 * CROSS_VALIDATE_FROM
     if few or kind == "multi" or classes == 1 or classes > CROSS_VALIDATE_CLASSES:
         fixed = [s for s in settings if s.strength == FIXED_STRENGTH]
-        return fixed[-1], "fixed"
+        return _Chosen(fixed[-1], "fixed", 0.0)
     if len(targets) > CROSS_VALIDATE_AT_MOST:
         chosen = np.random.default_rng(seed).permutation(len(targets))[:CROSS_VALIDATE_AT_MOST]
         kept = np.isin(targets[chosen], _frequent(targets[chosen])) if kind == "single" else slice(None)
@@ -204,7 +224,7 @@ def _choose(
         cross_val_score(_model(kind, s, targets), s.view(features), targets, cv=folds, scoring=scoring).mean()
         for s in settings
     ]
-    return settings[int(np.argmax(scores))], "cross-validated"
+    return _Chosen(settings[int(np.argmax(scores))], "cross-validated", float(np.max(scores)))
 
 
 def _frequent(targets: NDArray) -> NDArray:

@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 
 from textgraft.errors import UserError
+from textgraft.linear.evenness import POWER, evenness
 from textgraft.linear.state import State
 from textgraft.text.words import RUN_ON
 
@@ -42,27 +43,46 @@ def parts_words_by_spaces(texts: Sequence[str]) -> bool:
 
 
 class Ngrams:
-    """TF-IDF rows of length 1 a kind of n-gram, side by side."""
+    """TF-IDF rows of length 1 a kind of n-gram, side by side.
 
-    def __init__(self, *, characters: bool, max_features: int, min_df: int = 2) -> None:
-        self.characters, self.max_features, self.min_df = characters, max_features, min_df
+    With `even` an n-gram's weight is multiplied by its evenness to the power of 8: n-grams that crowd into few texts,
+    which are what those texts are about, hardly count. Learned weights hold that, so a saved one need not know.
+    """
+
+    def __init__(self, *, characters: bool, max_features: int, min_df: int = 2, even: bool = False) -> None:
+        self.characters, self.max_features, self.min_df, self.even = characters, max_features, min_df, even
 
     def fit(self, texts: Sequence[str]) -> Self:
+        self.fit_transform(texts)
+        return self
+
+    def fit_transform(self, texts: Sequence[str]) -> csr_matrix:
+        """The rows (N, V) of the texts that the n-grams and their weights are taken from, which are read once."""
         if not parts_words_by_spaces(texts):
             kinds = ["character 1-3-grams"]
         else:
             kinds = ["word 1-2-grams", *(["character 3-5-grams"] if self.characters else [])]
-        self._vectorizers = {kind: self._fit_one(texts, KINDS[kind]) for kind in kinds}
-        return self
+        self._vectorizers: dict[str, TfidfVectorizer] = {}
+        rows = []
+        for kind in kinds:
+            words, counts = self._count(texts, KINDS[kind])
+            weigher = TfidfTransformer(sublinear_tf=True).fit(counts)
+            if self.even:
+                weigher.idf_ = (weigher.idf_ * evenness(counts) ** POWER).astype(counts.dtype)
+            self._vectorizers[kind] = _vectorizer(kind, words, weigher.idf_)
+            rows.append(weigher.transform(counts))
+        return hstack(rows).tocsr()
 
-    def _fit_one(self, texts: Sequence[str], options: dict[str, Any]) -> TfidfVectorizer:
-        most = self.max_features
+    def _count(self, texts: Sequence[str], options: dict[str, Any]) -> tuple[list[str], csr_matrix]:
+        """The n-grams that are kept, and how often each text has each of them."""
         # A handful of texts may have no n-gram in common; then every n-gram has to do.
         for min_df in (self.min_df if len(texts) >= 1_000 else min(2, self.min_df), 1):
+            counter = CountVectorizer(min_df=min_df, max_features=self.max_features, dtype=np.float32, **options)
             try:
-                return TfidfVectorizer(min_df=min_df, max_features=most, **_COMMON, **options).fit(texts)
+                counts = counter.fit_transform(texts)
             except ValueError:
                 continue
+            return counter.get_feature_names_out().tolist(), counts
         raise UserError("no text has a single word in it.", remedy="Check that the text column is the right one.")
 
     @property
@@ -106,13 +126,15 @@ class Ngrams:
         kinds = state.setting("kinds", list)
         if not kinds or not set(kinds) <= KINDS.keys():
             raise ValueError(f"these are no kinds of n-gram: {kinds}")
-        ngrams._vectorizers = {kind: _vectorizer(kind, state.part(str(i))) for i, kind in enumerate(kinds)}
+        ngrams._vectorizers = {}
+        for i, kind in enumerate(kinds):
+            part = state.part(str(i))
+            words = part.words("words")
+            ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)))
         return ngrams
 
 
-def _vectorizer(kind: str, state: State) -> TfidfVectorizer:
-    words = state.words("words")
+def _vectorizer(kind: str, words: Sequence[str], weights: NDArray) -> TfidfVectorizer:
     vectorizer = TfidfVectorizer(vocabulary=words, **_COMMON, **KINDS[kind])
-    weights: NDArray = state.array("idf", len(words))
     vectorizer.idf_ = weights
     return vectorizer

@@ -17,12 +17,13 @@ from textgraft.data.examples import TargetKind
 from textgraft.errors import UserError
 from textgraft.linear.fitted import space_from_state
 from textgraft.linear.latent_space import Space
-from textgraft.linear.linear import Linear, fit_output
+from textgraft.linear.linear import Linear, fit_latent_output
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.state import State
 
 LABEL_WEIGHT = 10.0
 """How many texts with a guessed label one with a true label weighs as much as."""
+ROUNDS = 2
 STRENGTH = 10.0
 NGRAM_STRENGTH = 1.0
 SHARPNESS = 10.0
@@ -34,23 +35,33 @@ POOL_TEXTS = 50_000
 class Pool:
     """Unlabelled texts as each view sees them: made once, for any number of labelled samples.
 
-    Self-training never asks for the texts again, so a pool holds only vectors (N, D) and n-grams (N, V).
+    A view has one space or several, of which the labels choose. Self-training never asks for the texts again, so a pool
+    holds only vectors (N, D), a space each, and n-grams (N, V).
     """
 
-    spaces: Mapping[str, Space]
-    vectors: Mapping[str, NDArray[np.float64]]
+    spaces: Mapping[str, Sequence[Space]]
+    vectors: Mapping[str, Sequence[NDArray[np.float64]]]
     ngrams: Ngrams
     rows: csr_matrix
 
     @classmethod
-    def of(cls, texts: Sequence[str], spaces: Mapping[str, Space], *, seed: int = 0) -> Self:
+    def of(cls, texts: Sequence[str], spaces: Mapping[str, Sequence[Space]], *, seed: int = 0) -> Self:
         """At most POOL_TEXTS of the texts, drawn at random."""
         if len(texts) > POOL_TEXTS:
             chosen = np.random.default_rng(seed).choice(len(texts), POOL_TEXTS, replace=False)
             texts = [texts[i] for i in np.sort(chosen)]
-        ngrams = Ngrams(characters=False, max_features=NGRAMS, min_df=5).fit(texts)
-        vectors = {name: space.transform(texts) for name, space in spaces.items()}
-        return cls(spaces, vectors, ngrams, ngrams.transform(texts))
+        ngrams = Ngrams(characters=False, max_features=NGRAMS, min_df=5)
+        vectors = {name: [space.transform(texts) for space in several] for name, several in spaces.items()}
+        return cls(spaces, vectors, ngrams, ngrams.fit_transform(texts))
+
+
+@dataclass(frozen=True)
+class _View:
+    """A space, and the unlabelled and the labelled texts in it."""
+
+    space: Space
+    pool: NDArray[np.float64]
+    own: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -118,9 +129,10 @@ class Views:
 class SelfTrained:
     """Classifiers on several spaces and one on n-grams, which learn from each other's answers for the pool.
 
-    Three steps, in the manner of co-training (Blum & Mitchell 1998): a classifier on each space learns from the labels;
-    one on n-grams learns what their mean says of the pool; each space's classifier learns anew, from what the others'
-    mean says. Where guesses teach, the true labels are there too and weigh LABEL_WEIGHT times as much.
+    In the manner of co-training (Blum & Mitchell 1998): a classifier on each space learns from the labels; then, twice,
+    one on n-grams learns what their mean says of the pool, and each space's learns anew, from what the others' mean
+    says. Where guesses teach, the true labels are there too and weigh LABEL_WEIGHT times as much. Where a view has
+    several spaces, the one whose first classifier has the best cross-validated loss is taken.
 
     A guessed label is the likeliest class once every class is as frequent in the pool as among the labels, which keeps
     one class from swallowing the other. The n-grams are weighted by the largest of their naive Bayes log-count ratios
@@ -152,20 +164,29 @@ class SelfTrained:
         pool, targets = self.pool, np.asarray(targets)
         width = num_classes or int(targets.max()) + 1
         shares = np.bincount(targets, minlength=width) / len(targets)
-        own = {name: space.transform(texts) for name, space in pool.spaces.items()}
-        first = {name: fit_output(own[name], targets, kind, width, self.seed, latent=True) for name in own}
-        said = {name: _evened(first[name].predict(pool.vectors[name]), shares) for name in own}
-        scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), pool.ngrams.transform(texts), targets)
-        ngrams_say = _evened(ngram_layer.probabilities(pool.rows @ diags(scale), width), shares)
-        layers: dict[str, Linear] = {}
-        for name in own:
-            others = [said[other] for other in own if other != name]
-            guesses = _guesses([*others, ngrams_say])
-            features = normalize(np.concatenate([pool.vectors[name], own[name]]))
-            layers[name] = _fit_layer(STRENGTH, features, guesses, targets)
+        views: dict[str, _View] = {}
+        said: dict[str, NDArray[np.float64]] = {}
+        for name, spaces in pool.spaces.items():
+            own = [space.transform(texts) for space in spaces]
+            best, output = fit_latent_output(own, targets, kind, width, self.seed)
+            views[name] = _View(spaces[best], pool.vectors[name][best], own[best])
+            said[name] = _evened(output.predict(views[name].pool), shares)
+        own_rows = pool.ngrams.transform(texts)
+        for _ in range(ROUNDS):
+            scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), own_rows, targets)
+            ngrams_say = _evened(ngram_layer.probabilities(pool.rows @ diags(scale), width), shares)
+            layers: dict[str, Linear] = {}
+            for name, view in views.items():
+                others = [said[other] for other in views if other != name]
+                features = normalize(np.concatenate([view.pool, view.own]))
+                layers[name] = _fit_layer(STRENGTH, features, _guesses([*others, ngrams_say]), targets)
+            said = {
+                name: _evened(layers[name].probabilities(normalize(v.pool), width), shares) for name, v in views.items()
+            }
         size = f"{pool.rows.shape[0]:,} texts"
-        self.about = f"{', '.join(own)} and {pool.rows.shape[1]:,} n-grams teach each other on {size}"
-        self.fitted = Views(pool.spaces, layers, pool.ngrams, scale, ngram_layer, width, self.about)
+        chosen = {name: view.space for name, view in views.items()}
+        self.about = f"{', '.join(views)} and {pool.rows.shape[1]:,} n-grams teach each other on {size}"
+        self.fitted = Views(chosen, layers, pool.ngrams, scale, ngram_layer, width, self.about)
         return self
 
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float64]:

@@ -35,8 +35,8 @@ class Linear:
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the spaces, and what classifiers share beyond them."""
         self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
-        for form in WAYS[self.name].spaces:
-            self._spaces.space(form)
+        for space in WAYS[self.name].spaces:
+            self._spaces.space(space)
         with Meter() as meter:
             WAYS[self.name].classifier(self._spaces, 0)
         return sum(self._spaces.seconds.values()) + meter.seconds
@@ -84,7 +84,7 @@ class GivenVectors:
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
         assert self._space is not None, "prepare comes first"
-        return fitted(LsaBaseline(space=self._space, seed=seed), train, texts, labels)
+        return fitted(LsaBaseline(spaces=[self._space], seed=seed), train, texts, labels)
 
 
 class SelfTraining(Linear):

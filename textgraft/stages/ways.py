@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
-from textgraft.linear.fitted import SPACES
 from textgraft.linear.latent_space import LatentSpace, Space
 from textgraft.linear.self_training import Pool, SelfTrained
 from textgraft.linear.state import State
@@ -21,6 +20,15 @@ from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 
 Classifier = LinearBaseline | LsaBaseline | SelfTrained
+
+LSA = ("lsa", "even lsa")
+VECTORS = ("word vectors",)
+KINDS: dict[str, Callable[..., LatentSpace | WordSpace]] = {
+    "lsa": LatentSpace,
+    "even lsa": partial(LatentSpace, even=True),
+    "word vectors": WordSpace,
+}
+"""Spaces by name; where a way has several the labels choose."""
 
 
 class Spaces:
@@ -31,9 +39,9 @@ class Spaces:
         self.seconds: dict[str, float] = {}
         self._made: dict[str, Space] = {}
 
-    def space(self, form: str) -> Space:
-        """The space of a form, as it will be saved. Raises UserError where the texts are too few for one."""
-        return self.fitted(form, lambda: SPACES[form](seed=self.seed))
+    def space(self, name: str) -> Space:
+        """One of KINDS, as it will be saved. Raises UserError where the texts are too few for it."""
+        return self.fitted(name, lambda: KINDS[name](seed=self.seed))
 
     def fitted(self, name: str, unfitted: Callable[[], LatentSpace | WordSpace]) -> Space:
         """The space of that name, fitted to the texts if it has not been."""
@@ -51,8 +59,8 @@ class Spaces:
 
     @cached_property
     def pool(self) -> Pool:
-        """The unlabelled texts as both spaces and n-grams see them."""
-        spaces = {"LSA": self.space(LatentSpace.form), "word vectors": self.space(WordSpace.form)}
+        """The unlabelled texts as the spaces and n-grams see them."""
+        spaces = {"LSA": [self.space(name) for name in LSA], "word vectors": [self.space(name) for name in VECTORS]}
         return Pool.of(self.texts, spaces, seed=self.seed)
 
 
@@ -73,18 +81,18 @@ WAYS: dict[str, Way] = {
     ),
     "lsa": Way(
         "Logistic regression on a latent semantic analysis of the unlabelled texts.",
-        lambda spaces, seed: LsaBaseline(space=spaces.space(LatentSpace.form), seed=seed),
-        (LatentSpace.form,),
+        lambda spaces, seed: LsaBaseline(spaces=[spaces.space(name) for name in LSA], seed=seed),
+        LSA,
     ),
     "vectors": Way(
         "Logistic regression on means of word vectors, which are counted from the unlabelled texts.",
-        lambda spaces, seed: LsaBaseline(space=spaces.space(WordSpace.form), seed=seed),
-        (WordSpace.form,),
+        lambda spaces, seed: LsaBaseline(spaces=[spaces.space(name) for name in VECTORS], seed=seed),
+        VECTORS,
     ),
     "self-trained": Way(
         "Classifiers on LSA, on word vectors and on n-grams teach each other on the unlabelled texts.",
         lambda spaces, seed: SelfTrained(spaces.pool, seed=seed),
-        (LatentSpace.form, WordSpace.form),
+        (*LSA, *VECTORS),
         one_label_only=True,
     ),
 }

@@ -1,0 +1,92 @@
+"""Evenness: the arithmetic, what it does to weights, and that labels choose between topics and judgements."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from textgraft.linear.baselines import LsaBaseline
+from textgraft.linear.evenness import POWER, evenness
+from textgraft.linear.latent_space import LatentSpace, plain_and_even
+from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.self_training import Pool, SelfTrained
+from textgraft.linear.word_space import WordSpace
+
+TOPICS = [[f"topic{t}x{i}" for i in range(20)] for t in range(6)]
+TONES = [[f"tone{t}x{i}" for i in range(20)] for t in range(2)]
+FILLER = [f"filler{i}" for i in range(40)]
+
+
+def remarks(count: int, seed: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Texts that come back to a few words of one of six topics and pass two different judgements, of one of two tones."""
+    generator = np.random.default_rng(seed)
+    topics, tones = generator.integers(0, 6, count), generator.integers(0, 2, count)
+    texts = []
+    for topic, tone in zip(topics, tones, strict=True):
+        subjects = generator.choice(generator.choice(TOPICS[topic], 3, replace=False), 12)
+        judgements = generator.choice(TONES[tone], 2, replace=False)
+        words = [*subjects, *judgements, *generator.choice(FILLER, 6, replace=False)]
+        texts.append(" ".join(generator.permutation(words)))
+    return texts, topics, tones
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=12))
+def test_evenness_is_the_share_of_the_texts_that_chance_would_reach(rows: list[list[int]]) -> None:
+    got = evenness(csr_matrix(np.array(rows, dtype=np.float32)))
+    for word in range(3):
+        often, found = sum(row[word] for row in rows), sum(row[word] > 0 for row in rows)
+        by_chance = len(rows) * (1 - math.exp(-often / len(rows)))
+        assert got[word] == pytest.approx(min(1.0, found / by_chance) if often else 1.0, rel=1e-6)
+
+
+def test_words_that_crowd_into_few_texts_weigh_less() -> None:
+    texts, _, _ = remarks(300, 0)
+    plain = Ngrams(characters=False, max_features=1_000)
+    even = Ngrams(characters=False, max_features=1_000, even=True)
+    assert abs(plain.fit_transform(texts) - plain.transform(texts)).max() == 0
+    assert abs(even.fit_transform(texts) - even.transform(texts)).max() == 0
+    (weights,), (lowered,) = ([v.idf_ for v in n._vectorizers.values()] for n in (plain, even))
+    words = plain._vectorizers["word 1-2-grams"].vocabulary_
+    counts = np.zeros((len(texts), len(words)))
+    for i, text in enumerate(texts):
+        for word in text.split():
+            counts[i, words[word]] += 1
+    shares = evenness(csr_matrix(counts))
+    single = [i for word, i in words.items() if " " not in word]
+    assert lowered[single] == pytest.approx((weights * shares**POWER)[single], rel=1e-5)
+    topic, tone = ([words[w] for w in group if w in words] for group in (TOPICS[0], TONES[0]))
+    assert shares[topic].max() < 0.7 < 0.95 < shares[tone].min()
+
+
+def test_labels_choose_between_topics_and_judgements() -> None:
+    texts, topics, tones = remarks(1_200, 1)
+    spaces = plain_and_even(texts)
+    by_topic = LsaBaseline(spaces=spaces).fit(texts[:60], topics[:60] % 2)
+    by_tone = LsaBaseline(spaces=spaces).fit(texts[:60], tones[:60])
+    assert "even" not in by_topic.about
+    assert "even" in by_tone.about
+    plain = LsaBaseline(spaces=spaces[:1]).fit(texts[:60], tones[:60])
+    right = [(b.predict_proba(texts[60:]).argmax(1) == tones[60:]).mean() for b in (by_tone, plain)]
+    assert right[0] > right[1] + 0.05
+
+
+def test_self_training_looks_at_the_space_that_the_labels_choose() -> None:
+    texts, topics, tones = remarks(1_200, 2)
+    spaces = plain_and_even(texts)
+    pool = Pool.of(texts, {"LSA": spaces, "word vectors": [WordSpace(dimensions=20).fit(texts)]})
+    for targets, chosen in ((topics % 2, spaces[0]), (tones, spaces[1])):
+        assert SelfTrained(pool).fit(texts[:60], targets[:60]).fitted.spaces["LSA"] is chosen
+
+
+def test_an_even_space_is_saved_whole() -> None:
+    texts, _, _ = remarks(200, 3)
+    space = LatentSpace(dimensions=10, even=True).fit(texts)
+    again = LatentSpace.from_state(space.state())
+    assert again.even
+    assert again.about == space.about
+    assert again.transform(texts) == pytest.approx(space.transform(texts), abs=2e-3)
