@@ -23,7 +23,7 @@ FILLER = [f"filler{i}" for i in range(40)]
 
 
 def remarks(count: int, seed: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Texts that come back to a few words of one of six topics and pass two different judgements, of one of two tones."""
+    """Texts that come back to a few words of one of six topics, and pass two judgements of one of two tones."""
     generator = np.random.default_rng(seed)
     topics, tones = generator.integers(0, 6, count), generator.integers(0, 2, count)
     texts = []

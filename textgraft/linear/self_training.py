@@ -23,7 +23,6 @@ from textgraft.linear.state import State
 
 LABEL_WEIGHT = 10.0
 """How many texts with a guessed label one with a true label weighs as much as."""
-ROUNDS = 2
 STRENGTH = 10.0
 NGRAM_STRENGTH = 1.0
 SHARPNESS = 10.0
@@ -129,9 +128,9 @@ class Views:
 class SelfTrained:
     """Classifiers on several spaces and one on n-grams, which learn from each other's answers for the pool.
 
-    In the manner of co-training (Blum & Mitchell 1998): a classifier on each space learns from the labels; then, twice,
-    one on n-grams learns what their mean says of the pool, and each space's learns anew, from what the others' mean
-    says. Where guesses teach, the true labels are there too and weigh LABEL_WEIGHT times as much. Where a view has
+    Three steps, in the manner of co-training (Blum & Mitchell 1998): a classifier on each space learns from the labels;
+    one on n-grams learns what their mean says of the pool; each space's classifier learns anew, from what the others'
+    mean says. Where guesses teach, the true labels are there too and weigh LABEL_WEIGHT times as much. Where a view has
     several spaces, the one whose first classifier has the best cross-validated loss is taken.
 
     A guessed label is the likeliest class once every class is as frequent in the pool as among the labels, which keeps
@@ -171,18 +170,13 @@ class SelfTrained:
             best, output = fit_latent_output(own, targets, kind, width, self.seed)
             views[name] = _View(spaces[best], pool.vectors[name][best], own[best])
             said[name] = _evened(output.predict(views[name].pool), shares)
-        own_rows = pool.ngrams.transform(texts)
-        for _ in range(ROUNDS):
-            scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), own_rows, targets)
-            ngrams_say = _evened(ngram_layer.probabilities(pool.rows @ diags(scale), width), shares)
-            layers: dict[str, Linear] = {}
-            for name, view in views.items():
-                others = [said[other] for other in views if other != name]
-                features = normalize(np.concatenate([view.pool, view.own]))
-                layers[name] = _fit_layer(STRENGTH, features, _guesses([*others, ngrams_say]), targets)
-            said = {
-                name: _evened(layers[name].probabilities(normalize(v.pool), width), shares) for name, v in views.items()
-            }
+        scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), pool.ngrams.transform(texts), targets)
+        ngrams_say = _evened(ngram_layer.probabilities(pool.rows @ diags(scale), width), shares)
+        layers: dict[str, Linear] = {}
+        for name, view in views.items():
+            others = [said[other] for other in views if other != name]
+            features = normalize(np.concatenate([view.pool, view.own]))
+            layers[name] = _fit_layer(STRENGTH, features, _guesses([*others, ngrams_say]), targets)
         size = f"{pool.rows.shape[0]:,} texts"
         chosen = {name: view.space for name, view in views.items()}
         self.about = f"{', '.join(views)} and {pool.rows.shape[1]:,} n-grams teach each other on {size}"
