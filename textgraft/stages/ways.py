@@ -80,7 +80,7 @@ WAYS: dict[str, Way] = {
         lambda spaces, seed: LinearBaseline(seed=seed),
     ),
     "lsa": Way(
-        "Logistic regression on a latent semantic analysis of the unlabelled texts.",
+        "Logistic regression on a latent semantic analysis of the unlabelled texts, plain or even.",
         lambda spaces, seed: LsaBaseline(spaces=[spaces.space(name) for name in LSA], seed=seed),
         LSA,
     ),
