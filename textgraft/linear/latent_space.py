@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
 
-from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.halves import ENOUGH, agreement, half
+from textgraft.linear.ngrams import Counts, Ngrams, parts_words_by_spaces
 from textgraft.linear.state import State
 
 POOL_AT_MOST = 100_000
@@ -32,31 +35,61 @@ class Space(Protocol):
     def state(self) -> State: ...
 
 
-class LatentSpace:
-    """A latent semantic analysis: TF-IDF of the most frequent 1-2-grams, truncated SVD.
+@dataclass(frozen=True)
+class Halved:
+    """Unlabelled texts as an analysis reads them: counted n-grams of each text, and of each one's two halves."""
 
-    `dimensions` is D, or fewer where the texts are few. Fit it once to all the text there is, then hand it to
-    as many `LsaBaseline` as you like. With `even` n-grams that crowd into few texts hardly count (linear.evenness).
+    whole: Counts
+    halves: tuple[csr_matrix, csr_matrix]
+
+    @classmethod
+    def of(cls, texts: Sequence[str], *, max_features: int = 50_000, seed: int = 0) -> Self:
+        """Of at most POOL_AT_MOST of the texts, drawn at random."""
+        if len(texts) > POOL_AT_MOST:
+            chosen = np.random.default_rng(seed).choice(len(texts), POOL_AT_MOST, replace=False)
+            texts = [texts[i] for i in np.sort(chosen)]
+        spaced = parts_words_by_spaces(texts)
+        kind, least = "word 1-2-grams" if spaced else "character 1-3-grams", 5 if len(texts) >= 1_000 else 2
+        whole = Counts.of(texts, kind, max_features=max_features, min_df=least)
+        one = whole.again([half(text, spaced=spaced) for text in texts])
+        other = (whole.counts - one).maximum(0)  # maximum: a letter's lower case may change where a text is cut
+        other.eliminate_zeros()
+        return cls(whole, (one, other))
+
+
+class LatentSpace:
+    """A latent semantic analysis: TF-IDF of the most frequent 1-2-grams, truncated SVD, turned to what halves agree on.
+
+    `dimensions` is D, or fewer where the texts are few. Of ENOUGH texts the directions of the space are those along
+    which a text's halves agree, the ones that agree most first and longest (linear.halves); of fewer they are the
+    SVD's own. Fit it once to all the text there is, then hand it to as many `LsaBaseline` as you like. With `even`
+    n-grams that crowd into few texts hardly count (linear.evenness).
     """
 
     form: ClassVar[str] = "lsa"
 
-    def __init__(self, *, dimensions: int = 200, max_features: int = 50_000, even: bool = False, seed: int = 0) -> None:
+    def __init__(self, *, dimensions: int = 200, even: bool = False, seed: int = 0) -> None:
         self.dimensions = dimensions
-        self.max_features = max_features
         self.even = even
         self.seed = seed
 
     def fit(self, texts: Sequence[str]) -> Self:
-        if len(texts) > POOL_AT_MOST:
-            chosen = np.random.default_rng(self.seed).choice(len(texts), POOL_AT_MOST, replace=False)
-            texts = [texts[i] for i in np.sort(chosen)]
-        self._ngrams = Ngrams(characters=False, max_features=self.max_features, min_df=5, even=self.even)
-        features = self._ngrams.fit_transform(texts)
-        rank = max(1, min(self.dimensions, features.shape[1] - 1, len(texts) - 1))
-        self._components = TruncatedSVD(rank, n_iter=4, random_state=self.seed).fit(features).components_
+        """Raises UserError where no text has a word."""
+        return self.fit_halved(Halved.of(texts, seed=self.seed))
+
+    def fit_halved(self, texts: Halved) -> Self:
+        """The same of texts that were counted before."""
+        self._ngrams = Ngrams(characters=False, max_features=len(texts.whole.words), even=self.even)
+        rows = self._ngrams.weigh([texts.whole])
+        rank = max(1, min(self.dimensions, rows.shape[1] - 1, rows.shape[0] - 1))
+        components = TruncatedSVD(rank, n_iter=4, random_state=self.seed).fit(rows).components_
+        self._components, self._centre = components, np.zeros(rank)
+        if rows.shape[0] >= ENOUGH:
+            one, other = (self._ngrams.weighed(counts) @ components.T for counts in texts.halves)
+            self._components = agreement(one, other).T @ components
+            self._centre = np.asarray(rows.mean(axis=0)).ravel() @ self._components.T
         counted = f"even {self._ngrams.about}" if self.even else self._ngrams.about
-        self.about = f"LSA of {len(texts):,} texts ({rank} dimensions of {counted})"
+        self.about = f"LSA of {rows.shape[0]:,} texts ({rank} dimensions of {counted})"
         return self
 
     @property
@@ -65,33 +98,37 @@ class LatentSpace:
         return len(self._components)
 
     def transform(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Texts as coordinates (N, D), the strongest dimension first; a text without known words is all zeros."""
+        """Texts as coordinates (N, D), the strongest first; a text without known words lies at the centre, 0."""
         if len(texts) == 0:
             return np.zeros((0, self.width))
-        return np.asarray(self._ngrams.transform(texts) @ self._components.T).astype(np.float64)
+        rows = self._ngrams.transform(texts)
+        known = np.diff(rows.indptr) > 0
+        return np.asarray((rows @ self._components.T - self._centre) * known[:, None]).astype(np.float64)
 
     def size_in_bytes(self) -> int:
         """Of the dimensions and the n-grams they weigh."""
         return int(self._components.nbytes) + self._ngrams.size_in_bytes()
 
     def state(self) -> State:
-        """The n-grams and the components (D, V), these as float16."""
-        settings = {"dimensions": self.dimensions, "max_features": self.max_features, "seed": self.seed}
-        settings |= {"even": self.even}
-        arrays = {"components": self._components.astype(np.float16)}
-        return State(settings | {"about": self.about}, arrays).having({"ngrams": self._ngrams.state()})
+        """The n-grams and the components (D, V), these as float16, and the centre (D,)."""
+        settings = {"dimensions": self.dimensions, "even": self.even, "seed": self.seed, "about": self.about}
+        arrays = {"components": self._components.astype(np.float16), "centre": self._centre}
+        return State(settings, arrays).having({"ngrams": self._ngrams.state()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """The inverse of `state`. Raises ValueError for what that cannot have given."""
-        numbers: dict[str, Any] = {name: state.setting(name, int) for name in ("dimensions", "max_features", "seed")}
-        space = cls(**numbers, even=bool(state.settings.get("even", False)))
+        dimensions, seed = state.setting("dimensions", int), state.setting("seed", int)
+        space = cls(dimensions=dimensions, even=bool(state.settings.get("even", False)), seed=seed)
         space.about = state.setting("about", str)
         space._ngrams = Ngrams.from_state(state.part("ngrams"))
         space._components = state.array("components", None, space._ngrams.width)
+        # Analyses of earlier versions have no centre.
+        space._centre = state.array("centre", space.width) if "centre" in state.arrays else np.zeros(space.width)
         return space
 
 
 def plain_and_even(texts: Sequence[str], *, seed: int = 0) -> tuple[LatentSpace, LatentSpace]:
     """Both analyses of the texts: topics stand out in the plain one, judgements in the even one."""
-    return LatentSpace(seed=seed).fit(texts), LatentSpace(even=True, seed=seed).fit(texts)
+    counted = Halved.of(texts, seed=seed)
+    return LatentSpace(seed=seed).fit_halved(counted), LatentSpace(even=True, seed=seed).fit_halved(counted)

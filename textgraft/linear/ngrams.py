@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -42,6 +43,32 @@ def parts_words_by_spaces(texts: Sequence[str]) -> bool:
     return unspaced <= len(sample) / 2 or spaces / len(sample) >= SPACED_FROM
 
 
+@dataclass(frozen=True)
+class Counts:
+    """How often each text has each n-gram of a kind (N, V), and the n-grams in the order of the columns."""
+
+    name: str
+    words: list[str]
+    counts: csr_matrix
+
+    @classmethod
+    def of(cls, texts: Sequence[str], kind: str, *, max_features: int, min_df: int) -> Self:
+        """Of the n-grams in at least `min_df` texts the most frequent; where no two texts share one, of all of them."""
+        for least in (min_df, 1):
+            counter = CountVectorizer(min_df=least, max_features=max_features, dtype=np.float32, **KINDS[kind])
+            try:
+                counts = counter.fit_transform(texts)
+            except ValueError:
+                continue
+            return cls(kind, counter.get_feature_names_out().tolist(), counts)
+        raise UserError("no text has a single word in it.", remedy="Check that the text column is the right one.")
+
+    def again(self, texts: Sequence[str]) -> csr_matrix:
+        """How often other texts have the same n-grams."""
+        counter = CountVectorizer(vocabulary=self.words, dtype=np.float32, **KINDS[self.name])
+        return counter.transform(texts)
+
+
 class Ngrams:
     """TF-IDF rows of length 1 a kind of n-gram, side by side.
 
@@ -62,28 +89,20 @@ class Ngrams:
             kinds = ["character 1-3-grams"]
         else:
             kinds = ["word 1-2-grams", *(["character 3-5-grams"] if self.characters else [])]
+        least = self.min_df if len(texts) >= 1_000 else min(2, self.min_df)
+        return self.weigh([Counts.of(texts, kind, max_features=self.max_features, min_df=least) for kind in kinds])
+
+    def weigh(self, counted: Sequence[Counts]) -> csr_matrix:
+        """The same of texts that were counted before, a kind of n-gram after the other."""
         self._vectorizers: dict[str, TfidfVectorizer] = {}
         rows = []
-        for kind in kinds:
-            words, counts = self._count(texts, KINDS[kind])
-            weigher = TfidfTransformer(sublinear_tf=True).fit(counts)
+        for kind in counted:
+            weigher = TfidfTransformer(sublinear_tf=True).fit(kind.counts)
             if self.even:
-                weigher.idf_ = (weigher.idf_ * evenness(counts) ** POWER).astype(counts.dtype)
-            self._vectorizers[kind] = _vectorizer(kind, words, weigher.idf_)
-            rows.append(weigher.transform(counts))
+                weigher.idf_ = (weigher.idf_ * evenness(kind.counts) ** POWER).astype(kind.counts.dtype)
+            self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, weigher.idf_)
+            rows.append(weigher.transform(kind.counts))
         return hstack(rows).tocsr()
-
-    def _count(self, texts: Sequence[str], options: dict[str, Any]) -> tuple[list[str], csr_matrix]:
-        """The n-grams that are kept, and how often each text has each of them."""
-        # A handful of texts may have no n-gram in common; then every n-gram has to do.
-        for min_df in (self.min_df if len(texts) >= 1_000 else min(2, self.min_df), 1):
-            counter = CountVectorizer(min_df=min_df, max_features=self.max_features, dtype=np.float32, **options)
-            try:
-                counts = counter.fit_transform(texts)
-            except ValueError:
-                continue
-            return counter.get_feature_names_out().tolist(), counts
-        raise UserError("no text has a single word in it.", remedy="Check that the text column is the right one.")
 
     @property
     def about(self) -> str:
@@ -98,6 +117,11 @@ class Ngrams:
         if len(texts) == 0:
             return csr_matrix((0, self.width))
         return hstack([v.transform(texts) for v in self._vectorizers.values()]).tocsr()
+
+    def weighed(self, counts: csr_matrix) -> csr_matrix:
+        """The rows of texts whose n-grams, of one kind, have been counted already; the counts stay as they are."""
+        (vectorizer,) = self._vectorizers.values()
+        return vectorizer._tfidf.transform(counts, copy=True)
 
     def size_in_bytes(self) -> int:
         """Of the n-grams as UTF-8 and a weight for each."""

@@ -220,7 +220,7 @@ def _fit_ngrams(pool: Pool, guesses: NDArray, own: csr_matrix, targets: NDArray)
 
 def _fit_layer(strength: float, features: Any, guesses: NDArray, targets: NDArray) -> Linear:
     """Logistic regression on texts with guessed labels, then those with true ones."""
-    model = LogisticRegression(C=strength, max_iter=200, tol=1e-3)
+    model = LogisticRegression(C=strength, max_iter=1_000)
     classes, weights = np.concatenate([guesses, targets]), _weights(guesses, targets)
     return Linear.of(model.fit(features, classes, sample_weight=weights))
 

@@ -13,7 +13,7 @@ from textgraft.linear.fasttext import FastTextClassifier
 from textgraft.linear.latent_space import Space
 from textgraft.linear.word_space import WordSpace
 from textgraft.methods.base import KINDS, Answers, MethodOptions
-from textgraft.stages.ways import WAYS, Spaces
+from textgraft.stages.ways import WAYS, Family, Spaces
 from textgraft.training.meter import Meter
 from textgraft.words.features import StaticVectors
 from textgraft.words.stack import Stack
@@ -35,8 +35,8 @@ class Linear:
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the spaces, and what classifiers share beyond them."""
         self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
-        for space in WAYS[self.name].spaces:
-            self._spaces.space(space)
+        for family in WAYS[self.name].spaces:
+            self._spaces.of(family)
         with Meter() as meter:
             WAYS[self.name].classifier(self._spaces, 0)
         return sum(self._spaces.seconds.values()) + meter.seconds
@@ -77,10 +77,11 @@ class GivenVectors:
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the space."""
-        spaces, name = Spaces(pool, folder / "spaces", seed=self.options.seed), f"given-{self.fingerprint[:12]}"
-        vectors = self._given.word_vectors
-        self._space = spaces.fitted(name, lambda: WordSpace(seed=self.options.seed, given=vectors))
-        return spaces.seconds[name]
+        spaces, vectors = Spaces(pool, folder / "spaces", seed=self.options.seed), self._given.word_vectors
+        name = f"given-{self.fingerprint[:12]}"
+        family = Family((name,), lambda texts, seed: [WordSpace(seed=seed, given=vectors).fit(texts)])
+        (self._space,) = spaces.of(family)
+        return spaces.seconds[family]
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
         assert self._space is not None, "prepare comes first"

@@ -113,8 +113,8 @@ def linear_candidates(ground: Ground, spaces: Spaces | None = None, *, show: boo
             left_out[name] = "it is for one label a text"
             continue
         try:
-            for space in way.spaces:
-                spaces.space(space)
+            for family in way.spaces:
+                spaces.of(family)
         except UserError as error:
             left_out[name] = str(error)
             continue
@@ -150,7 +150,7 @@ def _candidate(name: str, way: Way, ground: Ground, spaces: Spaces) -> Candidate
     if ground.examined is not None:
         raw = model.outputs(list(ground.examined.texts))
         outputs = scaled(raw, labels, temperature)
-    minutes = (facts["once"] + sum(spaces.seconds[space] for space in way.spaces)) / 60
+    minutes = (facts["once"] + sum(spaces.seconds[family] for family in way.spaces)) / 60
     outcome = Outcome(name, outputs[None], raw[None], minutes, facts["peak_mb"], model.about)
     return Candidate(name, held_out, outcome, facts["seconds"], partial(_artifact, model, labels, temperature))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
-from textgraft.linear.latent_space import LatentSpace, Space
+from textgraft.linear.fitted import space_from_state
+from textgraft.linear.latent_space import Space, plain_and_even
 from textgraft.linear.self_training import Pool, SelfTrained
 from textgraft.linear.state import State
 from textgraft.linear.word_space import WordSpace
@@ -21,14 +22,17 @@ from textgraft.training.meter import Meter
 
 Classifier = LinearBaseline | LsaBaseline | SelfTrained
 
-LSA = ("lsa", "even lsa")
-VECTORS = ("word vectors",)
-KINDS: dict[str, Callable[..., LatentSpace | WordSpace]] = {
-    "lsa": LatentSpace,
-    "even lsa": partial(LatentSpace, even=True),
-    "word vectors": WordSpace,
-}
-"""Spaces by name; where a way has several the labels choose."""
+
+@dataclass(frozen=True)
+class Family:
+    """Spaces that are learned together from unlabelled texts and a seed; where they are several the labels choose."""
+
+    names: tuple[str, ...]
+    fit: Callable[[Sequence[str], int], Sequence[Space]]
+
+
+LSA = Family(("lsa", "even lsa"), lambda texts, seed: plain_and_even(texts, seed=seed))
+VECTORS = Family(("word vectors",), lambda texts, seed: [WordSpace(seed=seed).fit(texts)])
 
 
 class Spaces:
@@ -36,32 +40,29 @@ class Spaces:
 
     def __init__(self, texts: Sequence[str], folder: Path, *, seed: int = 0) -> None:
         self.texts, self.folder, self.seed = texts, folder, seed
-        self.seconds: dict[str, float] = {}
-        self._made: dict[str, Space] = {}
+        self.seconds: dict[Family, float] = {}
+        self._made: dict[Family, list[Space]] = {}
 
-    def space(self, name: str) -> Space:
-        """One of KINDS, as it will be saved. Raises UserError where the texts are too few for it."""
-        return self.fitted(name, lambda: KINDS[name](seed=self.seed))
-
-    def fitted(self, name: str, unfitted: Callable[[], LatentSpace | WordSpace]) -> Space:
-        """The space of that name, fitted to the texts if it has not been."""
-        if name not in self._made:
-            path = self.folder / f"{name}.safetensors"
-            space = unfitted()
-            if not path.exists():
+    def of(self, family: Family) -> list[Space]:
+        """A family's spaces, as they will be saved. Raises UserError where the texts are too few for them."""
+        if family not in self._made:
+            paths = [self.folder / f"{name}.safetensors" for name in family.names]
+            if not all(path.exists() for path in paths):
                 with Meter() as meter:
-                    state = space.fit(self.texts).state()
-                write_state(path, state, {}, {"seconds": meter.seconds})
-            # Read back even if it was just written: what is measured is what is saved, in half precision.
-            state, _, about = read_state(path)
-            self._made[name], self.seconds[name] = type(space).from_state(state), about["seconds"]
-        return self._made[name]
+                    spaces = family.fit(self.texts, self.seed)
+                for path, space in zip(paths, spaces, strict=True):
+                    facts = {"form": space.form, "seconds": meter.seconds / len(spaces)}
+                    write_state(path, space.state(), {}, facts)
+            # Read back even if they were just written: what is measured is what is saved, in half precision.
+            found = [read_state(path) for path in paths]
+            self._made[family] = [space_from_state(facts["form"], state) for state, _, facts in found]
+            self.seconds[family] = sum(facts["seconds"] for _, _, facts in found)
+        return self._made[family]
 
     @cached_property
     def pool(self) -> Pool:
         """The unlabelled texts as the spaces and n-grams see them."""
-        spaces = {"LSA": [self.space(name) for name in LSA], "word vectors": [self.space(name) for name in VECTORS]}
-        return Pool.of(self.texts, spaces, seed=self.seed)
+        return Pool.of(self.texts, {"LSA": self.of(LSA), "word vectors": self.of(VECTORS)}, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Way:
 
     about: str
     classifier: Callable[[Spaces, int], Classifier]
-    spaces: tuple[str, ...] = ()
+    spaces: tuple[Family, ...] = ()
     one_label_only: bool = False
 
 
@@ -80,19 +81,19 @@ WAYS: dict[str, Way] = {
         lambda spaces, seed: LinearBaseline(seed=seed),
     ),
     "lsa": Way(
-        "Logistic regression on a latent semantic analysis of the unlabelled texts, plain or even.",
-        lambda spaces, seed: LsaBaseline(spaces=[spaces.space(name) for name in LSA], seed=seed),
-        LSA,
+        "Logistic regression on what both halves of a text say in a latent semantic analysis, plain or even.",
+        lambda spaces, seed: LsaBaseline(spaces=spaces.of(LSA), seed=seed),
+        (LSA,),
     ),
     "vectors": Way(
         "Logistic regression on means of word vectors, which are counted from the unlabelled texts.",
-        lambda spaces, seed: LsaBaseline(spaces=[spaces.space(name) for name in VECTORS], seed=seed),
-        VECTORS,
+        lambda spaces, seed: LsaBaseline(spaces=spaces.of(VECTORS), seed=seed),
+        (VECTORS,),
     ),
     "self-trained": Way(
         "Classifiers on LSA, on word vectors and on n-grams teach each other on the unlabelled texts.",
         lambda spaces, seed: SelfTrained(spaces.pool, seed=seed),
-        (*LSA, *VECTORS),
+        (LSA, VECTORS),
         one_label_only=True,
     ),
 }
