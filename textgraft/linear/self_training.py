@@ -65,7 +65,10 @@ class _View:
 
 @dataclass(frozen=True)
 class Views:
-    """What a SelfTrained has learned: a classifier on each space, and one on n-grams whose columns are scaled first."""
+    """What a SelfTrained has learned: a classifier on each space, and one on n-grams whose columns are scaled first.
+
+    `spreads` are the standard deviations of what each says of the pool, that of the n-grams first.
+    """
 
     form: ClassVar[str] = "views"
     spaces: Mapping[str, Space]
@@ -73,17 +76,19 @@ class Views:
     ngrams: Ngrams
     scale: NDArray[np.float32]
     ngram_layer: Linear
+    spreads: NDArray[np.float64]
     width: int
     about: str
 
     def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(N, C), the geometric mean of what the views say."""
+        """(N, C), the geometric mean of what the views say, each of them as sure of itself as the others."""
         if not len(texts):
             return np.zeros((0, self.width))
         said = [self.ngrams_say(self.ngrams.transform(texts))]
         for name, layer in self.layers.items():
             said.append(layer.probabilities(normalize(self.spaces[name].transform(texts)), self.width))
-        return np.asarray(softmax(np.mean([_log(p) for p in said], axis=0), axis=1))
+        logits = np.mean([_log(p) / spread for p, spread in zip(said, self.spreads, strict=True)], axis=0)
+        return np.asarray(softmax(logits * self.spreads.mean(), axis=1))
 
     def ngrams_say(self, rows: csr_matrix) -> NDArray[np.float64]:
         """(N, C) of the classifier on n-grams (N, V)."""
@@ -106,7 +111,7 @@ class Views:
         parts |= {f"space{i}": self.spaces[name].state() for i, name in enumerate(names)}
         parts |= {f"layer{i}": self.layers[name].state() for i, name in enumerate(names)}
         settings = {"spaces": names, "forms": forms, "width": self.width, "about": self.about}
-        return State(settings, {"scale": self.scale}).having(parts)
+        return State(settings, {"scale": self.scale, "spreads": self.spreads}).having(parts)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -122,7 +127,12 @@ class Views:
         }
         ngram_layer = Linear.from_state(state.part("ngram_layer"), features=ngrams.width, width=width)
         scale = state.array("scale", ngrams.width)
-        return cls(spaces, layers, ngrams, scale, ngram_layer, width, state.setting("about", str))
+        # Before there were spreads every view spoke as loudly as it was sure.
+        views = 1 + len(names)
+        spreads = state.array("spreads", views) if "spreads" in state.arrays else np.ones(views)
+        if not (spreads > 0).all():
+            raise ValueError(f"spreads are not positive: {spreads}")
+        return cls(spaces, layers, ngrams, scale, ngram_layer, spreads, width, state.setting("about", str))
 
 
 class SelfTrained:
@@ -135,7 +145,8 @@ class SelfTrained:
 
     A guessed label is the likeliest class once every class is as frequent in the pool as among the labels, which keeps
     one class from swallowing the other. The n-grams are weighted by the largest of their naive Bayes log-count ratios
-    (Wang & Manning 2012, who have two classes and one ratio). The answer is the geometric mean of all.
+    (Wang & Manning 2012, who have two classes and one ratio). The answer is the geometric mean of all, whose logarithms
+    are first brought to one spread over the pool: a view that is surer of itself than the others is not better.
 
     For one label a text. `fit` raises UserError for other kinds of target. What was learned is `fitted`, which the pool
     is no part of.
@@ -171,20 +182,22 @@ class SelfTrained:
             views[name] = _View(spaces[best], pool.vectors[name][best], own[best])
             said[name] = _evened(output.predict(views[name].pool), shares)
         scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), pool.ngrams.transform(texts), targets)
-        ngrams_say = _evened(ngram_layer.probabilities(pool.rows @ diags(scale), width), shares)
+        say = ngram_layer.probabilities(pool.rows @ diags(scale), width)
+        ngrams_say, spreads = _evened(say, shares), [_spread(say, shares)]
         layers: dict[str, Linear] = {}
         for name, view in views.items():
             others = [said[other] for other in views if other != name]
             features = normalize(np.concatenate([view.pool, view.own]))
             layers[name] = _fit_layer(STRENGTH, features, _guesses([*others, ngrams_say]), targets)
+            spreads.append(_spread(layers[name].probabilities(features[: len(view.pool)], width), shares))
         size = f"{pool.rows.shape[0]:,} texts"
         chosen = {name: view.space for name, view in views.items()}
         self.about = f"{', '.join(views)} and {pool.rows.shape[1]:,} n-grams teach each other on {size}"
-        self.fitted = Views(chosen, layers, pool.ngrams, scale, ngram_layer, width, self.about)
+        self.fitted = Views(chosen, layers, pool.ngrams, scale, ngram_layer, np.array(spreads), width, self.about)
         return self
 
     def predict_proba(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(N, C), the geometric mean of what the views say."""
+        """(N, C), the geometric mean of what the views say, of one spread."""
         return self.fitted.outputs(texts)
 
     def size_in_bytes(self) -> int:
@@ -204,6 +217,12 @@ def _evened(probabilities: NDArray[np.float64], shares: NDArray[np.float64]) -> 
         found = softmax(logits, axis=1).mean(axis=0)
         logits[:, known] += np.log(shares[known] / np.maximum(found[known], 1e-9))
     return logits / SHARPNESS
+
+
+def _spread(probabilities: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
+    """The standard deviation of the log probabilities (N, C) of the classes that have labels, less each text's mean."""
+    logits = _log(probabilities)[:, shares > 0]
+    return max(float((logits - logits.mean(axis=1, keepdims=True)).std()), 1e-9)
 
 
 def _guesses(said: Iterable[NDArray[np.float64]]) -> NDArray[np.int64]:
