@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.preprocessing import normalize
 
 from textgraft.errors import UserError
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.latent_space import LatentSpace
-from textgraft.linear.self_training import Pool, SelfTrained, _evened, _log_count_ratios
+from textgraft.linear.self_training import Pool, SelfTrained, Views, _evened, _log_count_ratios
 from textgraft.linear.word_space import WordSpace
 
 TOPICS = [[f"{name}{i}" for i in range(60)] for name in ("animal", "tool", "food")]
@@ -62,6 +65,26 @@ def test_a_class_without_texts_is_never_answered(pool: tuple[Pool, int]) -> None
     answers = SelfTrained(made).fit(texts, targets, num_classes=classes + 1).predict_proba(texts)
     assert answers.shape == (20, classes + 1)
     assert (answers[:, -1] < 1e-3).all()
+
+
+def test_a_view_that_is_surer_of_itself_has_no_more_say(pool: tuple[Pool, int]) -> None:
+    made, classes = pool
+    texts, targets = reviews(10 * classes, 1, classes)
+    test, _ = reviews(200, 2, classes)
+    views = SelfTrained(made).fit(texts, targets, num_classes=classes).fitted
+    said = [views.ngrams_say(made.rows)]
+    for name, layer in views.layers.items():
+        said.append(layer.probabilities(normalize(made.vectors[name][0]), classes))
+    logs = [np.log(np.maximum(p, 1e-9)) for p in said]
+    centred = [log - log.mean(axis=1, keepdims=True) for log in logs]
+    assert views.spreads == pytest.approx([log.std() for log in centred], rel=1e-6)
+    sure = replace(views.ngram_layer, coefficients=3 * views.ngram_layer.coefficients)
+    sure = replace(sure, intercepts=3 * views.ngram_layer.intercepts)
+    louder = replace(views, ngram_layer=sure, spreads=views.spreads * [3, 1, 1])
+    assert np.array_equal(louder.outputs(test).argmax(1), views.outputs(test).argmax(1))
+    state = views.state()
+    del state.arrays["spreads"]
+    assert (Views.from_state(state).spreads == 1).all()
 
 
 def test_classes_become_as_frequent_as_among_the_labels() -> None:
