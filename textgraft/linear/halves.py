@@ -12,7 +12,7 @@ ENOUGH = 1_000
 """Texts below which halves agree by chance: with 300 of TREC's questions it costs three points."""
 RIDGE = 1.0
 """Of the mean variance, added to every variance: with a tenth of it 4 points fewer on 1,000 long reviews."""
-_CUT = " \uffff "
+_CUT = "\uffff"
 
 
 def half(text: str, *, spaced: bool) -> str:
@@ -22,7 +22,8 @@ def half(text: str, *, spaced: bool) -> str:
     """
     units, joint = (text.split(), " ") if spaced else (list(text), "")
     length = max(1, min(STRETCH[spaced], (len(units) + 1) // 2))
-    return _CUT.join(joint.join(units[at : at + length]) for at in range(0, len(units), 2 * length))
+    cut = f"{joint}{_CUT}{joint}"
+    return cut.join(joint.join(units[at : at + length]) for at in range(0, len(units), 2 * length))
 
 
 def agreement(one: NDArray, other: NDArray) -> NDArray[np.float64]:

@@ -121,7 +121,9 @@ class Ngrams:
     def weighed(self, counts: csr_matrix) -> csr_matrix:
         """The rows of texts whose n-grams, of one kind, have been counted already; the counts stay as they are."""
         (vectorizer,) = self._vectorizers.values()
-        return vectorizer._tfidf.transform(counts, copy=True)
+        weigher = TfidfTransformer(sublinear_tf=True)
+        weigher.idf_ = vectorizer.idf_
+        return weigher.transform(counts)
 
     def size_in_bytes(self) -> int:
         """Of the n-grams as UTF-8 and a weight for each."""

@@ -130,8 +130,8 @@ class Views:
         # Before there were spreads every view spoke as loudly as it was sure.
         views = 1 + len(names)
         spreads = state.array("spreads", views) if "spreads" in state.arrays else np.ones(views)
-        if not (spreads > 0).all():
-            raise ValueError(f"spreads are not positive: {spreads}")
+        if not (np.isfinite(spreads) & (spreads > 0)).all():
+            raise ValueError(f"these are no spreads: {spreads}")
         return cls(spaces, layers, ngrams, scale, ngram_layer, spreads, width, state.setting("about", str))
 
 
