@@ -31,6 +31,7 @@ from textgraft.artifact import Artifact, save
 from textgraft.data.conll import Tagged, read_conll
 from textgraft.foreign.convert import convert
 from textgraft.model import build_fresh
+from textgraft.nn.int8 import int8_is_native
 from textgraft.nn.precision import bf16_is_native
 from textgraft.stages.stacked_tagging import Network
 from textgraft.stages.tagging import STACKED, tag_finetune
@@ -38,8 +39,12 @@ from textgraft.tagging import Tagger
 from textgraft.words.stack import Stack
 
 HERE = Path(__file__).parent
-OURS = {"textgraft, float32": "fp32", **({"textgraft, bfloat16": "bf16"} if bf16_is_native() else {})}
-"""Sides by the precision of their products: what `--precision auto` takes here is the last one."""
+OURS = {
+    "textgraft, float32": "fp32",
+    **({"textgraft, bfloat16": "bf16"} if bf16_is_native() else {}),
+    **({"textgraft, int8": "int8"} if int8_is_native() else {}),
+}
+"""Sides by the precision of their products, where the processor has it."""
 
 
 def language_models(width: int, folder: Path) -> tuple[list[str], list[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from made_up_tags import write_sentences
 
+from textgraft.nn.int8 import int8_is_native
 from textgraft.nn.precision import bf16_is_native
 
 BENCH = Path(__file__).parents[1] / "bench" / "tagger_speed.py"
@@ -22,6 +23,7 @@ def test_our_sides_take_turns(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "tagger-speed.json").read_text())["rows"]
-    sides = ["textgraft, float32", *(["textgraft, bfloat16"] if bf16_is_native() else [])]
+    faster = {"bfloat16": bf16_is_native(), "int8": int8_is_native()}
+    sides = ["textgraft, float32", *(f"textgraft, {name}" for name, there in faster.items() if there)]
     assert [row["side"] for row in rows] == sides
     assert all(row["sentences_per_second"] > 0 and row["ratio"] is None for row in rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from textgraft.agreement import LOOKED_AT, check_agreement
 from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, as_text, reads
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_ensemble
@@ -59,6 +60,7 @@ class Classifier:
         self, members: Sequence[Predictor], *, weights: Sequence[float] | None = None, precision: str = "auto"
     ) -> None:
         self.members, self.precision = tuple(members), precision
+        self._believed = precision != "int8"
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
         for member in self.members:
             if member.labels is None:
@@ -85,14 +87,29 @@ class Classifier:
         """(N, C) probabilities in the order of `labels.names`; for a numeric target (N,) standardised values.
 
         Of questions with options (N, most options): 0 where there are fewer. Raises UserError for texts where the
-        classifier wants pairs or questions with options, and the other way round.
+        classifier wants pairs or questions with options, and the other way round, and in int8 where too many of the
+        first texts change their labels.
         """
         texts = [as_text(text) for text in texts]
         self.check(texts)
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
-        answers = [member.outputs(texts, self.precision) for member in self.members]
+        outputs = self._outputs(texts, self.precision)
+        if not self._believed:
+            usual = self._outputs(texts[:LOOKED_AT], "auto")
+            check_agreement(self._labels_of(usual), self._labels_of(outputs[: len(usual)]), "texts")
+            self._believed = True
+        return outputs
+
+    def _outputs(self, texts: Sequence[str], precision: str) -> np.ndarray:
+        answers = [member.outputs(texts, precision) for member in self.members]
         return np.average(answers, axis=0, weights=self.weights)
+
+    def _labels_of(self, outputs: np.ndarray) -> list[Any]:
+        """What is to be the same in int8: the label, all of several, a number to a tenth of a standard deviation."""
+        kind = self.labels.kind
+        chosen = outputs.argmax(axis=1) if kind in ONE_OF else outputs.round(1) if kind == "numeric" else outputs >= 0.5
+        return chosen.tolist()
 
     def check(self, texts: Sequence[str]) -> None:
         """Raises UserError for texts where it wants pairs or questions with options, and the other way round."""

@@ -23,7 +23,11 @@ FEW_TOKENS = 2_048
 """A transformer's batch on a processor: what its layers pass on stays near, and a sixth of the time is saved."""
 
 _CASTS: WeakKeyDictionary[Model, Casts] = WeakKeyDictionary()
-"""Weights as products want them, of every model that has been asked, for as long as there is one."""
+
+
+def casts_of(model: Model) -> Casts:
+    """The model's weights as products want them, made when it is first asked, kept for as long as there is a model."""
+    return _CASTS.setdefault(model, Casts())
 
 
 def tokens_per_batch(model: Model) -> int:
@@ -104,7 +108,7 @@ def _over_batches(
 ) -> np.ndarray:
     was_training = model.training
     model.eval()
-    casts = _CASTS.setdefault(model, Casts())
+    casts = casts_of(model)
     results: list[Tensor] = []
     rows: list[int] = []
     batches = budget_batches([len(s) for s in sequences], tokens=tokens_per_batch(model), rows=512)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from textgraft import opening
+from textgraft.agreement import LOOKED_AT, check_agreement
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
 from textgraft.data.sequences import budget_batches
@@ -20,9 +21,12 @@ from textgraft.data.word_stream import Vectors
 from textgraft.data.words import WHOLE, Coverage, WordWindow, word_windows
 from textgraft.errors import UserError
 from textgraft.heads.tagging import TaggingHead
+from textgraft.inference import casts_of
 from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.words.contextual import carries_state, read_carried, read_words
+
+Reading = Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]
 
 
 def tagging_head(model: Model) -> TaggingHead:
@@ -49,13 +53,13 @@ def word_logits(
     """
 
     def answer(batch: Batch) -> Tensor:
-        with computing_in(precision, model.device):
+        with computing_in(precision, model.device, casts=casts_of(model)):
             logits: Tensor = model(batch)
             return logits
 
     piece = tagging_head(model).config.piece
     if carried is not None:
-        with computing_in(precision, model.device):
+        with computing_in(precision, model.device, casts=casts_of(model)):
             return read_carried(model.encoder, windows, lengths, pad_id, model.continued, piece=piece, window=carried)
     return read_words(windows, lengths, pad_id, answer, piece=piece, vectors=vectors)
 
@@ -83,6 +87,7 @@ class NetworkTagger:
 
     def __init__(self, artifact: Artifact, precision: str = "auto") -> None:
         self.artifact, self.precision = artifact, precision
+        self._believed = precision != "int8"
         self.config = tagging_head(artifact.model).config
 
     @classmethod
@@ -97,11 +102,29 @@ class NetworkTagger:
             where = "" if isinstance(model, Artifact) else str(model)
             raise UserError(error.message, where=where, remedy=error.remedy) from None
 
-    def reading(self, max_tokens: int) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]:
+    def reading(self, max_tokens: int) -> Reading:
         """What tags one part of a file after the other, in windows of so many tokens.
 
-        An encoder that hands on its state (contextual.carries_state) reads each sentence whole, `max_tokens` at a time;
-        of others' windows each word has the best.
+        In int8 the first sentences are tagged as usual too; UserError is raised where too few words keep their tags.
+        """
+        faster = self._reading(max_tokens)
+        if self._believed:
+            return faster
+
+        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagsOf], Coverage]:
+            found, coverage = faster(sentences)
+            if not self._believed:
+                usual, _ = NetworkTagger.open(self.artifact, "auto").reading(max_tokens)(sentences[:LOOKED_AT])
+                check_agreement(_in_a_row(usual), _in_a_row(found[: len(usual)]), "words")
+                self._believed = True
+            return found, coverage
+
+        return tagged
+
+    def _reading(self, max_tokens: int) -> Reading:
+        """An encoder that hands on its state (contextual.carries_state) reads a sentence whole, `max_tokens` at a time.
+
+        Of others' windows each word has the best.
         """
         model, tokenizer = self.artifact.model, self.artifact.tokenizer
         max_tokens = min(max_tokens, model.encoder.max_length or max_tokens)
@@ -120,6 +143,10 @@ class NetworkTagger:
             return decoded(model, logits), coverage
 
         return tagged
+
+
+def _in_a_row(tagged: Sequence[TagsOf]) -> list[str]:
+    return [tag for tags, _ in tagged for tag in tags]
 
 
 def _looked_up(vectors: Sequence[np.ndarray]) -> Vectors:

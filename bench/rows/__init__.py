@@ -11,6 +11,7 @@ ROWS = (
     "latency",
     "language_model",
     "tagging",
+    "tagging_int8",
     "generate",
     "vectors",
     "encode",

@@ -35,6 +35,14 @@ Precision = Annotated[
         "--precision", help="auto, fp32 or bf16 (auto: bf16 where the processor has it).", rich_help_panel=TRAINING
     ),
 ]
+ReadingPrecision = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        help="auto, fp32, bf16, or int8: LSTMs in eight bits where the processor has VNNI, if the answers stay.",
+        rich_help_panel=TRAINING,
+    ),
+]
 Device = Annotated[
     str,
     typer.Option("--device", help="auto, cpu or cuda (auto: cuda where torch sees a GPU).", rich_help_panel=TRAINING),

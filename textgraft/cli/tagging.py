@@ -140,7 +140,7 @@ def evaluate(
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
     repair_tags: RepairTags = False,
-    precision: o.Precision = "auto",
+    precision: o.ReadingPrecision = "auto",
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
@@ -176,7 +176,7 @@ def predict(
     ] = None,
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
-    precision: o.Precision = "auto",
+    precision: o.ReadingPrecision = "auto",
     threads: o.Threads = None,
 ) -> None:
     """Tag the words of a file or of texts, as CoNLL columns, as JSON with characters' offsets, or in colours."""

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.errors import UserError, did_you_mean
+from textgraft.nn.int8 import Int8Matrix, int8_is_native
 
-Precision = Literal["auto", "fp32", "bf16"]
+Precision = Literal["auto", "fp32", "bf16", "int8"]
 CPU = torch.device("cpu")
 
 
@@ -30,9 +31,11 @@ def bf16_is_native() -> bool:
 
 
 def resolve(precision: str, device: torch.device = CPU) -> Literal["fp32", "bf16"]:
-    """`auto` becomes bf16 where the device has it, else fp32."""
-    if precision not in ("auto", "fp32", "bf16"):
-        raise UserError(f"unknown precision '{precision}'.", remedy=did_you_mean(precision, ["auto", "fp32", "bf16"]))
+    """`auto` becomes bf16 where the device has it, else fp32. Raises UserError for int8: nothing is learned in it."""
+    if precision == "int8":
+        raise UserError("nothing can be learned in int8.", remedy="Train as usual, and read with --precision int8.")
+    if precision not in (known := get_args(Precision)):
+        raise UserError(f"unknown precision '{precision}'.", remedy=did_you_mean(precision, known))
     if precision == "auto":
         native = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else bf16_is_native()
         return "bf16" if native else "fp32"
@@ -50,17 +53,24 @@ class Casts:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, str], tuple[Tensor, int, Tensor]] = {}
+        self._made: dict[tuple[int, str], tuple[Tensor, int, Any]] = {}
 
     def of(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
         """`weight.to(dtype)`."""
-        return self._once(weight, str(dtype), lambda: weight.to(dtype))
+        cast: Tensor = self._once(weight, str(dtype), lambda: weight.to(dtype))
+        return cast
 
     def laid_out(self, weight: Tensor) -> Tensor:
         """A float32 matrix (out, in) as MKL otherwise lays it out at every product, which takes longer than a row."""
-        return self._once(weight, "laid out", lambda: _laid_out(weight))
+        laid_out: Tensor = self._once(weight, "laid out", lambda: _laid_out(weight))
+        return laid_out
 
-    def _once(self, weight: Tensor, name: str, make: Callable[[], Tensor]) -> Tensor:
+    def in_int8(self, weight: Tensor) -> Int8Matrix:
+        """A recurrent matrix as whole numbers."""
+        matrix: Int8Matrix = self._once(weight, "int8", lambda: Int8Matrix(weight))
+        return matrix
+
+    def _once(self, weight: Tensor, name: str, make: Callable[[], Any]) -> Any:
         known = self._made.get((id(weight), name))
         if known is None or known[1] != weight._version:
             # The weight itself is kept too, so that no other can have its id meanwhile.
@@ -95,6 +105,7 @@ def _may_be_laid_out(outputs: int, inputs: int) -> bool:
 
 
 _CASTS: ContextVar[Casts | None] = ContextVar("casts", default=None)
+_IN_INT8: ContextVar[bool] = ContextVar("in_int8", default=False)
 
 
 @contextmanager
@@ -102,14 +113,26 @@ def computing_in(precision: str, device: torch.device = CPU, *, casts: Casts | N
     """Run matrix products on `device` in `precision`; weights and losses stay in float32.
 
     So does the LSTM's cell state, inside a window on the processor alone. Where no gradients are wanted, weights that
-    `casts` holds are not cast again.
+    `casts` holds are not cast again. In int8 an LSTM's products with its own state are whole numbers, all others as
+    in `auto`; where the processor is no faster for it, so are these.
     """
-    before = _CASTS.set(casts)
+    in_int8 = precision == "int8"
+    enabled = resolve("auto" if in_int8 else precision, device) == "bf16"
+    before = _CASTS.set(casts), _IN_INT8.set(in_int8 and device.type == "cpu" and int8_is_native())
     try:
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=resolve(precision, device) == "bf16"):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
             yield
     finally:
-        _CASTS.reset(before)
+        _CASTS.reset(before[0])
+        _IN_INT8.reset(before[1])
+
+
+def in_int8(weight: Tensor) -> Int8Matrix | None:
+    """The matrix as whole numbers where `computing_in` says so and no gradients are wanted, from its `casts`."""
+    if not _IN_INT8.get() or torch.is_grad_enabled():
+        return None
+    casts = _CASTS.get()
+    return Int8Matrix(weight) if casts is None else casts.in_int8(weight)
 
 
 def cast_once(weight: Tensor, dtype: torch.dtype) -> Tensor:

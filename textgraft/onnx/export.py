@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from textgraft import model_folder
+from textgraft.agreement import AGREEMENT
 from textgraft.artifact import Artifact
 from textgraft.data.examples import TargetKind
 from textgraft.ensemble import load_one
@@ -21,8 +22,6 @@ from textgraft.tagging import from_text
 
 TOLERANCE = 1e-4
 """Probabilities may differ by so much; sums in another order do, by far less."""
-AGREEMENT = 0.99
-"""Of int8's answers, and those of the original."""
 LEAST_TEXTS = 50
 
 

@@ -19,7 +19,7 @@ from textgraft.data.words import WHOLE, WordWindow, chosen_piece, word_windows
 from textgraft.encoders.base import Direction, Encoder, State
 from textgraft.errors import UserError
 from textgraft.heads.tagging import at_words
-from textgraft.inference import TOKENS_PER_BATCH, frozen_readout
+from textgraft.inference import TOKENS_PER_BATCH, casts_of, frozen_readout
 from textgraft.nn.precision import computing_in
 from textgraft.nn.readout import LAST, Concatenation, Readout
 
@@ -111,7 +111,7 @@ def _words_read(
     piece, pad_id = encoder.piece or chosen_piece(encoder.direction), tokenizer.pad_id
     was_training = model.training
     model.eval()
-    with computing_in(precision, model.device):
+    with computing_in(precision, model.device, casts=casts_of(model)):
         if whole:
             found = read_carried(encoder, windows, lengths, pad_id, answer, piece=piece, window=window)
         else:

@@ -1,0 +1,111 @@
+"""Recurrent products in whole numbers: sums done by hand, an LSTM near its own float32, answers that are checked."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from textgraft.agreement import check_agreement
+from textgraft.errors import UserError
+from textgraft.nn import int8, precision
+from textgraft.nn.int8 import STEPS, Int8Matrix
+from textgraft.nn.precision import Casts, computing_in
+from textgraft.nn.recurrent import LSTMLayer
+
+native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
+
+
+@native
+@settings(deadline=None, max_examples=60)
+@given(rows=st.integers(1, 70), inputs=st.integers(1, 90), outputs=st.integers(1, 90), seed=st.integers(0, 99))
+def test_products_are_those_of_the_rounded_numbers(rows: int, inputs: int, outputs: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    weight, x, bias, total = torch.randn(outputs, inputs), torch.rand(rows, inputs) * 2 - 1, torch.randn(outputs), 1.0
+    scales = weight.abs().amax(dim=1, keepdim=True) / STEPS
+    rounded = (weight / scales).round().double() * scales.double()
+    expected = total + bias.double() + ((x * STEPS).round().double() / STEPS) @ rounded.T
+    found = Int8Matrix(weight).add_to(torch.full((rows, outputs), total), x, bias)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@native
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.integers(1, 70), inputs=st.integers(1, 90), size=st.sampled_from([1e-3, 1.0, 1e4]), seed=st.integers(0, 99)
+)
+def test_what_is_unbounded_is_rounded_row_by_row(rows: int, inputs: int, size: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    weight, x = torch.randn(17, inputs), torch.randn(rows, inputs) * size
+    largest = x.abs().amax(dim=1, keepdim=True)
+    scales = weight.abs().amax(dim=1, keepdim=True) / STEPS
+    rounded = (weight / scales).round().double() * scales.double()
+    expected = ((x / largest * STEPS).round().double() / STEPS) @ rounded.T * largest.double()
+    torch.testing.assert_close(Int8Matrix(weight).times(x).double(), expected, rtol=1e-4, atol=1e-4 * size)
+
+
+@native
+def test_zeros_stay_zero() -> None:
+    nothing = torch.zeros(2, 3)
+    assert torch.equal(Int8Matrix(torch.zeros(3, 8)).add_to(nothing.clone(), torch.ones(2, 8), nothing[0]), nothing)
+    assert torch.equal(Int8Matrix(torch.ones(3, 8)).times(torch.zeros(2, 8)), nothing)
+
+
+@native
+@pytest.mark.parametrize("rows", [1, 5])
+def test_an_lstm_in_int8_is_near_itself_and_hands_its_state_on(rows: int) -> None:
+    torch.manual_seed(0)
+    layer, x = LSTMLayer(12, 48), torch.randn(20, rows, 12)
+    with torch.no_grad():
+        usual, (h, c) = layer(x)
+        with computing_in("int8", casts=Casts()):
+            faster, state = layer(x)
+            first, carried = layer(x[:7])
+            second, _ = layer(x[7:], carried)
+    assert 0 < (faster - usual).abs().max() < 0.03
+    assert (state[0] - h).abs().max() < 0.03
+    assert (state[1] - c).abs().max() < 0.06
+    torch.testing.assert_close(torch.cat([first, second]), faster, rtol=0, atol=1e-5)
+
+
+@native
+def test_weights_become_whole_numbers_once_and_again_when_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[torch.Tensor] = []
+    monkeypatch.setattr(precision, "Int8Matrix", lambda weight: made.append(weight) or Int8Matrix(weight))
+    layer, x, casts = LSTMLayer(4, 8), torch.randn(3, 2, 4), Casts()
+    with torch.no_grad(), computing_in("int8", casts=casts):
+        before, _ = layer(x)
+        layer(x)
+        assert len(made) == 2
+        layer.weight_hh.mul_(2)
+        after, _ = layer(x)
+    assert len(made) == 3
+    assert not torch.equal(before, after)
+
+
+def test_gradients_and_other_processors_know_no_int8(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = LSTMLayer(4, 8), torch.randn(3, 2, 4)
+    with computing_in("int8"):
+        y, _ = layer(x)
+    y.sum().backward()
+    assert layer.weight_hh.grad is not None
+    monkeypatch.setattr(precision, "int8_is_native", lambda: False)
+    with torch.no_grad():
+        with computing_in("int8"):
+            elsewhere, _ = layer(x)
+        with computing_in("auto"):
+            usual, _ = layer(x)
+    assert torch.equal(elsewhere, usual)
+
+
+def test_nothing_is_learned_in_int8() -> None:
+    with pytest.raises(UserError, match="learned in int8"):
+        precision.resolve("int8")
+
+
+def test_answers_that_stray_are_refused() -> None:
+    check_agreement(["a"] * 100, ["a"] * 99 + ["b"], "texts")
+    with pytest.raises(UserError, match=r"98\.0% of 100 texts") as refused:
+        check_agreement(["a"] * 100, ["a"] * 98 + ["b"] * 2, "texts")
+    assert "--precision int8" in str(refused.value.remedy)
