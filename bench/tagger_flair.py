@@ -19,6 +19,9 @@ from flair.embeddings import FlairEmbeddings, StackedEmbeddings
 from flair.models import SequenceTagger
 from timing import clocks, serve, since
 
+for handler in logging.getLogger("flair").handlers:
+    handler.setStream(sys.stderr)  # stdout is for answers
+
 
 def tagger_of(models: list[str], tags: list[str]) -> SequenceTagger:
     """A tagger over language models in Flair's files, of its default shape, with random weights of its own."""
@@ -32,8 +35,6 @@ def tagger_of(models: list[str], tags: list[str]) -> SequenceTagger:
 
 def tagging(tagger: SequenceTagger, words: list[list[str]], batch: int) -> Callable[[], dict[str, float]]:
     """What tags all sentences, which nobody has seen (Flair keeps what it has embedded in them), and says how long."""
-    for handler in logging.getLogger("flair").handlers:
-        handler.setStream(sys.stderr)  # stdout is for answers
 
     def speed() -> dict[str, float]:
         sentences = [Sentence(one, use_tokenizer=False) for one in words]
