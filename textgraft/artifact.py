@@ -19,6 +19,7 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
+from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds, Truncation, encode_texts
 from textgraft.errors import UserError
@@ -94,11 +95,14 @@ class Artifact:
 
     has_vectors = True
 
-    def suited(self, recipe: str) -> str:
-        """The recipe that `recipe` stands for with this model.
+    def suited(self, recipe: str, kind: TargetKind | None = None) -> str:
+        """The recipe that `recipe` stands for with this model, to classify texts with labels of a `kind`.
 
         "default" is the one that the model's own pretraining recipe names (`suits`), or else its kind of network's.
+        For one label a text a model that was made to compare texts goes on with that.
         """
+        if recipe == "default" and kind == "single" and self.model.encoder.compares:
+            return "contrastive"
         return str(self.run.get("suits") or self.model.encoder.recipe) if recipe == "default" else recipe
 
     def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:

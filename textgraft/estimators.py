@@ -175,7 +175,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         settings = Settings(seed=self.seed, precision=self.precision)
         weights = self.class_weights
         named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
-        recipe = source.suited(self.recipe)
+        recipe = source.suited(self.recipe, labels.kind)
         plan = Plan(
             language_model=source.model,
             from_scratch=False,

@@ -14,6 +14,7 @@ from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.auxiliary import AuxiliaryLanguageModel
 from textgraft.heads.base import Head, Loss
+from textgraft.heads.contrast import contrast_loss
 from textgraft.nn.readout import LAST, Readout, new_readout
 from textgraft.nn.undrawn import Undrawn
 
@@ -56,13 +57,15 @@ class Model(nn.Module):
     whose `top` is that, and knows nothing of it; what the readout learns is trained with the head. Raises UserError for
     a readout that the encoder's layers do not allow, and for one of another width than the head's `input_dim`.
 
-    `auxiliary` is a language model that learns beside the head (GPT's L3 = L2 + λ L1). It is there while a classifier
-    is trained and is no part of what `describe` and `build` know.
+    `auxiliary` is a language model that learns beside the head (GPT's L3 = L2 + λ L1). `contrast` is not 0 while the
+    encoder learns which texts have the same label, in place of the head (heads.contrast), and is the temperature. Both
+    are there while a classifier is trained and are no part of what `describe` and `build` know.
     """
 
     def __init__(self, encoder: Encoder, head: Head, auxiliary: AuxiliaryLanguageModel | None = None) -> None:
         super().__init__()
         self.encoder, self.head, self.auxiliary = encoder, head, auxiliary
+        self.contrast = 0.0
         self.readout: Readout | None = None
         name = getattr(head.config, "readout", LAST)
         if name != LAST:
@@ -85,12 +88,21 @@ class Model(nn.Module):
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         """What the head makes of the batch, which may be on another device than the model."""
         batch = batch.to(self.device)
+        if self.contrast:
+            assert batch.targets is not None
+            return contrast_loss(self.vectors(batch), batch.targets, self.contrast)
         encoded = self._encoded(batch, state)
         loss = self.head.loss(self._read(encoded), batch)
         penalty = self.readout.penalty() if self.readout is not None and self.training else None
         if penalty is not None:
             loss = replace(loss, total=loss.total + loss.count * penalty)
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
+
+    def vectors(self, batch: Batch) -> Tensor:
+        """(E, D) what the layers of a classifier's head see of each example."""
+        head: Any = self.head
+        found: Tensor = head.vectors(self._read(self._encoded(batch.to(self.device), None)))
+        return found
 
     def _encoded(self, batch: Batch, state: State | None) -> Encoded:
         encoded: Encoded = self.encoder(batch, state, keep="all" if self.readout is not None else self.head.keep)

@@ -92,6 +92,11 @@ class Encoder(nn.Module):
         """Whether a text that goes on from the state after so many tokens is read as if it had never been parted."""
         return True
 
+    @property
+    def compares(self) -> bool:
+        """Whether its weights were made to compare whole texts by one vector each."""
+        return False
+
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head that the family's paper puts on it, where they are not ULMFiT's."""
         return {}

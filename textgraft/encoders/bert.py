@@ -138,6 +138,11 @@ class BERT(Encoder):
             x = x + (self.segments.weight[0] if of_pair is None else self.segments(of_pair))
         return F.dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
 
+    @property
+    def compares(self) -> bool:
+        """Those of the sentence-transformers library say how their positions become a text's vector."""
+        return self.config.pooling is not None
+
     def classifier(self) -> dict[str, Any]:
         """One linear layer on what the pooler says of the text, or on [CLS] itself (Devlin et al. 2019, §4.1)."""
         pooling = self.config.pooling or ("first" if self.pooler is None else "pooled")

@@ -71,7 +71,14 @@ class ClassificationHead(Head):
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(E, outputs) logits of the examples, which mostly are the B rows.
+        """(E, outputs) logits of the examples, which mostly are the B rows. Raises UserError as `vectors` does."""
+        pooled = self.vectors(encoded)
+        with torch.autocast(pooled.device.type, enabled=False):
+            logits: Tensor = self.layers(pooled.float())
+            return logits
+
+    def vectors(self, encoded: Encoded) -> Tensor:
+        """(E, D) what the layers see of each example.
 
         Raises UserError for pooling "pooled" over an encoder without a pooler.
         """
@@ -82,9 +89,7 @@ class ClassificationHead(Head):
         if encoded.groups is not None:
             examples = int(encoded.groups[-1]) + 1
             pooled = pooled.new_zeros(examples, pooled.shape[1]).index_add(0, encoded.groups, pooled)
-        with torch.autocast(pooled.device.type, enabled=False):
-            logits: Tensor = self.layers(pooled.float())
-            return logits
+        return pooled
 
     def _pooled(self, encoded: Encoded) -> Tensor:
         if self.config.pooling != POOLED:

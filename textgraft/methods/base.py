@@ -28,7 +28,7 @@ class MethodOptions:
     """What methods may be told: the language model, how it trains, and how much of a text it reads.
 
     `adapt_minutes` replaces the epochs of the recipe's adaptation; `seed` is that of what is done once for all
-    trainings, which have seeds of their own.
+    trainings, which have seeds of their own. `kind` is that of the labels, where it is known.
     """
 
     model: str | Path = "en-ulmfit"
@@ -38,6 +38,7 @@ class MethodOptions:
     precision: str = "auto"
     seed: int = 0
     show: bool = True
+    kind: TargetKind | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -53,7 +54,7 @@ class MethodOptions:
         source = load_one(self.model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
-        return LanguageModel(identity, family_of(source), groups, source.suited(self.recipe))
+        return LanguageModel(identity, family_of(source), groups, source.suited(self.recipe, self.kind))
 
 
 @dataclass(frozen=True)

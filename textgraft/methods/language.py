@@ -21,6 +21,9 @@ from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logit
 from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash
 
+WHOLE_AT_ONCE = ("transformer", "contrastive")
+"""Recipes that suit transformers where nothing is asked of their layers."""
+
 
 class NoAdapt:
     """The pretrained language model, fine-tuned as the recipe says."""
@@ -167,7 +170,7 @@ class Bert(Ulmfit):
 
     def __init__(self, options: MethodOptions) -> None:
         refuse_other_family(self.name, self.family, options.language_model.family, options.model)
-        of_its_kind = options.recipe == "default" and options.language_model.recipe == "transformer"
+        of_its_kind = options.recipe == "default" and options.language_model.recipe in WHOLE_AT_ONCE
         super().__init__(replace(options, recipe="transformer-staged") if of_its_kind else options)
 
 

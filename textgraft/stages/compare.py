@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,7 @@ def compare(
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
+    options = replace(options, kind=question.labels.kind)
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: new_method(name, options) for name in names}
     asked = _asked(question, made, options)

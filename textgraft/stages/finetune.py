@@ -180,12 +180,13 @@ def _begun(
     refuse_single_texts(train, options)
     if train.kind == "choice":  # linear classifiers have no part in it
         options = replace(options, recipe=options.language_recipe)
-    recipe = sources["forward"].suited(options.language_recipe)
+    labels = Labels.fit(train)
+    recipe = sources["forward"].suited(options.language_recipe, labels.kind)
     stage = load_recipe(recipe).finetune
+    stage.refuse_contrast(labels.kind)
     for source in sources.values():
         new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
         refuse_unpredictive(source.model, stage)
-    labels = Labels.fit(train)
     encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = next((name for name in ("test", "valid") if name in parts), "folds")
     splits = chosen_folds(train, options, measured=examined != "folds")

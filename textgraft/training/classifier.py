@@ -170,6 +170,7 @@ def train_classifier(
     done = folder / f"{title}.safetensors"
     if done.exists():
         return _read(done)
+    plan.stage.refuse_contrast(plan.labels.kind)
     model = classifier_to_train(plan, seed)
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
@@ -183,7 +184,7 @@ def train_classifier(
         run.validate = _watching(run, plan, evaluated[watched])
     checkpoint = folder / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=show)
-    model.auxiliary = None  # it has done its part, and is none of the classifier
+    model.auxiliary, model.contrast = None, 0.0  # they have done their part, and are none of the classifier
     logits = {
         name: predict_logits(model, part.sequences, plan.pad_id, settings.precision)
         for name, part in evaluated.items()

@@ -29,6 +29,7 @@ from textgraft.model import Model
 from textgraft.nn.device import resolve_device
 from textgraft.nn.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.contrast import contrast_backward
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, Stage, set_trainable
 
@@ -168,6 +169,7 @@ class Run:
     def _new_optimizer(self, phase: Phase) -> torch.optim.Optimizer:
         groups = self.model.layer_groups()
         set_trainable(groups, phase)
+        self.model.contrast = phase.contrast
         return build_optimizer(groups, phase)
 
     def _total_steps(self, phase: Phase, first_epoch: int) -> int:
@@ -257,10 +259,18 @@ class Run:
     def _backward(self, micro: list[Batch]) -> tuple[float, int]:
         """Add up the gradients of the batches' summed losses, the state handed on: (summed loss, its count).
 
-        Where rows have nothing to do with one another, part by part, so that few activations are held at a time.
+        Where rows have nothing to do with one another, part by part, so that few activations are held at a time; texts
+        that are contrasted are read twice for that.
         """
         self.model.train()
         loss_sum, count = 0.0, 0
+        if self.model.contrast:
+            for batch in micro:
+                parts = [batch] if self.positions is None else batch.parts(self.positions)
+                with computing_in(self.precision, self.device):
+                    loss = contrast_backward(self.model, parts)
+                loss_sum, count = loss_sum + float(loss.total), count + loss.count
+            return loss_sum, count
         for batch in micro if self.positions is None else (p for b in micro for p in b.parts(self.positions)):
             with computing_in(self.precision, self.device):
                 loss = self.model.loss(batch, self.state if self.stream.stateful else None)

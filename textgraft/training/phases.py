@@ -17,6 +17,8 @@ from textgraft.training.schedules import SCHEDULES, group_rates
 T = TypeVar("T")
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
 LEAST = {"rows": 1, "bptt": 1, "dropout": 0, "clip": 0, "least_steps": 0, "auxiliary": 0}  # of a stage's settings
+KINDS = {"multi": "any number", "numeric": "a number", "choice": "options"}
+"""What examples have that do not have one label each."""
 STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
 
 
@@ -53,7 +55,8 @@ class Phase:
     head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay **
     (distance from the top). For sgd the first of `betas` is the momentum; for muon they are AdamW's, which has the
     embedding, the head and all vectors, while the matrices between are Muon's. With `anneal` the rate falls where
-    validations stop gaining.
+    validations stop gaining. `contrast`, if not 0, is the temperature at which the encoder learns which texts have the
+    same label (heads.contrast) in place of the labels themselves; the head waits.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Phase:
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
     anneal: Anneal | None = field(default=None, repr=False)  # younger than runs that are known by the rest's repr
+    contrast: float = field(default=0.0, repr=False)  # so is this
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -84,7 +88,13 @@ class Phase:
             (not self.lr_decay >= 1, "lr_decay", "1 or more (ULMFiT: 2.6)"),
             (not 0 <= self.warmup < 1, "warmup", "a share of the steps, at least 0 and below 1"),
             (not self.weight_decay >= 0, "weight_decay", "0 or more"),
+            (not 0 <= self.contrast < math.inf, "contrast", "0 (none) or a temperature, such as 0.1"),
             (self.trainable is not None and self.trainable < 1, "trainable", "1 (the head alone) or more"),
+            (
+                bool(self.contrast) and (self.trainable == 1 or self.only == -1),
+                "trainable" if self.only is None else "only",
+                "a part of the encoder too where a phase contrasts, from which the head learns nothing",
+            ),
             (not all(0 <= beta < 1 for beta in self.betas), "betas", "two numbers at least 0 and below 1"),
         ]
         for is_wrong, key, remedy in wrong:
@@ -139,13 +149,24 @@ class Stage:
         """What a run is known by: of two stages that train differently it is not the same."""
         annealed = {phase.name: phase.anneal for phase in self.phases if phase.anneal}
         text = repr(self) + (f" with auxiliary={self.auxiliary}" if self.auxiliary else "")
-        return text + (f" with anneal={annealed}" if annealed else "")
+        text += f" with anneal={annealed}" if annealed else ""
+        contrasts = {phase.name: phase.contrast for phase in self.phases if phase.contrast}
+        return text + (f" with contrast={contrasts}" if contrasts else "")
+
+    def refuse_contrast(self, kind: str) -> None:
+        """Raises UserError where a phase contrasts texts and they do not have one label each."""
+        if kind != "single" and any(phase.contrast for phase in self.phases):
+            message = f"this recipe contrasts texts by their label, and these have {KINDS[kind]}."
+            raise UserError(message, where="contrast", remedy="Take another recipe.")
 
     def refuse_auxiliary(self, where: str) -> None:
         """Raises UserError, with the name of the recipe, where this stage wants what only classifiers have."""
         if self.auxiliary:
             message = "the auxiliary loss is for classifiers of texts, pairs and choices."
             raise UserError(message, where=where, remedy="Leave 'auxiliary' out, or name another recipe.")
+        if any(phase.contrast for phase in self.phases):
+            message = "phases that contrast are for classifiers of texts and pairs."
+            raise UserError(message, where=where, remedy="Leave 'contrast' out, or name another recipe.")
 
     def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
         """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
