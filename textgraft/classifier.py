@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textgraft.agreement import LOOKED_AT, check_agreement
+from textgraft.agreement import LOOKED_AT, Agreement
 from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, as_text, reads
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_ensemble
@@ -60,7 +60,7 @@ class Classifier:
         self, members: Sequence[Predictor], *, weights: Sequence[float] | None = None, precision: str = "auto"
     ) -> None:
         self.members, self.precision = tuple(members), precision
-        self._believed = precision != "int8"
+        self._agreement = Agreement("texts", LOOKED_AT) if precision == "int8" else None
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
         for member in self.members:
             if member.labels is None:
@@ -87,18 +87,18 @@ class Classifier:
         """(N, C) probabilities in the order of `labels.names`; for a numeric target (N,) standardised values.
 
         Of questions with options (N, most options): 0 where there are fewer. Raises UserError for texts where the
-        classifier wants pairs or questions with options, and the other way round, and in int8 where too many of the
-        first texts change their labels.
+        classifier wants pairs or questions with options, and the other way round. In int8 the first texts are asked
+        in both ways and answered as usual; UserError is raised where too many of their labels differ.
         """
         texts = [as_text(text) for text in texts]
         self.check(texts)
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
         outputs = self._outputs(texts, self.precision)
-        if not self._believed:
+        if self._agreement is not None and not self._agreement.believed:
             usual = self._outputs(texts[:LOOKED_AT], "auto")
-            check_agreement(self._labels_of(usual), self._labels_of(outputs[: len(usual)]), "texts")
-            self._believed = True
+            self._agreement.look_at(self._labels_of(usual), self._labels_of(outputs[: len(usual)]))
+            outputs[: len(usual)] = usual
         return outputs
 
     def _outputs(self, texts: Sequence[str], precision: str) -> np.ndarray:

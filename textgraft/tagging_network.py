@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from textgraft import opening
-from textgraft.agreement import LOOKED_AT, check_agreement
+from textgraft.agreement import LOOKED_AT, Agreement
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch
 from textgraft.data.sequences import budget_batches
@@ -26,6 +26,8 @@ from textgraft.model import Model
 from textgraft.nn.precision import computing_in
 from textgraft.words.contextual import carries_state, read_carried, read_words
 
+WORDS = 1_000
+"""Whose tags in int8 are looked at before those of others are believed."""
 Reading = Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]
 
 
@@ -87,7 +89,7 @@ class NetworkTagger:
 
     def __init__(self, artifact: Artifact, precision: str = "auto") -> None:
         self.artifact, self.precision = artifact, precision
-        self._believed = precision != "int8"
+        self._agreement = Agreement("words", WORDS) if precision == "int8" else None
         self.config = tagging_head(artifact.model).config
 
     @classmethod
@@ -105,18 +107,20 @@ class NetworkTagger:
     def reading(self, max_tokens: int) -> Reading:
         """What tags one part of a file after the other, in windows of so many tokens.
 
-        In int8 the first sentences are tagged as usual too; UserError is raised where too few words keep their tags.
+        In int8 the first sentences are tagged in both ways, and have the usual tags; UserError is raised where too many
+        differ.
         """
-        faster = self._reading(max_tokens)
-        if self._believed:
+        faster, agreement = self._reading(max_tokens), self._agreement
+        if agreement is None or agreement.believed:
             return faster
+        usual = NetworkTagger.open(self.artifact, "auto").reading(max_tokens)
 
         def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagsOf], Coverage]:
             found, coverage = faster(sentences)
-            if not self._believed:
-                usual, _ = NetworkTagger.open(self.artifact, "auto").reading(max_tokens)(sentences[:LOOKED_AT])
-                check_agreement(_in_a_row(usual), _in_a_row(found[: len(usual)]), "words")
-                self._believed = True
+            if not agreement.believed:
+                some, _ = usual(sentences[:LOOKED_AT])
+                agreement.look_at(_in_a_row(some), _in_a_row(found[: len(some)]))
+                found[: len(some)] = some
             return found, coverage
 
         return tagged

@@ -1,4 +1,4 @@
-"""One question at a time, as a service is asked: the middle and the slowest hundredth of the waits."""
+"""Beginnings of reviews, one at a time, as a service is asked: the middle and the slowest hundredth of the waits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ ROW = Row(
     means="nothing between the text and the network: one encoding, one pass, no padding",
 )
 
+WORDS = 10
+
 
 def prepare(given: Given) -> dict[str, Any]:
-    texts, _ = given.questions(given.size(200, 10), "test")
-    return {"model": str(given.classifier), "theirs": str(given.theirs), "texts": texts}
+    texts, _ = given.reviews(given.size(200, 10), "test")
+    short = [" ".join(text.split()[:WORDS]) for text in texts]
+    return {"model": str(given.classifier), "theirs": str(given.theirs), "texts": short}
 
 
 def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
@@ -33,10 +36,10 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
     return lambda number: _asked(task["texts"], lambda text: named(answer, answer(text)[0]))
 
 
-def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
+def ours(task: dict[str, Any], precision: str = "auto") -> Callable[[int], Turn]:
     from textgraft.classifier import load
 
-    model = load(task["model"])
+    model = load(task["model"], precision=precision)
     return lambda number: _asked(task["texts"], lambda text: str(next(iter(model.predict([text]))).label))
 
 

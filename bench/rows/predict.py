@@ -47,11 +47,11 @@ def named(pipeline: Any, said: dict[str, Any]) -> str:
     return NAMES[pipeline.model.config.label2id[said["label"]]]
 
 
-def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
+def ours(task: dict[str, Any], precision: str = "auto") -> Callable[[int], Turn]:
     from textgraft.classifier import load
     from textgraft.data.sequences import encode_texts
 
-    model = load(task["model"])
+    model = load(task["model"], precision=precision)
     (member,) = model.members
     encoded, _ = encode_texts(member.tokenizer, task["texts"], 512)
     flop = 2 * multiplied(member.model) * sum(map(len, encoded))

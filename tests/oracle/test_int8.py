@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textgraft.agreement import check_agreement
+from textgraft.agreement import Agreement
 from textgraft.errors import UserError
 from textgraft.nn import int8, precision
 from textgraft.nn.int8 import STEPS, Int8Matrix
@@ -42,14 +42,16 @@ def test_what_is_unbounded_is_rounded_row_by_row(rows: int, inputs: int, size: f
     scales = weight.abs().amax(dim=1, keepdim=True) / STEPS
     rounded = (weight / scales).round().double() * scales.double()
     expected = ((x / largest * STEPS).round().double() / STEPS) @ rounded.T * largest.double()
-    torch.testing.assert_close(Int8Matrix(weight).times(x).double(), expected, rtol=1e-4, atol=1e-4 * size)
+    torch.testing.assert_close(Int8Matrix(weight).linear(x).double(), expected, rtol=1e-4, atol=1e-4 * size)
 
 
 @native
 def test_zeros_stay_zero() -> None:
     nothing = torch.zeros(2, 3)
     assert torch.equal(Int8Matrix(torch.zeros(3, 8)).add_to(nothing.clone(), torch.ones(2, 8), nothing[0]), nothing)
-    assert torch.equal(Int8Matrix(torch.ones(3, 8)).times(torch.zeros(2, 8)), nothing)
+    assert torch.equal(Int8Matrix(torch.ones(3, 8)).linear(torch.zeros(2, 8)), nothing)
+    bias = torch.randn(3)
+    assert torch.equal(Int8Matrix(torch.ones(3, 8)).linear(torch.zeros(2, 8), bias), bias.expand(2, 3))
 
 
 @native
@@ -105,7 +107,15 @@ def test_nothing_is_learned_in_int8() -> None:
 
 
 def test_answers_that_stray_are_refused() -> None:
-    check_agreement(["a"] * 100, ["a"] * 99 + ["b"], "texts")
-    with pytest.raises(UserError, match=r"98\.0% of 100 texts") as refused:
-        check_agreement(["a"] * 100, ["a"] * 98 + ["b"] * 2, "texts")
+    agreement = Agreement("texts", 150)
+    agreement.look_at(["a"] * 10, ["a"] * 9 + ["b"])  # of 150 one may
+    with pytest.raises(UserError, match=r"80\.0% of 10 texts") as refused:
+        Agreement("texts", 150).look_at(["a"] * 10, ["a"] * 8 + ["b"] * 2)
     assert "--precision int8" in str(refused.value.remedy)
+
+
+def test_answers_are_believed_once_enough_of_them_are_the_same() -> None:
+    agreement = Agreement("texts", 150)
+    for believed in (False, True):
+        agreement.look_at(["a"] * 100, ["a"] * 99 + ["b"])
+        assert agreement.believed is believed

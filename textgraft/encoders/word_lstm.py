@@ -20,7 +20,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError
 from textgraft.nn.dropout import variational_dropout
-from textgraft.nn.precision import in_int8
+from textgraft.nn.precision import Linear
 from textgraft.nn.recurrent import LSTMLayer, reversed_within
 from textgraft.text.spelling import NUM_CHARACTERS, PADDING
 
@@ -86,7 +86,7 @@ class WordLSTM(Encoder):
         super().__init__()
         self.config, self.output_dim = config, 2 * config.hidden_dim
         given = config.vectors_dim and (config.projection_dim or config.vectors_dim)
-        self.projection = nn.Linear(config.vectors_dim, given) if given and config.projection_dim else None
+        self.projection = Linear(config.vectors_dim, given) if given and config.projection_dim else None
         self.characters = Characters(config) if config.character_filters else None
         self._input_dim = given + config.character_filters
         inputs = [self._input_dim] + [self.output_dim] * (config.num_layers - 1)
@@ -120,7 +120,7 @@ class WordLSTM(Encoder):
                 message = f"this model reads words' vectors of {config.vectors_dim} numbers, and was given {found}."
                 raise UserError(message, remedy="Use it to tag words, with the models that it came with.")
             vectors = self._dropped(batch.vectors.to(self.dtype), whole)
-            parts.append(vectors if self.projection is None else _through(self.projection, vectors).to(self.dtype))
+            parts.append(vectors if self.projection is None else self.projection(vectors).to(self.dtype))
         if self.characters is not None:
             if batch.spellings is None:
                 remedy = "Encode texts with the tokenizer that came with the model."
@@ -161,11 +161,3 @@ class WordLSTM(Encoder):
             LayerGroup(f"layer {i + 1}", (*ahead.parameters(), *back.parameters()))
             for i, (ahead, back) in enumerate(pairs)
         ]
-
-
-def _through(layer: nn.Linear, x: Tensor) -> Tensor:
-    """layer(x) for x (B, T, D), in whole numbers where the LSTMs are."""
-    if (whole := in_int8(layer.weight)) is None:
-        product: Tensor = layer(x)
-        return product
-    return whole.times(x.flatten(0, 1)).view(*x.shape[:2], -1) + layer.bias

@@ -113,8 +113,8 @@ def computing_in(precision: str, device: torch.device = CPU, *, casts: Casts | N
     """Run matrix products on `device` in `precision`; weights and losses stay in float32.
 
     So does the LSTM's cell state, inside a window on the processor alone. Where no gradients are wanted, weights that
-    `casts` holds are not cast again. In int8 an LSTM's products with its own state are whole numbers, all others as
-    in `auto`; where the processor is no faster for it, so are these.
+    `casts` holds are not cast again. In int8 the products of LSTMs and of transformers' layers are of whole numbers,
+    all others as in `auto`; where the processor is no faster for it, so are these.
     """
     in_int8 = precision == "int8"
     enabled = resolve("auto" if in_int8 else precision, device) == "bf16"
@@ -151,9 +151,11 @@ def compute_dtype(x: Tensor) -> torch.dtype:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`F.linear` with weights of `cast_once`: autocast itself forgets its casts wherever it is left.
 
-    In float32 a product of few rows, of which most of the time would go into laying the weights out, takes them from
-    the `casts` of `computing_in` too.
+    In int8 the product is one of whole numbers. In float32 a product of few rows, of which most of the time would go
+    into laying the weights out, takes them from the `casts` of `computing_in` too.
     """
+    if (whole := in_int8(weight)) is not None:
+        return whole.linear(x.reshape(-1, x.shape[-1]).float(), bias).view(*x.shape[:-1], -1)
     dtype = compute_dtype(x)
     if (casts := _casts_for(x, weight, dtype)) is not None:
         return _linear_laid_out(x, casts.laid_out(weight), weight, bias)

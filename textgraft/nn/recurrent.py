@@ -134,7 +134,7 @@ def _in_whole_numbers(
     at_once = max(1, ROWS_NEARBY // rows)
     for t in range(steps):
         if t % at_once == 0:
-            gates = w_ih.times(x[t : t + at_once].reshape(-1, width)).view(-1, rows, 4 * hidden)
+            gates = w_ih.linear(x[t : t + at_once].reshape(-1, width)).view(-1, rows, 4 * hidden)
         gate = w_hh.add_to(gates[t % at_once], h, bias)
         gate[:, : 2 * hidden].sigmoid_()
         gate[:, 2 * hidden : 3 * hidden].tanh_()
