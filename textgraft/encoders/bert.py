@@ -19,6 +19,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError
 from textgraft.nn.attention import Attention
+from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
 from textgraft.nn.precision import Linear
 
@@ -75,9 +76,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor, seen: Tensor | None) -> Tensor:
         """x (B, T, D) -> (B, T, D); `seen` as in `Attention`."""
         attended, _ = self.attention(x, seen)
-        x = self.attention_norm(x + F.dropout(attended, self.dropout, self.training))
+        x = self.attention_norm(x + dropout(attended, self.dropout, self.training))
         widened = F.gelu(self.feed_forward(x))
-        normed: Tensor = self.output_norm(x + F.dropout(self.output(widened), self.dropout, self.training))
+        normed: Tensor = self.output_norm(x + dropout(self.output(widened), self.dropout, self.training))
         return normed
 
 
@@ -136,7 +137,7 @@ class BERT(Encoder):
             # A table of one segment has never told two texts apart.
             of_pair = batch.segments if batch.segments is None else batch.segments.clamp(max=config.num_segments - 1)
             x = x + (self.segments.weight[0] if of_pair is None else self.segments(of_pair))
-        return F.dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
+        return dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
 
     @property
     def compares(self) -> bool:

@@ -21,6 +21,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import ONE_LAYER, Direction, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import Attention, banded, causal
+from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
 from textgraft.nn.precision import Linear
 
@@ -72,11 +73,11 @@ class Block(nn.Module):
         """x (B, T, D) -> the same shape, and the keys and values of all positions, `start` of `past` first."""
         y = self.attention_norm(x) if self.pre else x
         y, cache = self.attention(y, seen, (past[0], past[1]) if past else None, start)
-        x = x + F.dropout(y, self.dropout, self.training)
+        x = x + dropout(y, self.dropout, self.training)
         x = x if self.pre else self.attention_norm(x)
         y = self.feed_forward_norm(x) if self.pre else x
         y = self.narrow(F.gelu(self.widen(y), approximate="tanh"))
-        x = x + F.dropout(y, self.dropout, self.training)
+        x = x + dropout(y, self.dropout, self.training)
         return x if self.pre else self.feed_forward_norm(x), cache
 
 
@@ -152,7 +153,7 @@ class GPT(Encoder):
         real = torch.cat([before, batch.mask], dim=1)
         start = before.shape[1]
         x = self.embedding(batch.ids) + self.positions(self._counted(real)[:, start:])
-        x = F.dropout(x, config.embedding_dropout, self.training)
+        x = dropout(x, config.embedding_dropout, self.training)
         seen = self._seen(steps, real)
         kept, new_state = [x], [(real,)]
         for index, (layer, past) in enumerate(zip(self.layers, caches, strict=True)):

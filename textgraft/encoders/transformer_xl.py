@@ -22,6 +22,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
 from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import banded, causal
+from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import AdaptiveEmbedding
 from textgraft.nn.precision import Linear, cast_once, compute_dtype
 
@@ -171,11 +172,11 @@ class Block(nn.Module):
         y = torch.cat([memory.to(x.dtype), x], dim=1)
         y = self.attention_norm(y) if self.pre else y
         y = self.attention(y, distances, seen, x.shape[1], shared)
-        x = x + F.dropout(y, self.dropout, self.training)
+        x = x + dropout(y, self.dropout, self.training)
         x = x if self.pre else self.attention_norm(x)
         y = self.feed_forward_norm(x) if self.pre else x
-        y = self.narrow(F.dropout(F.relu(self.widen(y)), self.dropout, self.training))
-        x = x + F.dropout(y, self.dropout, self.training)
+        y = self.narrow(dropout(F.relu(self.widen(y)), self.dropout, self.training))
+        x = x + dropout(y, self.dropout, self.training)
         return x if self.pre else self.feed_forward_norm(x)
 
 
@@ -244,7 +245,7 @@ class TransformerXL(Encoder):
         """
         config, steps = self.config, batch.ids.shape[1]
         x = self.embedding(batch.ids) * math.sqrt(config.embedding_dim)
-        x = F.dropout(x, config.embedding_dropout, self.training)
+        x = dropout(x, config.embedding_dropout, self.training)
         remembered = config.remembered(self.training)
         if state is None:
             state = ((batch.mask[:, :0],), *((x[:, :0],) for _ in self.layers))
@@ -273,7 +274,7 @@ class TransformerXL(Encoder):
         if self.config.clamp_length:
             distances = distances.clamp(max=self.config.clamp_length)
         vectors = distance_vectors(distances, self.config.embedding_dim)
-        return F.dropout(vectors, self.config.embedding_dropout, self.training)
+        return dropout(vectors, self.config.embedding_dropout, self.training)
 
     def _seen(self, steps: int, real: Tensor, remembered: int) -> Tensor:
         """(B, 1, T, S) what each position of the window looks at."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.nn.dropout import dropout as dropped
 from textgraft.nn.precision import Linear
 
 
@@ -23,16 +24,17 @@ def banded(queries: int, keys: int, width: int, device: torch.device | None = No
 def mixed_values(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, dropout: float = 0.0) -> Tensor:
     """softmax(Q Kᵀ / sqrt(d)) V: queries (B, H, T, d), keys and values (B, H, S, d) -> (B, H, T, d).
 
-    `seen` is bool and broadcasts to (B, H, T, S). torch's fused attention, but where bfloat16 gradients are wanted of a
-    processor: there its backward pass takes three to four times as long as that of the two products written out.
+    `seen` is bool and broadcasts to (B, H, T, S). torch's fused attention, but where gradients are wanted of a
+    processor with dropout, which it does not have there, or in bfloat16, whose backward pass takes three to four times
+    as long as that of the two products written out.
     """
-    slow = query.device.type == "cpu" and query.dtype == torch.bfloat16 and query.requires_grad
+    slow = query.device.type == "cpu" and (query.dtype == torch.bfloat16 or dropout > 0) and query.requires_grad
     if not (slow and torch.is_grad_enabled()):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=dropout)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)
     if seen is not None:
         scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)  # -inf, but for rows without a True
-    weights: Tensor = F.dropout(scores.softmax(dim=-1).to(value.dtype), dropout)
+    weights = dropped(scores.softmax(dim=-1).to(value.dtype), dropout, training=True)
     return weights @ value
 
 

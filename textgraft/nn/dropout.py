@@ -1,9 +1,28 @@
-"""The variational dropouts of AWD-LSTM: one mask per sequence, not one per position."""
+"""Dropout of single numbers, and the variational ones of AWD-LSTM: one mask per sequence, not one per position."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from textgraft.nn.device import on_cpu
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Each number of x by itself (Srivastava et al. 2014), p to a 65536th, and what stays scaled by just that.
+
+    On a processor four are drawn at a time, 16 bits of 64 for each: a third of the time of torch's, which draws a
+    number for each and takes a sixth of a MiniLM's training step.
+    """
+    dropped = round(p * 2**16)
+    if not training or not dropped:
+        return x
+    if dropped == 2**16 or not on_cpu(x):
+        return F.dropout(x, p)
+    drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    stays = drawn[: x.numel()].view(x.shape) >= dropped - 2**15
+    return x * stays.to(x.dtype).mul_(2**16 / (2**16 - dropped))
 
 
 def variational_dropout(x: Tensor, p: float, training: bool) -> Tensor:
