@@ -172,6 +172,9 @@ def drawn(points: dict[Point, dict[str, float]], path: Path) -> None:
 
     from textgraft.report.plots import Plot, finished, style
 
+    def thousands(value: float, _: int) -> str:
+        return f"{value / 1000:,.0f}k" if value >= 10_000 else f"{value:,.0f}"
+
     names = list(dict.fromkeys(name for name, _, _ in points))
     with style():
         figure = Figure(figsize=(3.2 * len(names), 5.2))
@@ -180,10 +183,10 @@ def drawn(points: dict[Point, dict[str, float]], path: Path) -> None:
                 for series in CURVES[name].series:
                     line = sorted((at[2], found[key]) for at, found in points.items() if at[:2] == (name, series))
                     axis.plot(*zip(*line, strict=True), marker="o", label=series)
-                axis.set(xlabel=CURVES[name].axis, ylabel=label, xscale="log")
-                axis.set_xscale("log", base=2)
-                axis.xaxis.set_major_formatter("{x:,g}")
-                axis.set_ylim(bottom=0)
+                # From zero on both: what grows in proportion is a straight line, what is flat looks flat.
+                axis.set(xlabel=CURVES[name].axis, ylabel=label, xlim=(0, None), ylim=(0, 1.1 * axis.get_ylim()[1]))
+                axis.xaxis.set_major_formatter(thousands)
+                axis.locator_params(axis="x", nbins=4, integer=True)
                 if len(CURVES[name].series) > 1:
                     axis.legend(fontsize=7)
     plot: Plot = finished(figure, "How time (above) and memory (below) grow with the size of the work.")
