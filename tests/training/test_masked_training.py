@@ -61,7 +61,7 @@ def test_a_fresh_model_knows_nothing() -> None:
 
 
 def test_hidden_tokens_and_pairs_are_learned() -> None:
-    phase = Phase("p", 30, 0.01, schedule="one_cycle", weight_decay=0.01)
+    phase = Phase("p", 40, 0.005, schedule="one_cycle", weight_decay=0.01)
     tokens, pairs = scored(train(masked_language_model(width=32), constant_pairs(), phase), constant_pairs())
     assert tokens < 0.3 < math.log(16)
     # A document is of the same kind as its pair's other one by chance, now and then, and no one could tell.

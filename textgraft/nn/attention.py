@@ -24,12 +24,12 @@ def banded(queries: int, keys: int, width: int, device: torch.device | None = No
 def mixed_values(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, dropout: float = 0.0) -> Tensor:
     """softmax(Q Kᵀ / sqrt(d)) V: queries (B, H, T, d), keys and values (B, H, S, d) -> (B, H, T, d).
 
-    `seen` is bool and broadcasts to (B, H, T, S). torch's fused attention, but where gradients are wanted of a
-    processor with dropout, which it does not have there, or in bfloat16, whose backward pass takes three to four times
-    as long as that of the two products written out.
+    `seen` is bool and broadcasts to (B, H, T, S). torch's fused attention, but on a processor the two products written
+    out with dropout, which it does not have there, and where gradients are wanted in bfloat16, for which its backward
+    pass takes three to four times as long.
     """
-    slow = query.device.type == "cpu" and (query.dtype == torch.bfloat16 or dropout > 0) and query.requires_grad
-    if not (slow and torch.is_grad_enabled()):
+    slow = query.dtype == torch.bfloat16 and query.requires_grad and torch.is_grad_enabled()
+    if query.device.type != "cpu" or not (slow or dropout):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=dropout)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)
     if seen is not None:

@@ -253,6 +253,8 @@ class Run:
         set_rates(self.optimizer, phase, *at, scale=scale * self.progress.annealed)
         lr = float(self.optimizer.param_groups[-1]["lr"])
         self.optimizer.step()
+        # Fused optimizers do not say that they changed the weights, of which others keep casts (precision.Casts).
+        torch.autograd.graph.increment_version([p for g in self.optimizer.param_groups for p in g["params"]])
         self.optimizer.zero_grad(set_to_none=True)
         return loss_sum, count, lr
 
