@@ -96,7 +96,7 @@ class Artifact:
     has_vectors = True
 
     def suited(self, recipe: str, kind: TargetKind | None = None) -> str:
-        """The recipe that `recipe` stands for with this model, to classify texts with labels of a `kind`.
+        """The recipe that `recipe` stands for with this model, to classify single texts with labels of a `kind`.
 
         "default" is the one that the model's own pretraining recipe names (`suits`), or else its kind of network's.
         For one label a text a model that was made to compare texts goes on with that.

@@ -23,7 +23,7 @@ from textgraft import artifact, opening
 from textgraft.artifact import Artifact
 from textgraft.classifier import Classifier
 from textgraft.data.examples import Examples, Label, Pair, TargetKind, as_text, reads
-from textgraft.data.labels import ClassWeights, Labels
+from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.errors import UserError, did_you_mean
 from textgraft.inference import embed_sequences
 from textgraft.nn.pooling import POOLINGS, pooled_dim
@@ -175,7 +175,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         settings = Settings(seed=self.seed, precision=self.precision)
         weights = self.class_weights
         named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
-        recipe = source.suited(self.recipe, labels.kind)
+        recipe = source.suited(self.recipe, kind_of_texts(examples, labels))
         plan = Plan(
             language_model=source.model,
             from_scratch=False,

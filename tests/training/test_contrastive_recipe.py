@@ -12,7 +12,8 @@ from made_up_questions import encoder
 from made_up_reviews import BAD, GOOD, PLAIN, reviews
 
 from textgraft.artifact import Artifact
-from textgraft.data.labels import Labels
+from textgraft.data.examples import Examples, Pair
+from textgraft.data.labels import Labels, kind_of_texts
 from textgraft.data.stream import ExampleStream
 from textgraft.errors import UserError
 from textgraft.model import build
@@ -114,3 +115,10 @@ def test_labels_of_another_kind_are_refused_before_anything_is_read(tmp_path: Pa
     texts = EncodedTexts(made.encoded(["a"], 32)[0], np.zeros(1, dtype=np.float32))
     with pytest.raises(UserError, match="these have a number"):
         train_classifier(numbers, texts, {}, seed=0, folder=tmp_path, title="t", show=False)
+
+
+def test_it_is_for_single_texts() -> None:
+    pairs = Examples([Pair("a", "b"), Pair("c", "d")], ["x", "y"], "single")
+    assert kind_of_texts(pairs, Labels.fit(pairs)) is None
+    texts = Examples(["a", "b"], ["x", "y"], "single")
+    assert kind_of_texts(texts, Labels.fit(texts)) == "single"

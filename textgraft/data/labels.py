@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast, get_args
 
 import numpy as np
 
-from textgraft.data.examples import Choice, Examples, Label, TargetKind
+from textgraft.data.examples import Choice, Examples, Label, TargetKind, reads
 from textgraft.errors import UserError
 
 ClassWeights = str | Mapping[str, float]
@@ -228,3 +228,8 @@ def _refuse_missing(examples: Examples) -> None:
 def _one_answer(examples: Examples, fact: str) -> NoReturn:
     remedy = "There is nothing to learn to tell apart: add examples of another."
     raise UserError(f"{fact}.", where=examples.source, remedy=remedy)
+
+
+def kind_of_texts(examples: Examples, labels: Labels) -> TargetKind | None:
+    """The kind of single texts' labels; None where examples are pairs or questions with options."""
+    return labels.kind if reads(examples.texts) == "texts" else None

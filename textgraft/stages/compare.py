@@ -15,7 +15,7 @@ import torch
 
 from textgraft.data.check import check, to_json
 from textgraft.data.examples import Examples, TargetKind
-from textgraft.data.labels import Labels
+from textgraft.data.labels import Labels, kind_of_texts
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.errors import UserError, did_you_mean
 from textgraft.evaluation import Comparison, Outcome
@@ -91,7 +91,7 @@ def compare(
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
-    options = replace(options, kind=question.labels.kind)
+    options = replace(options, kind=kind_of_texts(train, question.labels))
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: new_method(name, options) for name in names}
     asked = _asked(question, made, options)

@@ -13,7 +13,7 @@ import numpy as np
 from textgraft.artifact import Artifact, Predictor
 from textgraft.data.check import check
 from textgraft.data.examples import Examples, reads
-from textgraft.data.labels import ClassWeights, Labels
+from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.ensemble import load_one, save_ensemble
 from textgraft.errors import UserError
@@ -181,7 +181,7 @@ def _begun(
     if train.kind == "choice":  # linear classifiers have no part in it
         options = replace(options, recipe=options.language_recipe)
     labels = Labels.fit(train)
-    recipe = sources["forward"].suited(options.language_recipe, labels.kind)
+    recipe = sources["forward"].suited(options.language_recipe, kind_of_texts(train, labels))
     stage = load_recipe(recipe).finetune
     stage.refuse_contrast(labels.kind)
     for source in sources.values():
