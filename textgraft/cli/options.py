@@ -39,7 +39,7 @@ ReadingPrecision = Annotated[
     str,
     typer.Option(
         "--precision",
-        help="auto, fp32, bf16, or int8: LSTMs in eight bits where the processor has VNNI, if the answers stay.",
+        help="auto, fp32, bf16, or int8: products in eight bits where the processor has VNNI, if the answers stay.",
         rich_help_panel=TRAINING,
     ),
 ]
