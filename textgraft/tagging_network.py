@@ -126,9 +126,10 @@ class NetworkTagger:
         return tagged
 
     def _reading(self, max_tokens: int) -> Reading:
-        """An encoder that hands on its state (contextual.carries_state) reads a sentence whole, `max_tokens` at a time.
+        """`reading` in the tagger's own precision, nothing being compared.
 
-        Of others' windows each word has the best.
+        An encoder that hands on its state (contextual.carries_state) reads a sentence whole, `max_tokens` at a time; of
+        others' windows each word has the best.
         """
         model, tokenizer = self.artifact.model, self.artifact.tokenizer
         max_tokens = min(max_tokens, model.encoder.max_length or max_tokens)
