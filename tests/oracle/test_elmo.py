@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from textgraft.data.batch import Batch, pad
+from textgraft.encoders import elmo
 from textgraft.encoders.elmo import CharacterCNN, ELMo, ELMoConfig
 from textgraft.errors import UserError
+from textgraft.nn import projected_lstm
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
 from textgraft.text.spelling import SpellingTokenizer
 
@@ -67,6 +69,21 @@ def test_projected_lstm_equals_a_loop_in_values_and_gradients(clips: tuple[float
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("positions", [1, 6, 10_000])
+def test_without_gradients_it_is_read_in_parts(positions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = new_layer(TIGHT)
+    torch.manual_seed(1)
+    x, h0, c0 = drawn(T, B, D), drawn(B, P), drawn(B, H)
+    lengths = torch.tensor([T, 2, 4])
+    expected = layer(x, lengths, (h0, c0))
+    monkeypatch.setattr(projected_lstm, "POSITIONS_AT_A_TIME", positions)
+    before = [h0.clone(), c0.clone()]
+    with torch.no_grad():
+        h, state = layer(x, lengths, (h0, c0))
+    for one, other in zip((h, *state, h0, c0), (expected[0], *expected[1], *before), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_gradients_by_differences() -> None:
     layer, (x, h0, c0) = new_layer(NO_CLIP), (drawn(4, 2, D), drawn(2, P), drawn(2, H))
     lengths = torch.tensor([4, 3])
@@ -117,6 +134,17 @@ def test_words_equal_a_loop_over_characters(activation: Any, words: list[str]) -
             )
             x = gate.sigmoid() * transform.relu() + (1 - gate.sigmoid()) * x
         torch.testing.assert_close(found, cnn.projection.weight @ x + cnn.projection.bias)
+
+
+def test_words_are_read_in_parts_and_come_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    cnn = CharacterCNN(ELMoConfig(**SMALL)).double()
+    words = ["extraordinary", "a", "of", "é" * 30, "cat", "a"]
+    spellings = torch.from_numpy(np.concatenate(SpellingTokenizer.from_vocabulary().words(words)).astype(np.int64))
+    expected = torch.cat([cnn(spelling[None]) for spelling in spellings])
+    for words_at_a_time in (1, 4, 512):
+        monkeypatch.setattr(elmo, "WORDS_AT_A_TIME", words_at_a_time)
+        torch.testing.assert_close(cnn(spellings), expected)
 
 
 def made(**settings: Any) -> ELMo:

@@ -15,7 +15,7 @@ from textgraft.data.sequences import PairIds
 from textgraft.data.windows import tokenize
 from textgraft.data.words import word_windows
 from textgraft.errors import UserError
-from textgraft.text.spelling import CHARACTERS, MARKS, SpellingTokenizer, spell, train
+from textgraft.text.spelling import CHARACTERS, MARKS, SpellingTokenizer, _Spelled, spell, train
 from textgraft.text.tokenizer import Tokenizer
 
 TEXTS = [
@@ -53,6 +53,17 @@ def test_numbers_that_were_published() -> None:
 @given(st.text(alphabet=st.characters(), max_size=70))
 def test_every_word_is_spelled_as_published(word: str) -> None:
     assert spell(word).tolist() == as_published(word)
+
+
+def test_words_that_were_looked_up_before_are_spelled_the_same() -> None:
+    words = [f"word{i % 37}" for i in range(300)]
+    for most in (3, 40, 10_000):
+        spelled = _Spelled(most=most)
+        for at in range(0, 300, 7):
+            found = spelled(words[at : at + 7])
+            assert found.tolist() == [spell(word).tolist() for word in words[at : at + 7]]
+            found[:] = 0  # the caller's own
+    assert _Spelled()([]).shape == (0, CHARACTERS)
 
 
 @settings(deadline=None)  # Thai's dictionary is loaded by the first text that has any

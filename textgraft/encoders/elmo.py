@@ -25,6 +25,7 @@ from textgraft.nn.recurrent import reversed_within
 from textgraft.text.spelling import NUM_CHARACTERS, PADDING
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
+WORDS_AT_A_TIME = 512
 
 
 def _published_filters() -> list[list[int]]:
@@ -101,12 +102,20 @@ class CharacterCNN(nn.Module):
 
     def forward(self, spellings: Tensor) -> Tensor:
         """(U, C) character ids -> (U, P)."""
+        lengths, order = ((spellings != PADDING) & (spellings != 0)).sum(dim=1).sort(stable=True)
+        # Words of like length together, few at a time: most are short, and filters over all would fill gigabytes.
+        parts = [
+            self._features(spellings[words], int(length[-1]))
+            for words, length in zip(order.split(WORDS_AT_A_TIME), lengths.split(WORDS_AT_A_TIME), strict=True)
+        ]
+        vectors: Tensor = self.projection(self.highways(torch.cat(parts)))
+        return vectors[order.argsort()]
+
+    def _features(self, spellings: Tensor, longest: int) -> Tensor:
+        """(U, F) maxima of the filters over words of at most so many characters."""
         # Where all words are over, every filter sees the same again and again: once is enough for its maximum.
-        written = ((spellings != PADDING) & (spellings != 0)).any(dim=0).sum()
-        characters = self.embedding(spellings[:, : int(written) + self.widest]).transpose(1, 2)
-        features = [self.activation(convolution(characters).amax(dim=2)) for convolution in self.filters]
-        vectors: Tensor = self.projection(self.highways(torch.cat(features, dim=1)))
-        return vectors
+        characters = self.embedding(spellings[:, : longest + self.widest]).transpose(1, 2)
+        return torch.cat([self.activation(conv(characters).amax(dim=2)) for conv in self.filters], dim=1)
 
 
 class ELMo(Encoder):
@@ -149,7 +158,7 @@ class ELMo(Encoder):
         words = self.characters(batch.spellings).to(self.dtype)
         left = F.embedding(batch.ids, words)
         right = left if batch.from_right is None else F.embedding(batch.from_right, words)
-        kept = [torch.cat([left, right], dim=2)]
+        shown = [torch.cat([left, right], dim=2)]
         sides = [left.transpose(0, 1), reversed_within(right, batch.mask).transpose(0, 1)]
         lengths, rows = batch.mask.sum(dim=1), len(batch.ids)
         new_state: list[tuple[Tensor, ...]] = []
@@ -165,9 +174,11 @@ class ELMo(Encoder):
                 after += [torch.cat([now, old[rows:]]) for now, old in zip(new, (h, c), strict=True)]
             new_state.append(tuple(after))
             back = reversed_within(sides[1].transpose(0, 1), batch.mask)
-            kept.append(torch.cat([sides[0].transpose(0, 1), back], dim=2).to(self.dtype))
-        shown = tuple(kept) if keep == "all" else ()
-        return Encoded(top=kept[-1], mask=batch.mask, layers=shown, state=tuple(new_state))
+            top = torch.cat([sides[0].transpose(0, 1), back], dim=2).to(self.dtype)
+            shown = [*shown, top] if keep == "all" else [top]
+        return Encoded(
+            top=shown[-1], mask=batch.mask, layers=tuple(shown) if keep == "all" else (), state=tuple(new_state)
+        )
 
     @property
     def dtype(self) -> torch.dtype:

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 
 from textgraft.nn.precision import compute_dtype
 
+POSITIONS_AT_A_TIME = 2_048
+"""Whose gates are in memory together where no gradients are wanted."""
+
 
 class _ProjectedLSTMSequence(torch.autograd.Function):
     """One layer over a whole window, forward and backward written out, as nn.recurrent has it for the plain LSTM.
@@ -96,6 +99,39 @@ class _ProjectedLSTMSequence(torch.autograd.Function):
         return d_x, d_h, d_c, d_weight, flat.sum(dim=0), d_projection, None
 
 
+def _read(
+    x: Tensor,
+    lengths: Tensor,
+    h0: Tensor,
+    c0: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    projection: Tensor,
+    clips: tuple[float, float],
+) -> tuple[Tensor, Tensor]:
+    """The same without gradients, of which memory is filled by outputs alone: (T, B, P), and c (B, H) at the ends."""
+    steps, rows, width = x.shape
+    of_input, of_state = weight[:, :width].t(), weight[:, width:].t()
+    cell_clip, projection_clip = (clip or math.inf for clip in clips)
+    ending: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths.tolist()):
+        ending.setdefault(length, []).append(row)
+    out, h, c, last = x.new_empty(steps, rows, len(projection)), h0, c0.clone(), c0.clone()
+    part = max(1, POSITIONS_AT_A_TIME // rows)
+    for begin in range(0, steps, part):
+        read = x[begin : begin + part]
+        gates = torch.addmm(bias, read.reshape(-1, width), of_input).view(len(read), rows, -1)
+        for t, gate in enumerate(gates, begin):
+            gate.addmm_(h, of_state)
+            i, f, g, o = gate.chunk(4, dim=1)
+            i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
+            c.mul_(f).add_(i * g).clamp_(-cell_clip, cell_clip)
+            h = torch.mm(o * c.tanh().to(x.dtype), projection.t(), out=out[t]).clamp_(-projection_clip, projection_clip)
+            if over := ending.get(t + 1):
+                last[over] = c[over]
+    return out, last
+
+
 class ProjectedLSTMLayer(nn.Module):
     """An LSTM of `hidden_dim` cells whose output is projected to `projection_dim`, which is also what is fed back.
 
@@ -135,7 +171,10 @@ class ProjectedLSTMLayer(nn.Module):
         h0, c0 = state
         dtype = compute_dtype(x)
         weight, bias, projection = (p.to(dtype) for p in (self.weight, self.bias, self.projection))
-        with torch.autocast(x.device.type, enabled=False):
-            h, c = _ProjectedLSTMSequence.apply(x.to(dtype), h0.to(dtype), c0, weight, bias, projection, self.clips)
         rows = torch.arange(x.shape[1], device=x.device)
+        with torch.autocast(x.device.type, enabled=False):
+            if not torch.is_grad_enabled():
+                h, c = _read(x.to(dtype), lengths, h0.to(dtype), c0, weight, bias, projection, self.clips)
+                return h, (h[lengths - 1, rows].to(c0.dtype), c)
+            h, c = _ProjectedLSTMSequence.apply(x.to(dtype), h0.to(dtype), c0, weight, bias, projection, self.clips)
         return h, (h[lengths - 1, rows].to(c0.dtype), c[lengths - 1, rows])

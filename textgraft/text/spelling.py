@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,35 @@ def spell(word: str) -> np.ndarray:
     return _row(np.frombuffer(word.encode("utf-8", "ignore"), dtype=np.uint8)[: CHARACTERS - 2] + np.int16(1))
 
 
-_spelled = lru_cache(maxsize=100_000)(spell)  # whose rows are nobody's to write to
+class _Spelled:
+    """How words are spelled, each looked up once, in one table: a row each of its own would keep memory in pieces."""
+
+    def __init__(self, most: int = 100_000) -> None:
+        self.most, self._places = most, dict[str, int]()
+        self._rows = np.zeros((0, CHARACTERS), dtype=np.int16)
+        self._lock = Lock()
+
+    def __call__(self, words: Sequence[str]) -> np.ndarray:
+        """(N, 50) int16, for whoever asks to keep and to write to."""
+        with self._lock:
+            return self._looked_up(words)
+
+    def _looked_up(self, words: Sequence[str]) -> np.ndarray:
+        places = self._places
+        new = [word for word in dict.fromkeys(words) if word not in places]
+        if new:
+            if len(places) + len(new) > self.most:
+                places.clear()
+                new = list(dict.fromkeys(words))
+            while len(places) + len(new) > len(self._rows):
+                self._rows = np.concatenate([self._rows, np.zeros((max(1_024, len(self._rows)), CHARACTERS), np.int16)])
+            for word in new:
+                self._rows[len(places)] = spell(word)
+                places[word] = len(places)
+        return self._rows[[places[word] for word in words]] if words else np.zeros((0, CHARACTERS), dtype=np.int16)
+
+
+_spelled = _Spelled()
 
 
 def _row(characters: np.ndarray) -> np.ndarray:
@@ -106,7 +135,7 @@ class SpellingTokenizer(Tokenizer):
 
     def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
         """Each word by itself, (1, 50) int16, whatever is in it."""
-        return [_spelled(word)[None] for word in words]
+        return list(_spelled(words)[:, None])
 
     def corpus_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The numbers of each text's words in the vocabulary, int32, <S> first and </S> last."""
@@ -140,10 +169,8 @@ class SpellingTokenizer(Tokenizer):
         return json.dumps(content, indent=2, ensure_ascii=False)
 
     def _rows(self, words: Sequence[str], *, marked: bool) -> np.ndarray:
-        rows = [_spelled(word) for word in words]
-        if marked:
-            rows = [np.array(self.bos_id), *rows, np.array(self.eos_id)]
-        return np.stack(rows).astype(np.int16) if rows else np.zeros((0, CHARACTERS), dtype=np.int16)
+        rows = _spelled(words)
+        return np.concatenate([[self.bos_id], rows, [self.eos_id]]).astype(np.int16) if marked else rows
 
     @classmethod
     def from_vocabulary(cls, words: Iterable[str] = (), *, where: str = "tokenizer.json") -> SpellingTokenizer:
