@@ -21,7 +21,7 @@ from textgraft import artifact, model_folder
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
-from textgraft.linear import word_space
+from textgraft.linear import pool_words
 from textgraft.linear.scale import Scale
 from textgraft.linear.word_space import WordSpace
 from textgraft.methods import METHODS, MethodOptions, new_method
@@ -249,7 +249,7 @@ def test_given_vectors_are_weighed_by_the_pool_and_turned_to_its_axes(models: di
 
 
 def test_given_vectors_are_cut_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_space, "GIVEN_VOCABULARY", 4)
+    monkeypatch.setattr(pool_words, "GIVEN_VOCABULARY", 4)
     given_ones = WordVectors(["zebra", "film", "plot", "yak", "x"], np.eye(5, dtype=np.float32))
     space = WordSpace(given=given_ones).fit(["film plot film", "plot plot film"] * 4)
     assert space.state().documents["words"] == ["film", "plot", "zebra", "yak"]

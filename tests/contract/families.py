@@ -252,8 +252,9 @@ def _complete(encoder: str, head: str) -> dict[str, Any]:
 
 def made(encoder: str, head: str, *, dropout: float = 0.0, seed: int = 0) -> Model:
     """The model of one cell of the matrix, fresh, in eval mode; `dropout` multiplies all its dropouts."""
+    description = with_dropout(_complete(encoder, head), dropout)  # which may draw when it is first asked
     torch.manual_seed(seed)
-    model = build(with_dropout(_complete(encoder, head), dropout))
+    model = build(description)
     if HEADS[head]["name"] in ("classification", "choice"):  # running statistics as after some training, not 0 and 1
         for module in model.head.modules():
             if isinstance(module, torch.nn.BatchNorm1d):

@@ -15,7 +15,7 @@ from textgraft.linear.evenness import POWER, evenness
 from textgraft.linear.latent_space import LatentSpace, plain_and_even
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.self_training import Pool, SelfTrained
-from textgraft.linear.word_space import WordSpace
+from textgraft.linear.word_space import plain_and_even_words
 
 TOPICS = [[f"topic{t}x{i}" for i in range(20)] for t in range(6)]
 TONES = [[f"tone{t}x{i}" for i in range(20)] for t in range(2)]
@@ -78,9 +78,11 @@ def test_labels_choose_between_topics_and_judgements() -> None:
 def test_self_training_looks_at_the_space_that_the_labels_choose() -> None:
     texts, topics, tones = remarks(1_200, 2)
     spaces = plain_and_even(texts)
-    pool = Pool.of(texts, {"LSA": spaces, "word vectors": [WordSpace(dimensions=20).fit(texts)]})
-    for targets, chosen in ((topics % 2, spaces[0]), (tones, spaces[1])):
-        assert SelfTrained(pool).fit(texts[:60], targets[:60]).fitted.spaces["LSA"] is chosen
+    words = plain_and_even_words(texts)
+    pool = Pool.of(texts, {"LSA": spaces, "word vectors": words})
+    for targets, side in ((topics % 2, 0), (tones, 1)):
+        chosen = SelfTrained(pool).fit(texts[:60], targets[:60]).fitted.spaces
+        assert (chosen["LSA"], chosen["word vectors"]) == (spaces[side], words[side])
 
 
 def test_an_even_space_is_saved_whole() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from textgraft.errors import UserError
-from textgraft.linear.word_space import WINDOW, WordSpace, _mutual_information, _neighbours
+from textgraft.linear.pool_words import WINDOW, _mutual_information, _neighbours
+from textgraft.linear.word_space import WordSpace
 
 ANIMALS = ["cat", "dog", "mouse", "horse", "cow", "sheep"]
 TOOLS = ["hammer", "saw", "drill", "file", "plane", "chisel"]

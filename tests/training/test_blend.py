@@ -399,7 +399,7 @@ def test_what_was_done_is_not_done_again(
             quick(test=TEST, unlabelled=POOL)
     for name in ("LinearBaseline", "LsaBaseline", "SelfTrained"):
         monkeypatch.setattr(f"textgraft.stages.ways.{name}.fit", stopped)
-    for name in ("plain_and_even", "WordSpace.fit"):
+    for name in ("plain_and_even", "plain_and_even_words"):
         monkeypatch.setattr(f"textgraft.stages.ways.{name}", stopped)
     assert quick(test=TEST, unlabelled=POOL).comparison.chosen == blended.comparison.chosen
 

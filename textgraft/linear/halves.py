@@ -15,13 +15,23 @@ RIDGE = 1.0
 _CUT = "\uffff"
 
 
+def halves(ids: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The same of a text's words by their numbers: every other stretch, and the rest."""
+    stretch = np.arange(len(ids)) // _stretch(len(ids), STRETCH[True])
+    return ids[stretch % 2 == 0], ids[stretch % 2 == 1]
+
+
+def _stretch(length: int, most: int) -> int:
+    return max(1, min(most, (length + 1) // 2))
+
+
 def half(text: str, *, spaced: bool) -> str:
     """Every other stretch of a text, of a short one its first half; between them stands a character of no text.
 
     The n-grams of the other half are then those of the text less those of this one, but for the few across a cut.
     """
     units, joint = (text.split(), " ") if spaced else (list(text), "")
-    length = max(1, min(STRETCH[spaced], (len(units) + 1) // 2))
+    length = _stretch(len(units), STRETCH[spaced])
     cut = f"{joint}{_CUT}{joint}"
     return cut.join(joint.join(units[at : at + length]) for at in range(0, len(units), 2 * length))
 

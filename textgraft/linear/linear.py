@@ -8,10 +8,10 @@ from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import softmax
 
@@ -104,11 +104,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A setting, how it was chosen, and how it did: the larger the better."""
+    """A setting and how it was chosen; by cross-validation, what all settings' mean answers texts that were left out.
+
+    `answers` are log probabilities (N, C), or values (N,), of texts whose `targets` (N,) are class columns, or values.
+    """
 
     setting: Setting
     how: str
-    score: float
+    answers: NDArray[np.float64] | None = None
+    targets: NDArray | None = None
 
 
 @dataclass(frozen=True)
@@ -176,13 +180,28 @@ def fit_latent_output(
 
     How many dimensions count is chosen as well. Where data do not allow a choice it is the first space.
     """
-    chosen = []
-    for features in spaces:
-        reads = sorted({min(d, features.shape[1]) for d in DIMENSIONS})
-        settings = [Setting(strength, d) for d in reads for strength in LATENT_STRENGTHS]
-        chosen.append(_choose(settings, features, targets, kind, seed))
-    best = int(np.argmax([c.score for c in chosen]))
-    return best, _fit(chosen[best], spaces[best], targets, kind, classes)
+    side, (output,) = fit_side([spaces], targets, kind, classes, seed)
+    return side, output
+
+
+def fit_side(
+    views: Sequence[Sequence[NDArray]], targets: NDArray, kind: TargetKind, classes: int, seed: int
+) -> tuple[int, list[Output]]:
+    """The same on several views at once, each of which has as many spaces: which side, and a classifier on each view.
+
+    One side serves all views, for it is one question. It is the one whose settings, all of them in all views, have the
+    best mean answer for texts that were left out: of settings the best one is the luckiest, too.
+    """
+    chosen = [[_choose_latent(features, targets, kind, seed) for features in spaces] for spaces in views]
+    best = int(np.argmin([_mean_loss(side, kind) for side in zip(*chosen, strict=True)]))
+    return best, [_fit(c[best], s[best], targets, kind, classes) for c, s in zip(chosen, views, strict=True)]
+
+
+def _choose_latent(features: NDArray, targets: NDArray, kind: TargetKind, seed: int) -> _Chosen:
+    reads = sorted({min(d, features.shape[1]) for d in DIMENSIONS})
+    return _choose(
+        [Setting(strength, d) for d in reads for strength in LATENT_STRENGTHS], features, targets, kind, seed
+    )
 
 
 def _fit(chosen: _Chosen, features: Any, targets: NDArray, kind: TargetKind, classes: int) -> Output:
@@ -213,18 +232,43 @@ def _choose(settings: list[Setting], features: Any, targets: NDArray, kind: Targ
     few = len(_frequent(targets)) < classes if classes else len(targets) < 5 * CROSS_VALIDATE_FROM
     if few or kind == "multi" or classes == 1 or classes > CROSS_VALIDATE_CLASSES:
         fixed = [s for s in settings if s.strength == FIXED_STRENGTH]
-        return _Chosen(fixed[-1], "fixed", 0.0)
+        return _Chosen(fixed[-1], "fixed")
     if len(targets) > CROSS_VALIDATE_AT_MOST:
         chosen = np.random.default_rng(seed).permutation(len(targets))[:CROSS_VALIDATE_AT_MOST]
         kept = np.isin(targets[chosen], _frequent(targets[chosen])) if kind == "single" else slice(None)
         features, targets = features[chosen[kept]], targets[chosen[kept]]
-    splitter, scoring = (StratifiedKFold, "neg_log_loss") if kind == "single" else (KFold, "neg_mean_squared_error")
+    splitter = StratifiedKFold if kind == "single" else KFold
     folds = list(splitter(5, shuffle=True, random_state=seed).split(features, targets))
-    scores = [
-        cross_val_score(_model(kind, s, targets), s.view(features), targets, cv=folds, scoring=scoring).mean()
-        for s in settings
-    ]
-    return _Chosen(settings[int(np.argmax(scores))], "cross-validated", float(np.max(scores)))
+    if kind == "single":
+        targets = np.unique(targets, return_inverse=True)[1]
+    answers = [_left_out(kind, setting, features, targets, folds) for setting in settings]
+    losses = [np.mean([_loss(kind, given[held], targets[held]) for _, held in folds]) for given in answers]
+    return _Chosen(settings[int(np.argmin(losses))], "cross-validated", np.mean(answers, axis=0), targets)
+
+
+def _left_out(kind: TargetKind, setting: Setting, features: Any, targets: NDArray, folds: Any) -> NDArray[np.float64]:
+    """What is answered for each text by the fold that did not learn from it."""
+    view = setting.view(features)
+    answers = np.zeros((len(targets), targets.max() + 1) if kind == "single" else len(targets))
+    for rest, held in folds:
+        model = _model(kind, setting, targets[rest]).fit(view[rest], targets[rest])
+        answers[held] = (
+            np.log(model.predict_proba(view[held]) + 1e-15) if kind == "single" else model.predict(view[held])
+        )
+    return answers
+
+
+def _loss(kind: TargetKind, answers: NDArray[np.float64], targets: NDArray) -> float:
+    """Log loss of log probabilities that may want normalising; squared error of values."""
+    if kind != "single":
+        return float(np.square(answers - targets).mean())
+    return float((logsumexp(answers, axis=1) - answers[np.arange(len(targets)), targets]).mean())
+
+
+def _mean_loss(chosen: Sequence[_Chosen], kind: TargetKind) -> float:
+    """Of the mean of what several views answer for texts that were left out; 0 where nothing could be left out."""
+    answers = [c.answers for c in chosen if c.answers is not None]
+    return 0.0 if chosen[0].targets is None else _loss(kind, np.mean(answers, axis=0), chosen[0].targets)
 
 
 def _frequent(targets: NDArray) -> NDArray:

@@ -17,7 +17,7 @@ from textgraft.data.examples import TargetKind
 from textgraft.errors import UserError
 from textgraft.linear.fitted import space_from_state
 from textgraft.linear.latent_space import Space
-from textgraft.linear.linear import Linear, fit_latent_output
+from textgraft.linear.linear import Linear, fit_side
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.state import State
 
@@ -34,8 +34,8 @@ POOL_TEXTS = 50_000
 class Pool:
     """Unlabelled texts as each view sees them: made once, for any number of labelled samples.
 
-    A view has one space or several, of which the labels choose. Self-training never asks for the texts again, so a pool
-    holds only vectors (N, D), a space each, and n-grams (N, V).
+    A view has as many spaces as the others, a side each, of which the labels choose one. Self-training never asks for
+    the texts again, so a pool holds only vectors (N, D), a space each, and n-grams (N, V).
     """
 
     spaces: Mapping[str, Sequence[Space]]
@@ -140,8 +140,8 @@ class SelfTrained:
 
     Three steps, in the manner of co-training (Blum & Mitchell 1998): a classifier on each space learns from the labels;
     one on n-grams learns what their mean says of the pool; each space's classifier learns anew, from what the others'
-    mean says. Where guesses teach, the true labels are there too and weigh LABEL_WEIGHT times as much. Where a view has
-    several spaces, the one whose first classifier has the best cross-validated loss is taken.
+    mean says. Where guesses teach, the true labels are there too and weigh LABEL_WEIGHT times as much. Where views have
+    several spaces, the side is taken whose classifiers on all views together have the best cross-validated loss.
 
     A guessed label is the likeliest class once every class is as frequent in the pool as among the labels, which keeps
     one class from swallowing the other. The n-grams are weighted by the largest of their naive Bayes log-count ratios
@@ -176,10 +176,10 @@ class SelfTrained:
         shares = np.bincount(targets, minlength=width) / len(targets)
         views: dict[str, _View] = {}
         said: dict[str, NDArray[np.float64]] = {}
-        for name, spaces in pool.spaces.items():
-            own = [space.transform(texts) for space in spaces]
-            best, output = fit_latent_output(own, targets, kind, width, self.seed)
-            views[name] = _View(spaces[best], pool.vectors[name][best], own[best])
+        own = {name: [space.transform(texts) for space in spaces] for name, spaces in pool.spaces.items()}
+        side, outputs = fit_side(list(own.values()), targets, kind, width, self.seed)
+        for (name, spaces), output in zip(pool.spaces.items(), outputs, strict=True):
+            views[name] = _View(spaces[side], pool.vectors[name][side], own[name][side])
             said[name] = _evened(output.predict(views[name].pool), shares)
         scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), pool.ngrams.transform(texts), targets)
         say = ngram_layer.probabilities(pool.rows @ diags(scale), width)

@@ -16,7 +16,7 @@ from textgraft.linear.fitted import space_from_state
 from textgraft.linear.latent_space import Space, plain_and_even
 from textgraft.linear.self_training import Pool, SelfTrained
 from textgraft.linear.state import State
-from textgraft.linear.word_space import WordSpace
+from textgraft.linear.word_space import plain_and_even_words
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 
@@ -32,7 +32,7 @@ class Family:
 
 
 LSA = Family(("lsa", "even lsa"), lambda texts, seed: plain_and_even(texts, seed=seed))
-VECTORS = Family(("word vectors",), lambda texts, seed: [WordSpace(seed=seed).fit(texts)])
+VECTORS = Family(("word vectors", "even word vectors"), lambda texts, seed: plain_and_even_words(texts, seed=seed))
 
 
 class Spaces:
@@ -86,7 +86,7 @@ WAYS: dict[str, Way] = {
         (LSA,),
     ),
     "vectors": Way(
-        "Logistic regression on means of word vectors, which are counted from the unlabelled texts.",
+        "Logistic regression on means of word vectors, counted from the unlabelled texts, plain or even.",
         lambda spaces, seed: LsaBaseline(spaces=spaces.of(VECTORS), seed=seed),
         (VECTORS,),
     ),
