@@ -7,7 +7,7 @@ that speed gives in `--minutes`, with its schedule laid out over just these; wor
 the side's own time. Held-out loss is in nats a token of one vocabulary, so sides can be compared. Runs one after the
 other, in one process and one thread; what is measured is kept in OUT at once, and the same command goes on from there.
 `--curve` has the sides named look at held-out text on the way, for a power law L(t) = a + b t^-c through a stay at the
-top rate, and draws it.
+top rate, and draws it; what the first quarter of the tokens says of the end stands beside what came.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from textgraft.training.token_vectors import cached_token_vectors
 
 HERE = Path(__file__).parent
 Side = Callable[[PretrainRecipe], PretrainRecipe]
+FLOOR = 2.0
+"""a of the power law, nats a token, given: eight points cannot tell it from b and c."""
 VECTORS_FROM = 5_000_000
 """Tokens that the side which starts from skip-gram takes its vectors from, in its own time."""
 
@@ -97,7 +99,10 @@ class Bench:
         self.folder, self.train, self.held, self.tokenizer = folder, train, held, tokenizer
 
     def recipe(self, side: str) -> PretrainRecipe:
-        return SIDES[side](common(load_pretrain_recipe("en-ulmfit")))
+        recipe = common(load_pretrain_recipe("en-ulmfit"))
+        for change in side.split("+"):
+            recipe = SIDES[change](recipe)
+        return recipe
 
     def vectors(self, side: str) -> Path:
         return self.folder / f"{side}.f32"
@@ -164,11 +169,15 @@ class Bench:
         return points
 
 
-def power_law(points: list[tuple[float, float]], floor: float = 2.0) -> tuple[float, float]:
-    """(b, c) of L(t) = floor + b t^-c by least squares on logarithms, the points of a curve's younger half left out."""
+def power_law(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """(b, c) of L(t) = FLOOR + b t^-c by least squares on logarithms, the points of a curve's younger half left out."""
     t, loss = np.array(points[len(points) // 2 :]).T
-    slope, height = np.polyfit(np.log(t), np.log(loss - floor), 1)
+    slope, height = np.polyfit(np.log(t), np.log(loss - FLOOR), 1)
     return float(np.exp(height)), float(-slope)
+
+
+def law(b: float, c: float) -> str:
+    return f"{FLOOR:g} + {b:.1f} t^-{c:.3f}"
 
 
 def table(rows: dict[str, Any]) -> str:
@@ -192,7 +201,7 @@ def plot(curves: dict[str, list[tuple[float, float]]], path: Path) -> None:
         (line,) = axes.loglog(t, loss, "o", label=side)
         b, c = power_law(points)
         far = np.geomspace(t[len(t) // 2], 10 * t[-1], 50)
-        axes.loglog(far, 2.0 + b * far**-c, "--", color=line.get_color())
+        axes.loglog(far, FLOOR + b * far**-c, "--", color=line.get_color())
     axes.set(xlabel="tokens read", ylabel="held-out loss, nats a token")
     axes.legend()
     figure.savefig(path, bbox_inches="tight")
@@ -204,12 +213,12 @@ def main() -> None:
     parser.add_argument("--valid", nargs="+", required=True)
     parser.add_argument("--model", default="en-ulmfit", help="whose tokenizer")
     parser.add_argument("--minutes", type=float, default=6.0)
-    parser.add_argument("--sides", default=",".join(SIDES), help="with commas, of: " + ", ".join(SIDES))
+    parser.add_argument("--sides", default=",".join(SIDES), help="with commas, joined by +, of: " + ", ".join(SIDES))
     parser.add_argument("--curve", default="", help="sides to draw a curve of, instead")
     parser.add_argument("--probe", type=float, default=20.0, help="seconds to find a side's speed in")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "budget")
     asked = parser.parse_args()
-    unknown = [side for side in (asked.curve or asked.sides).split(",") if side not in SIDES]
+    unknown = [change for change in (asked.curve or asked.sides).replace("+", ",").split(",") if change not in SIDES]
     if unknown:
         parser.error(f"no side '{unknown[0]}'; there are {', '.join(SIDES)}")
     torch.set_num_threads(1)
@@ -232,8 +241,9 @@ def main() -> None:
     if asked.curve:
         plot(found, path.with_suffix(".svg"))
         for side, points in found.items():
-            b, c = power_law(points)
-            print(f"{side}: loss at {points[-1][0] / 1e6:.1f} M tokens {points[-1][1]:.3f}; 2 + {b:.1f} t^-{c:.3f}")
+            (b, c), (early_b, early_c), (end, loss) = power_law(points), power_law(points[:-2]), points[-1]
+            said = FLOOR + early_b * end**-early_c
+            print(f"{side}: {loss:.3f} at {end / 1e6:.1f} M tokens, by its first quarter {said:.3f}; {law(b, c)}")
     else:
         print(table(found))
 

@@ -12,8 +12,11 @@ from scipy.sparse import csr_matrix
 
 from textgraft.linear.baselines import LsaBaseline
 from textgraft.linear.evenness import POWER, evenness
+from textgraft.linear.halves import STRETCH, halves
 from textgraft.linear.latent_space import LatentSpace, plain_and_even
+from textgraft.linear.linear import fit_side
 from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.pool_words import PoolWords
 from textgraft.linear.self_training import Pool, SelfTrained
 from textgraft.linear.word_space import plain_and_even_words
 
@@ -92,3 +95,51 @@ def test_an_even_space_is_saved_whole() -> None:
     assert again.even
     assert again.about == space.about
     assert again.transform(texts) == pytest.approx(space.transform(texts), abs=2e-3)
+
+
+def test_even_word_vectors_differ_from_plain_ones_by_weights_and_axes() -> None:
+    texts, _, _ = remarks(1_200, 4)
+    pool = PoolWords.of(texts)
+    plain, even = plain_and_even_words(texts)
+    assert even.vectors is plain.vectors
+    shares = evenness(pool.counts())
+    assert even._weights == pytest.approx(plain._weights * shares**POWER)
+    assert pytest.approx([len(ids) for ids in pool.documents]) == pool.counts().sum(axis=1).A1
+    # Where halves agree lies first: the halves' coordinates on the first axis correlate more than on the last one.
+    one, other = (
+        np.stack([even._weights[ids] @ even.vectors[ids] / len(ids) for ids in side]) @ even._axes
+        for side in zip(*map(halves, pool.documents), strict=True)
+    )
+    correlations = [np.corrcoef(one[:, axis], other[:, axis])[0, 1] for axis in (0, 1, len(even._axes) // 2)]
+    assert correlations[0] > correlations[2] + 0.2
+    assert "even" in even.about
+    again = type(even).from_state(even.state())
+    assert again.transform(texts[:50]) == pytest.approx(even.transform(texts[:50]), abs=2e-2)
+
+
+@given(st.integers(0, 200))
+def test_halves_of_a_text_are_all_of_it(length: int) -> None:
+    ids = np.arange(length, dtype=np.int32)
+    one, other = halves(ids)
+    assert sorted([*one, *other]) == list(ids)
+    assert 0 <= len(one) - len(other) <= STRETCH[True]
+
+
+def test_the_side_is_chosen_by_the_mean_of_all_settings_in_all_views() -> None:
+    """One view speaks for the second side a little, the other against it by much."""
+    generator = np.random.default_rng(5)
+    targets = np.arange(80) % 2
+    noise = [generator.normal(size=(80, 30)) for _ in range(4)]
+
+    def knowing(rows: np.ndarray, strength: float) -> np.ndarray:
+        known = rows.copy()
+        known[:, 0] += strength * (2 * targets - 1)
+        return known
+
+    clear, faint = knowing(noise[0], 8), knowing(noise[1], 1)
+    side, outputs = fit_side([[faint, noise[2]], [noise[3], clear]], targets, "single", 2, 0)
+    assert side == 1
+    assert [len(o.layers) for o in outputs] == [1, 1]
+    assert (outputs[1].predict(clear).argmax(1) == targets).mean() > 0.95
+    few, _ = fit_side([[noise[0][:6], clear[:6]]], targets[:6], "single", 2, 0)
+    assert few == 0, "six labels choose nothing"
