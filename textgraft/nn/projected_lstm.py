@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from textgraft.nn.precision import compute_dtype
 
-POSITIONS_AT_A_TIME = 2_048
+POSITIONS_AT_A_TIME = 512
 """Whose gates are in memory together where no gradients are wanted."""
 
 
