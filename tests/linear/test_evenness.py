@@ -114,6 +114,7 @@ def test_even_word_vectors_differ_from_plain_ones_by_weights_and_axes() -> None:
     assert correlations[0] > correlations[2] + 0.2
     assert "even" in even.about
     again = type(even).from_state(even.state())
+    assert again.even
     assert again.transform(texts[:50]) == pytest.approx(even.transform(texts[:50]), abs=2e-2)
 
 
@@ -126,7 +127,7 @@ def test_halves_of_a_text_are_all_of_it(length: int) -> None:
 
 
 def test_the_side_is_chosen_by_the_mean_of_all_settings_in_all_views() -> None:
-    """One view speaks for the second side a little, the other against it by much."""
+    """One view speaks for the first side a little, the other for the second one by much."""
     generator = np.random.default_rng(5)
     targets = np.arange(80) % 2
     noise = [generator.normal(size=(80, 30)) for _ in range(4)]

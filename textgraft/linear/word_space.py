@@ -85,7 +85,7 @@ class WordSpace:
 
     def state(self) -> State:
         """The words in the order of their vectors, the vectors (V, D) as float16, and the axes."""
-        settings = {"dimensions": self.dimensions, "seed": self.seed, "about": self.about}
+        settings = {"dimensions": self.dimensions, "even": self.even, "seed": self.seed, "about": self.about}
         arrays = {
             "vectors": self.vectors.astype(np.float16),
             "weights": self._weights,
@@ -100,7 +100,8 @@ class WordSpace:
     @classmethod
     def from_state(cls, state: State) -> Self:
         """The inverse of `state`. Raises ValueError for what that cannot have given."""
-        space = cls(dimensions=state.setting("dimensions", int), seed=state.setting("seed", int))
+        dimensions, seed = state.setting("dimensions", int), state.setting("seed", int)
+        space = cls(dimensions=dimensions, even=bool(state.settings.get("even", False)), seed=seed)
         space.about, words = state.setting("about", str), state.words("words")
         space._ids = {word: i for i, word in enumerate(words)}
         space.vectors = state.array("vectors", len(words), None)

@@ -109,7 +109,7 @@ def _read(
     projection: Tensor,
     clips: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
-    """The same without gradients, of which memory is filled by outputs alone: (T, B, P), and c (B, H) at the ends."""
+    """The sequence without gradients, a part of its gates in memory at a time: h (T, B, P), c (B, H) at the ends."""
     steps, rows, width = x.shape
     of_input, of_state = weight[:, :width].t(), weight[:, width:].t()
     cell_clip, projection_clip = (clip or math.inf for clip in clips)
@@ -117,7 +117,7 @@ def _read(
     for row, length in enumerate(lengths.tolist()):
         ending.setdefault(length, []).append(row)
     out, h, c, last = x.new_empty(steps, rows, len(projection)), h0, c0.clone(), c0.clone()
-    part = max(1, POSITIONS_AT_A_TIME // rows)
+    part = max(1, POSITIONS_AT_A_TIME // max(1, rows))
     for begin in range(0, steps, part):
         read = x[begin : begin + part]
         gates = torch.addmm(bias, read.reshape(-1, width), of_input).view(len(read), rows, -1)
