@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -239,6 +240,26 @@ def test_what_a_token_costs(tmp_path: Path) -> None:
     assert all(cell["train_mb"] > 30 for cell in cells)  # the gradients of ten million weights
     assert "| gpt alternating | 2 x 40 |" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cost.json", "cost.svg"]
+
+
+def test_what_hours_buy(tmp_path: Path) -> None:
+    from hours import FLOOR, History, table
+
+    minutes = np.array([10.0, 20.0, 30.0, 40.0, 80.0])
+    history = History("lm", minutes, FLOOR + 2.5 * minutes**-0.2, (100.0, 1.7))
+    assert history.law() == pytest.approx((2.5, 0.2))
+    came = f"{FLOOR + 2.5 * 80**-0.2:.3f}"
+    row = table([history]).splitlines()[-1]
+    assert f"| 40 | 80 | {came} | {came} | 1.700 after 100 | {FLOOR + 2.5 * 600**-0.2:.3f} |" in row
+    drawn = tmp_path / "hours.svg"
+    command = [sys.executable, str(BENCH / "hours.py"), "--plot", str(drawn)]
+    done = subprocess.run([*command, "en-gpt-small"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| en-gpt-small | 0.8 + 1.68 t^-0.144 | 28 | 56 | 1.766 | 1.750 | 1.585 after 75 | 1.471 |" in done.stdout
+    assert drawn.exists()
+    legs = subprocess.run([*command, "en-ulmfit"], capture_output=True, text=True, check=False)  # has run in several
+    assert legs.returncode == 2
+    assert "en-ulmfit: too few measurements" in legs.stderr
 
 
 @pytest.mark.slow
