@@ -50,7 +50,7 @@ class History:
             raise UserError(
                 "too few measurements in bits a character at the full rate, or several legs.", where=name, remedy=remedy
             )
-        return cls(name, minutes[full], bits[full], (float(minutes[-1]), float(bits[-1])))
+        return cls(Path(name).name, minutes[full], bits[full], (float(minutes[-1]), float(bits[-1])))
 
     def law(self, until: float = np.inf) -> tuple[float, float]:
         """(b, c) of FLOOR + b t^-c by least squares on logarithms, through what was measured `until` then."""
