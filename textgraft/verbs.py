@@ -15,6 +15,7 @@ from textgraft.classifier import STREAM_TEXTS, Prediction
 from textgraft.data.readers import read
 from textgraft.ensemble import load_members
 from textgraft.errors import UserError, did_you_mean
+from textgraft.memory import give_back_memory
 from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.readout import LAST, check_readout
 
@@ -86,10 +87,13 @@ def embed_stream(
     when it comes.
     """
     members, source = _embedders(model, pooling, layers, device), iter(texts)
-    return (
-        classifier.embed(members, chunk, pooling=pooling, max_tokens=max_tokens, layers=layers)
-        for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), [])
-    )
+
+    def blocks() -> Iterator[np.ndarray]:
+        for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), []):
+            yield classifier.embed(members, chunk, pooling=pooling, max_tokens=max_tokens, layers=layers)
+            give_back_memory()
+
+    return blocks()
 
 
 def _embedders(model: str | Path, pooling: str, layers: str, device: str) -> Sequence[Predictor]:
