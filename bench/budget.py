@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from textgraft import opening
 from textgraft.data.corpus import Corpus, build_corpus
@@ -169,11 +170,16 @@ class Bench:
         return points
 
 
-def power_law(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """(b, c) of L(t) = FLOOR + b t^-c by least squares on logarithms, the points of a curve's younger half left out."""
-    t, loss = np.array(points[len(points) // 2 :]).T
-    slope, height = np.polyfit(np.log(t), np.log(loss - FLOOR), 1)
+def fitted(t: NDArray, loss: NDArray, floor: float) -> tuple[float, float]:
+    """(b, c) of L(t) = floor + b t^-c by least squares on logarithms."""
+    slope, height = np.polyfit(np.log(t), np.log(loss - floor), 1)
     return float(np.exp(height)), float(-slope)
+
+
+def power_law(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """(b, c) of L(t) = FLOOR + b t^-c, the points of a curve's younger half left out."""
+    t, loss = np.array(points[len(points) // 2 :]).T
+    return fitted(t, loss, FLOOR)
 
 
 def law(b: float, c: float) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+from budget import fitted
 from numpy.typing import NDArray
 
 from textgraft.errors import UserError
@@ -53,13 +54,13 @@ class History:
         return cls(Path(name).name, minutes[full], bits[full], (float(minutes[-1]), float(bits[-1])))
 
     def law(self, until: float = np.inf) -> tuple[float, float]:
-        """(b, c) of FLOOR + b t^-c by least squares on logarithms, through what was measured `until` then."""
+        """(b, c) of FLOOR + b t^-c, t in minutes, through what was measured `until` then."""
         seen = self.minutes <= until
-        slope, height = np.polyfit(np.log(self.minutes[seen]), np.log(self.bits[seen] - FLOOR), 1)
-        return float(np.exp(height)), float(-slope)
+        return fitted(self.minutes[seen], self.bits[seen], FLOOR)
 
 
 def said(law: tuple[float, float], minutes: float | NDArray) -> float | NDArray:
+    """Bits a character that the law gives after so many minutes."""
     return FLOOR + law[0] * minutes ** -law[1]
 
 
