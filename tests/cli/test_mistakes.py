@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -321,7 +322,20 @@ def pressed_amid_compiled_code(*_: object, **__: object) -> None:
         raise ValueError("could not determine the shape") from None
 
 
-@pytest.mark.parametrize("stop", [pressed, pressed_amid_compiled_code])
+class Dying:
+    """Whose last act meets Ctrl-C: Python drops what is raised there."""
+
+    def __del__(self) -> None:
+        pressed()
+
+
+def pressed_where_python_drops_it(*_: object, **__: object) -> None:
+    Dying()
+    time.sleep(5)
+    pytest.fail("Ctrl-C was lost")
+
+
+@pytest.mark.parametrize("stop", [pressed, pressed_amid_compiled_code, pressed_where_python_drops_it])
 def test_ctrl_c_where_there_is_nothing_to_save(
     desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch, stop: Callable[..., None]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import math
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from textgraft.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
+AGAIN_SECONDS = 0.01
 READ_OPTIONS = {
     "text": "--text-column",
     "label": "--label",
@@ -63,8 +65,9 @@ def ctrl_c_prevails() -> Iterator[None]:
     """Inside, Ctrl-C leaves as KeyboardInterrupt, whatever a library made of it on the way.
 
     Compiled code that meets it amid a call may raise an error of its own instead: `torch.asarray`, by which
-    safetensors reads, says ValueError. In a thread other than the main one, and where Ctrl-C is ignored, nothing
-    changes.
+    safetensors reads, says ValueError. And Python drops what is raised in a `__del__` or in a weak reference's
+    callback, of which every import has some: there the key is pressed again a moment later. In a thread other than
+    the main one, and where Ctrl-C is ignored, nothing changes.
     """
     pressed = False
 
@@ -73,11 +76,20 @@ def ctrl_c_prevails() -> Iterator[None]:
         pressed = True
         raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
+    def press_again(dropped: sys.UnraisableHookArgs) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            dropped_before(dropped)
+            return
+        again = threading.Timer(AGAIN_SECONDS, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+
+    before, dropped_before = signal.getsignal(signal.SIGINT), sys.unraisablehook
     ours = threading.current_thread() is threading.main_thread() and callable(before)
     try:
         if ours:
             signal.signal(signal.SIGINT, press)
+            sys.unraisablehook = press_again
         yield
     except Exception as error:
         if pressed:
@@ -86,6 +98,7 @@ def ctrl_c_prevails() -> Iterator[None]:
     finally:
         if ours:
             signal.signal(signal.SIGINT, before)
+            sys.unraisablehook = dropped_before
 
 
 @contextlib.contextmanager
