@@ -243,7 +243,7 @@ def pairs(draw: Draw) -> np.ndarray:
 
 WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     "linear": linear,
-    "default, as long as its epochs": lambda d: tuned(d),
+    "default, as long as its epochs": lambda d: tuned(d, stage=at_least(0)),
     "default, at least 60 steps": lambda d: tuned(d, stage=at_least(60)),
     "default, at least 120 steps": lambda d: tuned(d, stage=at_least(120)),
     "default, at least 240 steps": lambda d: tuned(d, stage=at_least(240)),
