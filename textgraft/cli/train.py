@@ -77,6 +77,10 @@ def pretrain(
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="A language model to go on from, with its tokenizer; else a fresh one."),
+    ] = None,
     tokens: Annotated[float | None, typer.Option("--tokens", min=1, help="Stop after reading so many tokens.")] = None,
     minutes: o.Minutes = None,
     patience: o.Patience = None,
@@ -103,6 +107,7 @@ def pretrain(
             recipe=recipe,
             valid=by_language("--valid", valid) if language and valid else valid,
             tokenizer=tokenizer,
+            model=model,
             tokens=tokens,
             settings=settings,
             show=not quiet,

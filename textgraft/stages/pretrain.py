@@ -13,17 +13,18 @@ import torch
 
 from textgraft.artifact import Artifact
 from textgraft.data.stream import TokenSource
+from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
-from textgraft.model import Model, build_fresh, has_setting
+from textgraft.model import Model, build_fresh, has_setting, with_dropout
 from textgraft.nn.undrawn import Undrawn
 from textgraft.provenance import provenance
 from textgraft.stages.pretraining_text import Corpora, Paths, PretrainingText, of_language, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run, Settings, load_values
 from textgraft.training.neighbours import refuse_without_neighbours, start_near
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage, find_recipe, read_toml
-from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
+from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
 from textgraft.training.token_vectors import cached_token_vectors, gensim_word2vec, only_table, start_from_vectors
 
 VALIDATION_TOKENS = 100_000
@@ -117,6 +118,7 @@ def pretrain(
     recipe: str = "en-ulmfit",
     valid: Paths | Mapping[str, Paths] | None = None,
     tokenizer: Path | str | None = None,
+    model: Path | str | None = None,
     tokens: float | None = None,
     settings: Settings | None = None,
     show: bool = True,
@@ -126,49 +128,79 @@ def pretrain(
     `sources` are files, folders, globs or data sets as read_texts takes them; a mapping from languages to such has each
     language read in the recipe's smoothed share, by the tokenizer too. Held-out text comes from `valid` (by language if
     `sources` are), or is every 200th text (at most 300, of each language). `tokenizer` takes an existing tokenizer.json
-    instead of training one. The recipe's epochs, `tokens` (how many the model sees) or `settings.minutes` say when to
-    stop; `settings.patience` stops after so many validations without a gain, and the best state is kept. Tokenizer,
+    instead of training one; `model`, by name or folder, is a language model of the recipe's shape to go on from, with
+    its tokenizer (under the seed that it had it would read the same windows again). The recipe's epochs, `tokens` (how
+    many the model sees) or `settings.minutes` say when to stop; `settings.patience` stops after so many validations
+    without a gain, and the best state is kept. Tokenizer,
     token shards and checkpoint live in `OUT.run/`; killed, the same call goes on from there, on any device, if the
     sources are the same (data.fingerprint).
 
     Raises UserError if `out` exists, for sources or a language without text or that have changed since the run began,
-    and for a recipe that does not fit.
+    for a recipe that does not fit, and for a `model` of another shape, or beside a `tokenizer`.
     """
     out = Path(out)
     refuse_existing(out, overwrite=False)
     plan = load_pretrain_recipe(recipe)
+    before = None if model is None else _model_before(plan, model, tokenizer)
     settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
     text = pretraining_text(sources, valid, plan.smoothing)
-    folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens))
-    if plan.token_vectors and not (folder / VECTORS).exists():
+    folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens, before))
+    if before is None and plan.token_vectors and not (folder / VECTORS).exists():
         gensim_word2vec()
-    tok = _tokenizer(plan, text, tokenizer, folder)
-    model = new_language_model(plan, tok.vocab_size, settings.seed)
-    _check_reading(model, spelled=tok.spells)
+    tok = _tokenizer(plan, text, tokenizer, folder) if before is None else before.tokenizer
+    learner = new_language_model(plan, tok.vocab_size, settings.seed)
+    _check_reading(learner, spelled=tok.spells)
     corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
     train, held = corpora.train, corpora.held
-    if not (folder / "checkpoint.safetensors").exists():
-        start_model(model, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
-    learns = objective(model, plan.name)
-    _check_held_out(corpora, model, tok, learns, plan.stage)
-    stream = learns.stream(model, train, tok, plan.stage, settings.seed)
-    phases = _phases(plan.stage, model, train.num_tokens, tokens)
-    run = Run(model, phases, stream, settings, learns.validator(model, held, tok, tokens=VALIDATION_TOKENS))
+    if before is not None:
+        load_values(learner, before.model.values())
+    elif not (folder / "checkpoint.safetensors").exists():
+        start_model(learner, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
+    learns = objective(learner, plan.name)
+    _check_held_out(corpora, learner, tok, learns, plan.stage)
+    stream = learns.stream(learner, train, tok, plan.stage, settings.seed)
+    phases = _phases(plan.stage, learner, train.num_tokens, tokens)
+    run = Run(learner, phases, stream, settings, learns.validator(learner, held, tok, tokens=VALIDATION_TOKENS))
     drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
     data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
-    record = provenance(stage="pretrain", name=out.name, base={}, data=data, recipe=plan.name, settings=settings)
+    base = {} if before is None else before.run
+    record = provenance(stage="pretrain", name=out.name, base=base, data=data, recipe=plan.name, settings=settings)
     language = ", ".join(corpora.languages) or plan.language
     record |= {"suits": plan.suits} if plan.suits else {}
     record |= {"licence": plan.licence, "language": language, "description": plan.description}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
-    record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in model.parameters())}
-    record |= _measured(model, tok, corpora, learns)
-    put_in_place(Artifact(model, tok, None, record), out, half=True)
+    record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in learner.parameters())}
+    record |= _measured(learner, tok, corpora, learns)
+    put_in_place(Artifact(learner, tok, None, record), out, half=True)
     return out
 
 
+def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str | None) -> Artifact:
+    """The model to go on from. Raises UserError where it is not of the recipe's shape, or a tokenizer is named too."""
+    if tokenizer is not None:
+        message = "a model that goes on keeps the tokenizer that it has."
+        raise UserError(message, where=str(tokenizer), remedy="Leave out the tokenizer, or the model.")
+    before = load_one(name)
+    with torch.device("meta"), Undrawn():
+        wanted = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
+    if _shape(wanted) != _shape(before.model):
+        message = f"this is not a model as the recipe '{plan.name}' makes it."
+        raise UserError(message, where=str(name), remedy="Name the recipe that it was pretrained by.")
+    return before
+
+
+def _shape(model: Model) -> tuple[Any, ...]:
+    """What two models have to agree in for the one to go on as the other: all but dropouts and penalties."""
+    return with_dropout(model.describe(), 0)["encoder"], {name: v.shape for name, v in model.values().items()}
+
+
 def _asked(
-    plan: PretrainRecipe, text: PretrainingText, tokenizer: Path | str | None, settings: Settings, tokens: float | None
+    plan: PretrainRecipe,
+    text: PretrainingText,
+    tokenizer: Path | str | None,
+    settings: Settings,
+    tokens: float | None,
+    before: Artifact | None,
 ) -> dict[str, Any]:
     """What the result depends on: another of any of these is another run."""
     return {
@@ -181,6 +213,7 @@ def _asked(
         # Younger than runs that are known by what they asked without them.
         **({"start_from_counts": True} if plan.start_from_counts else {}),
         **({"start_near": plan.start_near} if plan.start_near else {}),
+        **({"model": weights_hash(before.model), "vocabulary": before.tokenizer.fingerprint} if before else {}),
     }
 
 
