@@ -42,7 +42,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_tagger_says_the_same_with_other_probabilities(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [s.words for s in sentences(60, 2, names=True).sentences]
     monkeypatch.setattr(tagging_network, "WORDS", 20)
-    faster, usual = Tagger(tagger, precision="int8"), Tagger(tagger, precision="fp32").tag(words)
+    faster, usual = Tagger(tagger, precision="int8"), Tagger(tagger, precision="auto").tag(words)
     first, second = faster.tag(words), faster.tag(words)
     assert [r.probabilities for r in first] == [r.probabilities for r in usual]  # asked in both ways
     assert [r.tags for r in second] == [r.tags for r in usual]

@@ -69,7 +69,7 @@ bptt = 12
 
 [[stage.phases]]
 name = "pretrain"
-epochs = 3
+epochs = 8
 lr = 0.01
 """
 FP32 = Settings(precision="fp32")
