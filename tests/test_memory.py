@@ -1,7 +1,8 @@
-"""Holes in the heap go back to the system."""
+"""Holes in the heap go back to the system, and large parts need leave none."""
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -24,7 +25,39 @@ print(full - before, full - resident())
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
+APART = """
+from pathlib import Path
+from textgraft.memory import large_parts_apart
+
+def heap():
+    return sum(int(b, 16) - int(a, 16) for a, b in (
+        line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines() if "[heap]" in line
+    )) / 1e6
+
+large = bytearray(20_000_000)  # once such a part has been freed, glibc keeps the next ones in its heap
+del large
+before = heap()
+with large_parts_apart():
+    inside = bytearray(20_000_000)
+    grown_inside = heap() - before
+outside = bytearray(20_000_000)
+print(grown_inside, heap() - before)
+"""
+
+only_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
+
+
+@only_glibc
+@pytest.mark.parametrize("chosen", [False, True])
+def test_large_parts_are_apart_inside_and_not_where_somebody_chose(chosen: bool) -> None:
+    environment = {**os.environ, **({"MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if chosen else {})}
+    done = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, check=True, env=environment)
+    inside, outside = map(float, done.stdout.split())
+    assert (inside > 15) == chosen
+    assert outside > 15
+
+
+@only_glibc
 def test_holes_in_the_heap_go_back_to_the_system() -> None:
     done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
     freed, given_back = map(float, done.stdout.split())

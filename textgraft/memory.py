@@ -3,7 +3,38 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+M_MMAP_THRESHOLD = -3
+LARGE, AS_LARGE_AS_EVER = 1 << 20, 32 << 20
+"""Bytes from which memory is apart from the heap; the latter is where glibc's own rule ends, and would have come to."""
+BY_HAND = "MALLOC_MMAP_THRESHOLD_"
+
+
+def _of_glibc(name: str) -> Any:
+    """The function of glibc's; None with another library, and on other systems."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+
+
+@contextmanager
+def large_parts_apart() -> Iterator[None]:
+    """Inside, glibc takes each part of over a megabyte from the system, and returns it as soon as it is free.
+
+    Else it keeps parts of up to 32 MB in its heap, where those of ever other sizes leave holes; but taking one from the
+    system costs time, which is much where a model makes many of them. Who has set the variable BY_HAND has chosen.
+    """
+    mallopt = None if BY_HAND in os.environ else _of_glibc("mallopt")
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGE)
+    try:
+        yield
+    finally:
+        if mallopt is not None:
+            mallopt(M_MMAP_THRESHOLD, AS_LARGE_AS_EVER)
 
 
 def give_back_memory() -> None:
@@ -11,8 +42,6 @@ def give_back_memory() -> None:
 
     Batches of ever other shapes leave holes that no later one fits, and a long stream would be held to grow.
     """
-    if sys.platform != "linux":
-        return
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+    trim = _of_glibc("malloc_trim")
     if trim is not None:
         trim(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from textgraft import classifier
-from textgraft.artifact import Predictor
+from textgraft.artifact import Artifact, Predictor
 from textgraft.classifier import STREAM_TEXTS, Prediction
 from textgraft.data.readers import read
 from textgraft.ensemble import load_members
 from textgraft.errors import UserError, did_you_mean
-from textgraft.memory import give_back_memory
+from textgraft.memory import give_back_memory, large_parts_apart
 from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.readout import LAST, check_readout
 
@@ -89,9 +90,12 @@ def embed_stream(
     members, source = _embedders(model, pooling, layers, device), iter(texts)
 
     def blocks() -> Iterator[np.ndarray]:
-        for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), []):
-            yield classifier.embed(members, chunk, pooling=pooling, max_tokens=max_tokens, layers=layers)
-            give_back_memory()
+        # A transformer's parts are so many and so small that taking each from the system would take a quarter longer.
+        recurrent = any(isinstance(member, Artifact) and member.model.encoder.recurrent for member in members)
+        with large_parts_apart() if recurrent else nullcontext():
+            for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), []):
+                yield classifier.embed(members, chunk, pooling=pooling, max_tokens=max_tokens, layers=layers)
+                give_back_memory()
 
     return blocks()
 

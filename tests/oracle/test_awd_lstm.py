@@ -96,6 +96,22 @@ def test_layer_runs_both_ways_alike(truncate: int) -> None:
     torch.testing.assert_close(gradients, torch.autograd.grad(a_scalar(own_h, own_c), list(layer.parameters())))
 
 
+@pytest.mark.parametrize("rows", [1, 3, 300])
+def test_layer_reads_without_gradients_as_it_trains(rows: int) -> None:
+    """In bfloat16 nothing is kept for gradients that nobody wants; h, the last state and what was handed in stay."""
+    torch.manual_seed(0)
+    layer = LSTMLayer(D, H)
+    x, state = torch.randn(T, rows, D), (torch.randn(rows, H), torch.randn(rows, H))
+    before = [t.clone() for t in (x, *state)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h, last = layer(x, state)
+        with torch.no_grad():
+            read_h, read_last = layer(x, state)
+    torch.testing.assert_close(read_h, h.detach(), rtol=2e-2, atol=2e-3)
+    torch.testing.assert_close(read_last, tuple(t.detach() for t in last), rtol=2e-2, atol=2e-3)
+    assert all(torch.equal(now, then) for now, then in zip((x, *state), before, strict=True))
+
+
 @pytest.mark.parametrize("low_precision", [False, True], ids=["fp32", "bf16"])
 def test_weight_drop_is_torchs_lstm_with_the_dropped_weights(low_precision: bool) -> None:
     """DropConnect on the hidden-to-hidden matrix: one mask for all steps, none on the input weights (§2)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -124,25 +125,51 @@ ROWS_NEARBY = 256
 """Of so many rows the gates stay in the caches between their two products."""
 
 
-def _in_whole_numbers(
-    x: Tensor, h: Tensor, c: Tensor, w_ih: Int8Matrix, w_hh: Int8Matrix, bias: Tensor
+def _read(
+    x: Tensor, h: Tensor, c: Tensor, inputs: Callable[[Tensor], Tensor], add: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """What `lstm_sequence` says, for reading: the products in eight bits, the rest in float32."""
+    """What `lstm_sequence` says, for who wants no gradients: no gate is kept longer than it takes.
+
+    `inputs` makes the gates (N, 4 H) of N rows of x, the bias added where `add` does not; `add` adds what h has to say.
+    """
     steps, rows, width = x.shape
     hidden = c.shape[1]
     outputs, c = x.new_empty(steps, rows, hidden), c.clone()
-    at_once = max(1, ROWS_NEARBY // rows)
+    at_once = max(1, ROWS_NEARBY // max(1, rows))
     for t in range(steps):
         if t % at_once == 0:
-            gates = w_ih.linear(x[t : t + at_once].reshape(-1, width)).view(-1, rows, 4 * hidden)
-        gate = w_hh.add_to(gates[t % at_once], h, bias)
+            gates = inputs(x[t : t + at_once].reshape(-1, width)).view(-1, rows, 4 * hidden)
+        gate = add(gates[t % at_once], h)
         gate[:, : 2 * hidden].sigmoid_()
         gate[:, 2 * hidden : 3 * hidden].tanh_()
         gate[:, 3 * hidden :].sigmoid_()
         i, f, g, o = gate.chunk(4, dim=1)
-        c.mul_(f).addcmul_(i, g)
-        h = torch.mul(o, c.tanh(), out=outputs[t])
+        c.mul_(f).add_(i * g)
+        h = torch.mul(o, c.tanh().to(x.dtype), out=outputs[t])
     return outputs, c
+
+
+def _read_in_int8(
+    x: Tensor, h: Tensor, c: Tensor, w_ih: Int8Matrix, w_hh: Int8Matrix, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The products in eight bits, the rest in float32."""
+    return _read(x, h, c, w_ih.linear, lambda gate, h: w_hh.add_to(gate, h, bias))
+
+
+def _read_in_steps(x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """For bfloat16, where `lstm_sequence` keeps gates and cells for gradients: less time, and half of the memory."""
+    rows = x.shape[1]
+    more = _round(rows) - rows
+    if more:
+        x, h, c = F.pad(x, (0, 0, 0, more)), F.pad(h, (0, 0, 0, more)), F.pad(c, (0, 0, 0, more))
+    recurrent = _Product(w_hh, len(x), rows + more)
+    h, c = _read(x, h, c, lambda part: torch.addmm(bias, part, w_ih.t()), recurrent.add_to)
+    return h[:, :rows], c[:rows]
+
+
+def _round(rows: int) -> int:
+    """The next power of two, from 16 on multiple of 16: oneDNN keeps half a megabyte for each shape it has met."""
+    return -(-rows // 16) * 16 if rows > 16 else 1 << (rows - 1).bit_length()
 
 
 def _windows_in_torch(
@@ -207,13 +234,14 @@ class LSTMLayer(nn.Module):
         h0, c0 = state if state is not None else self.initial_state(x.shape[1])
         of_x, of_h = in_int8(self.weight_ih), in_int8(self.weight_hh)
         if of_x is not None and of_h is not None:
-            h, c = _in_whole_numbers(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
+            h, c = _read_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
             return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
         dtype = compute_dtype(x)
         w_ih, w_hh, bias = (cast_once(w, dtype).to(dtype) for w in (self.weight_ih, w_hh, self.bias))
         if dtype == torch.bfloat16 and on_cpu(x):
-            h, c = lstm_sequence(x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias, truncate)
+            given = x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias
+            h, c = lstm_sequence(*given, truncate) if torch.is_grad_enabled() else _read_in_steps(*given)
         else:
             with torch.autocast(x.device.type, enabled=False):
                 h, c = _windows_in_torch(x.to(dtype), h0.to(dtype), c0.to(dtype), w_ih, w_hh, bias, truncate)
