@@ -87,6 +87,12 @@ def embed_sequences(
     return _over_batches(model, sequences, pad_id, precision, pooled)
 
 
+@torch.no_grad()
+def seen_by_head(model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str = "auto") -> Tensor:
+    """(N, D) float32 what the layers of a classifier's head see of each example."""
+    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors))
+
+
 def frozen_readout(model: Model, name: str) -> Readout | None:
     """What reads the layers, with what the model has learned of it; None for the top layer as it is.
 

@@ -88,6 +88,10 @@ class Model(nn.Module):
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         """What the head makes of the batch, which may be on another device than the model."""
         batch = batch.to(self.device)
+        if batch.seen is not None:
+            head: Any = self.head
+            seen: Loss = head.loss_of(batch.seen, batch)
+            return seen
         if self.contrast:
             assert batch.targets is not None
             return contrast_loss(self.vectors(batch), batch.targets, self.contrast)

@@ -52,8 +52,10 @@ def pairs(rows: int = 8) -> MaskedStream:
     return MaskedStream(Tokens(), masking_tokens(), length=16, rows=rows, whole_words=True, pairs=True)
 
 
-def classifier(dropout: float = 0.1) -> Model:
-    dropouts = dict.fromkeys(("embedding_dropout", "input_dropout", "weight_dropout", "hidden_dropout"), dropout)
+def classifier(dropout: float = 0.1, below: float | None = None) -> Model:
+    """With `dropout` everywhere, or `below` in the encoder."""
+    names = ("embedding_dropout", "input_dropout", "weight_dropout", "hidden_dropout")
+    dropouts = dict.fromkeys(names, dropout if below is None else below)
     encoder = {"name": "awd_lstm", "vocab_size": VOCAB, "embedding_dim": 6, "hidden_dim": 8, "num_layers": 2}
     head = {"name": "classification", "input_dim": 6, "outputs": 2, "hidden_dim": 5}
     head |= {"input_dropout": dropout, "hidden_dropout": dropout}

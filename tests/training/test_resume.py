@@ -96,6 +96,12 @@ SCENARIOS = {
     "QRNN": Scenario([Phase("p", 1, 0.01)], model=lambda: language_model(cell="qrnn")),
     "backward": Scenario([Phase("p", 2, 0.01)], model=lambda: language_model(direction="right")),
     "gradual unfreezing": Scenario(THAWING, **CLASSIFIER),
+    "an encoder that is asked once": Scenario(
+        [Phase("head", 3, 0.02, trainable=1), Phase("all", 1, 0.01)],
+        model=lambda: classifier(below=0.0),
+        stream=examples,
+        validate=on_examples,
+    ),
     "best state": Scenario(THAWING, validate=on_examples, **CLASSIFIER),
     "early stopping": Scenario(
         [Phase("head", 1, 0.01, trainable=1), Phase("all", 20, 1.0)],

@@ -39,6 +39,7 @@ class Batch:
     spellings: Tensor | None = None  # (U, C) int64, the characters of the words that `ids` number, 0 being padding
     from_right: Tensor | None = None  # (B, T) int64, what the direction from the right reads, if it is not `ids`
     vectors: Tensor | None = None  # (B, T, D) what frozen models say of the words at these positions (word_features)
+    seen: Tensor | None = None  # (E, D) what a classifier's head sees of each example, where the encoder has said it
 
     def to(self, device: torch.device) -> Batch:
         """This batch on `device`; a GPU copies it out of pinned memory while the processor goes on."""

@@ -66,15 +66,17 @@ class ClassificationHead(Head):
             raise UserError(message, remedy=f"Choose another pooling ({', '.join(POOLINGS)}).")
         self.config = config
         self.keep = "all" if config.words_dim else "top"
-        width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
-        self.layers = nn.Sequential(*_layers(config, width, bias=bias))
+        self.width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
+        self.layers = nn.Sequential(*_layers(config, self.width, bias=bias))
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
     def forward(self, encoded: Encoded) -> Tensor:
         """(E, outputs) logits of the examples, which mostly are the B rows. Raises UserError as `vectors` does."""
-        pooled = self.vectors(encoded)
-        with torch.autocast(pooled.device.type, enabled=False):
-            logits: Tensor = self.layers(pooled.float())
+        return self._logits(self.vectors(encoded))
+
+    def _logits(self, vectors: Tensor) -> Tensor:
+        with torch.autocast(vectors.device.type, enabled=False):
+            logits: Tensor = self.layers(vectors.float())
             return logits
 
     def vectors(self, encoded: Encoded) -> Tensor:
@@ -100,9 +102,16 @@ class ClassificationHead(Head):
         return encoded.pooled
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if asked."""
+        """`loss_of` what the head sees of the encoder's answer."""
+        return self.loss_of(self.vectors(encoded), batch)
+
+    def loss_of(self, vectors: Tensor, batch: Batch) -> Loss:
+        """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if asked.
+
+        `vectors` (E, D) are what `vectors` says of the batch's examples.
+        """
         assert batch.targets is not None
-        logits = self(encoded)
+        logits = self._logits(vectors)
         if self.config.kind == "single":
             total = F.cross_entropy(logits, batch.targets, weight=self.class_weights, reduction="sum")
         elif self.config.kind == "multi":

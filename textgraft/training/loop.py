@@ -30,6 +30,7 @@ from textgraft.nn.device import resolve_device
 from textgraft.nn.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.contrast import contrast_backward
+from textgraft.training.frozen import seen_once, with_seen
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, Stage, set_trainable
 
@@ -200,13 +201,17 @@ class Run:
         total = self._total_steps(phase, first_epoch)
         slot = self._time_slot(settings.minutes) if settings.minutes is not None else None
 
+        started = time.perf_counter()
+        seen = seen_once(self.model, self.stream, total, self.precision)
+        at.seconds += time.perf_counter() - started
+
         def done() -> float:
             return at.step / total if slot is None else min(1.0, max(0.0, at.seconds - slot[0]) / slot[1])
 
         while done() < 1 and not self._over(phase):
             epoch = first_epoch + at.epoch
             length = self.stream.length(epoch)
-            batches = self.stream.batches(epoch, at.batch)
+            batches = with_seen(self.stream.batches(epoch, at.batch), seen)
             while at.batch < length and done() < 1:
                 started = time.perf_counter()
                 micro = list(islice(batches, settings.accumulate))

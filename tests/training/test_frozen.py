@@ -1,0 +1,127 @@
+"""Where only the head learns, the encoder is asked once for each text, and the head learns the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from small_models import Tokens, classifier, classifier_that_reads_on, copied, examples, language_model
+from torch import Tensor
+
+from textgraft.data.batch import Batch
+from textgraft.data.stream import LanguageModelStream, Stream
+from textgraft.model import Model, build
+from textgraft.training import frozen, loop
+from textgraft.training.loop import Run, Settings
+from textgraft.training.phases import Phase
+
+FP32 = Settings(precision="fp32")
+HEAD = Phase("head", 4, 0.02, trainable=1, weight_decay=0.01)
+
+
+def still(readout: str = "last") -> Model:
+    """A classifier whose encoder has no dropout; its head has."""
+    description = classifier(below=0.0).describe()
+    description["head"]["words_dim"] = 6
+    if readout != "last":
+        description["encoder"]["hidden_dim"] = 6  # as wide as the table, so that layers can be added up
+        description["head"] |= {"readout": readout, "words_dim": 0}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build(description)
+
+
+def rows_read(model: Model) -> list[int]:
+    """How many rows each call of the encoder reads from now on."""
+    read: list[int] = []
+    model.encoder.register_forward_pre_hook(lambda _, given: read.append(len(given[0].ids)))
+    return read
+
+
+def ended(run: Run) -> Run:
+    for _ in run.steps():
+        pass
+    return run
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_head_learns_what_it_learned_from_texts_read_again_and_again(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phases, settings = [HEAD, Phase("all", 1, 0.01)], Settings(precision=precision)
+    once = ended(Run(still(), phases, examples(), settings))
+    monkeypatch.setattr(loop, "seen_once", lambda *_: None)
+    again = ended(Run(still(), phases, examples(), settings))
+    expected, found = copied(again.model), copied(once.model)
+    tolerance = 1e-5 if precision == "fp32" else 0.05
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    assert [row["tokens"] for row in once.progress.history] == [row["tokens"] for row in again.progress.history]
+    assert any(not torch.equal(found[n], v) for n, v in copied(still()).items() if n.startswith("head.layers"))
+
+
+def test_each_text_is_read_once_in_such_a_phase_and_again_where_more_learns() -> None:
+    model = still()
+    read = rows_read(model)
+    ended(Run(model, [HEAD, Phase("all", 2, 0.01)], examples(count=40), FP32))
+    assert sum(read) == 40 + 2 * 40
+
+
+def test_the_encoder_stays_as_it_is() -> None:
+    model = still()
+    before = copied(model)
+    ended(Run(model, [HEAD], examples(), FP32))
+    after = copied(model)
+    assert all(torch.equal(after[name], value) for name, value in before.items() if name.startswith("encoder"))
+
+
+def seen_of(model: Model, stream: Stream, phase: Phase) -> Tensor | None:
+    run = Run(model, [phase], stream, FP32)
+    next(run.steps())
+    return frozen.seen_once(run.model, stream, run._total_steps(phase, 0), "fp32")
+
+
+@pytest.mark.parametrize(
+    ("model", "phase"),
+    [
+        (lambda: classifier(), HEAD),
+        (classifier_that_reads_on, HEAD),
+        (lambda: still("mix"), HEAD),
+        (still, replace(HEAD, epochs=1)),
+        (still, replace(HEAD, trainable=2)),
+        (still, replace(HEAD, trainable=None, only=0)),
+    ],
+    ids=["dropout", "auxiliary", "a mix that learns", "one epoch", "a layer learns", "the table learns"],
+)
+def test_who_may_say_something_else_the_next_time_is_asked_again(model: Callable[[], Model], phase: Phase) -> None:
+    assert seen_of(model(), examples(), phase) is None
+
+
+def test_other_heads_are_asked_again() -> None:
+    assert seen_of(language_model(), LanguageModelStream(Tokens(), rows=4, bptt=20), HEAD) is None
+
+
+def test_another_layer_is_read_once_too() -> None:
+    assert seen_of(still("second-to-last"), examples(), HEAD) is not None
+
+
+def test_what_would_take_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    width = still().head.width
+    monkeypatch.setattr(frozen, "MOST_BYTES", 4 * 40 * width - 1)
+    assert seen_of(still(), examples(count=40), HEAD) is None
+    monkeypatch.setattr(frozen, "MOST_BYTES", 4 * 40 * width)
+    assert seen_of(still(), examples(count=40), HEAD) is not None
+
+
+def test_parts_of_a_batch_keep_their_own() -> None:
+    batch = next(iter(examples(count=8, rows=8).batches(0)))
+    assert batch.rows is not None
+    seen = torch.arange(8.0)[:, None]
+    batch = replace(batch, seen=seen[batch.rows])
+    parts: list[Batch] = batch.parts(11)
+    assert len(parts) > 1
+    for part in parts:
+        assert part.seen is not None
+        assert part.rows is not None
+        assert part.seen[:, 0].long().tolist() == part.rows.tolist()
