@@ -60,15 +60,16 @@ def main() -> None:
     parser.add_argument("texts", type=Path)
     parser.add_argument("--megabytes", default="10,100,1000")
     parser.add_argument("--pooling", default="mean")
+    parser.add_argument("--max-tokens", type=int, default=512, help="how much of each text a language model reads")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     asked = parser.parse_args()
-    rows = []
+    rows, more = [], ["--pooling", asked.pooling, "--max-tokens", str(asked.max_tokens)]
     print("| MB of text | texts | seconds | MB/s | peak memory, MB |\n|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for size in map(float, asked.megabytes.split(",")):
             part = Path(folder) / f"texts{asked.texts.suffix}"
             beginning(asked.texts, int(size * 1e6), part)
-            row = measure(asked.model, part, Path(folder) / "vectors.npy", ["--pooling", asked.pooling])
+            row = measure(asked.model, part, Path(folder) / "vectors.npy", more)
             rows.append(row)
             shown = (f"{row['megabytes']:,.0f}", f"{row['texts']:,}", row["seconds"], row["megabytes_per_second"])
             print(f"| {' | '.join(map(str, shown))} | {row['peak_mb']:,} |", flush=True)
