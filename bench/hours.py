@@ -32,7 +32,10 @@ TEN_HOURS = 600.0
 
 @dataclass(frozen=True)
 class History:
-    """Bits a character (N,) after so many minutes (N,) at the full rate, and at the end of the run."""
+    """Bits a character (N,) after so many minutes (N,) at the full rate, and at the end of the run.
+
+    Of a model that was trained in several goes, those of the first, which alone began with nothing.
+    """
 
     name: str
     minutes: NDArray[np.float64]
@@ -42,7 +45,8 @@ class History:
     @classmethod
     def of(cls, name: str) -> Self:
         """Of a model by its name or folder. Raises UserError for one whose run.json has no history of this kind."""
-        points = json.loads((find(name) / "run.json").read_text("utf-8")).get("history", [])
+        run = json.loads((find(name) / "run.json").read_text("utf-8"))
+        points = [run, *run.get("earlier", [])[:1]][-1].get("history", [])
         bits = np.array([point.get("bits_per_character", np.nan) for point in points])
         minutes = np.array([point.get("seconds", np.nan) for point in points]) / 60
         full = minutes <= (1 - FALLS) * minutes[-1] if len(minutes) else minutes > 0

@@ -53,6 +53,7 @@ def test_learns_more_and_says_what_came_before(tiny_lm: Path, tiny_recipe: Path,
     assert on.tokenizer.fingerprint == before.tokenizer.fingerprint
     assert on.run["base"]["name"] == "lm"
     assert on.run["base"]["tokens_seen"] == before.run["tokens_seen"]
+    assert on.run["earlier"] == [{k: before.run[k] for k in ("name", "tokens_seen", "seconds", "history")}]
     assert "It started from `lm` (pretrain" in (out / "README.md").read_text()
     found, other = (load(folder).run["held_out"]["after"]["loss"] for folder in (out, fresh))
     assert found < other - 0.05

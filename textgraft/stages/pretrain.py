@@ -170,6 +170,7 @@ def pretrain(
     record |= {"licence": plan.licence, "language": language, "description": plan.description}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in learner.parameters())}
+    record |= {"earlier": _legs(before.run)} if before is not None else {}
     record |= _measured(learner, tok, corpora, learns)
     put_in_place(Artifact(learner, tok, None, record), out, half=True)
     return out
@@ -187,6 +188,12 @@ def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str 
         message = f"this is not a model as the recipe '{plan.name}' makes it."
         raise UserError(message, where=str(name), remedy="Name the recipe that it was pretrained by.")
     return before
+
+
+def _legs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What run.json keeps of the trainings that a model had before it went on, oldest first."""
+    last = {key: run[key] for key in ("name", "tokens_seen", "seconds", "history") if key in run}
+    return [*run.get("earlier", []), last]
 
 
 def _shape(model: Model) -> tuple[Any, ...]:
