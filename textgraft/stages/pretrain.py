@@ -131,9 +131,8 @@ def pretrain(
     instead of training one; `model`, by name or folder, is a language model of the recipe's shape to go on from, with
     its tokenizer (under the seed that it had it would read the same windows again). The recipe's epochs, `tokens` (how
     many the model sees) or `settings.minutes` say when to stop; `settings.patience` stops after so many validations
-    without a gain, and the best state is kept. Tokenizer,
-    token shards and checkpoint live in `OUT.run/`; killed, the same call goes on from there, on any device, if the
-    sources are the same (data.fingerprint).
+    without a gain, and the best state is kept. Tokenizer, token shards and checkpoint live in `OUT.run/`; killed, the
+    same call goes on from there, on any device, if the sources are the same (data.fingerprint).
 
     Raises UserError if `out` exists, for sources or a language without text or that have changed since the run began,
     for a recipe that does not fit, and for a `model` of another shape, or beside a `tokenizer`.
