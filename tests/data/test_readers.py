@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 import polars
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from textgraft.data.examples import Examples
@@ -184,6 +184,7 @@ def test_a_guessed_encoding_is_announced(tmp_path: Path) -> None:
         assert read(write(tmp_path / "a.txt", "café", "latin-1")).texts == ["café"]
 
 
+@example(pairs=[("", "NaN")], delimiter=",")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(ANY_TEXT, SOME_TEXT), min_size=1, max_size=6), st.sampled_from([",", ";", "\t"]))
 def test_any_text_survives_csv(tmp_path_factory, pairs, delimiter) -> None:  # type: ignore[no-untyped-def]
@@ -193,7 +194,9 @@ def test_any_text_survives_csv(tmp_path_factory, pairs, delimiter) -> None:  # t
         writer.writerows([("text", "label"), *pairs])
     examples = read(path, kind="single", encoding="utf-8")
     assert examples.texts == [text for text, _ in pairs]
-    assert [y for _, y in pairs if y.strip() not in ("nan", "NaN")] == [y for y in examples.labels if y]
+    expected = [y for _, y in pairs if y.strip() not in ("nan", "NaN")]
+    assert expected == [y for y in examples.labels or () if y]
+    assert (examples.labels is None) == (not expected)
 
 
 @settings(max_examples=60, deadline=None)
