@@ -66,10 +66,12 @@ def ctrl_c_prevails() -> Iterator[None]:
 
     Compiled code that meets it amid a call may raise an error of its own instead: `torch.asarray`, by which
     safetensors reads, says ValueError. And Python drops what is raised in a `__del__` or in a weak reference's
-    callback, of which every import has some: there the key is pressed again a moment later. In a thread other than
-    the main one, and where Ctrl-C is ignored, nothing changes.
+    callback, of which every import has some: there the key is pressed again a moment later, unless it is over by then:
+    a press while the interpreter ends would kill it. In a thread other than the main one, and where Ctrl-C is ignored,
+    nothing changes.
     """
     pressed = False
+    waiting: list[threading.Timer] = []
 
     def press(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
@@ -82,6 +84,7 @@ def ctrl_c_prevails() -> Iterator[None]:
             return
         again = threading.Timer(AGAIN_SECONDS, _thread.interrupt_main)
         again.daemon = True
+        waiting.append(again)
         again.start()
 
     before, dropped_before = signal.getsignal(signal.SIGINT), sys.unraisablehook
@@ -96,6 +99,8 @@ def ctrl_c_prevails() -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     finally:
+        for again in waiting:
+            again.cancel()
         if ours:
             signal.signal(signal.SIGINT, before)
             sys.unraisablehook = dropped_before
