@@ -1,7 +1,7 @@
 """Learning curves on real data sets: `python bench/curves.py trec --labels 100,500,all --seeds 5`.
 
 Reads a data set as it was published (--data: the folder that holds imdb, trec and so on), takes the published test
-set or a fixed sample, and hands all to `textgraft compare`, whose report and results.json then lie in
+set or a fixed sample of it, and hands all to `textgraft compare`, whose report and results.json then lie in
 bench/results/curves/NAME. Where no unlabelled text was published, the training texts without their labels are the
 pool. `linear`, `lsa`, `vectors` and `self-trained` take minutes; every other method of `textgraft compare --help` may
 be named too.
@@ -32,13 +32,13 @@ Rows = list[tuple[str, str]]
 
 
 def imdb(folder: Path) -> tuple[Rows, Rows, list[str]]:
-    """Film reviews, pos or neg; 5,000 of the test reviews, without those that are also in training."""
+    """Film reviews, pos or neg; the published split, without the test reviews that are also in training."""
     parts = {}
     for name in ("train", "test", "unsup"):
         with lzma.open(folder / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
             parts[name] = [(row["text"], row.get("label") or "") for row in map(json.loads, lines)]
     seen = {text for text, _ in parts["train"]}
-    test = sample([row for row in parts["test"] if row[0] not in seen], 5_000)
+    test = [row for row in parts["test"] if row[0] not in seen]
     return parts["train"], test, [text for text, _ in parts["unsup"]]
 
 
@@ -116,12 +116,13 @@ def main() -> None:
     parser.add_argument("--recipe", default="default")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--adapt-minutes", type=float)
-    parser.add_argument("--tested", type=int, help="measure on so many of the test texts, always the same ones")
+    parser.add_argument("--tested", default="5000", help="so many of the test texts, the same each time, or all")
     parser.add_argument("--out", type=Path, help="default: bench/results/curves/NAME")
     asked = parser.parse_args()
     folder, read = DATA[asked.name]
     train, test, pool = read(asked.data / folder)
-    test = sample(test, asked.tested) if asked.tested else test
+    if asked.tested != "all" and int(asked.tested) < len(test):
+        test = sample(test, int(asked.tested))
     compare(
         examples(train, asked.name),
         asked.out or HERE / "results" / "curves" / asked.name,

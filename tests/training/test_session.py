@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from small_models import classifier, copied, examples
 from textgraft import artifact, model_folder
 from textgraft.data.examples import Examples
 from textgraft.errors import UserError
+from textgraft.interrupts import ctrl_c_prevails
 from textgraft.model import Model
 from textgraft.stages.adapt import adapt
 from textgraft.stages.finetune import FinetuneOptions, finetune
@@ -136,6 +138,21 @@ def test_ctrl_c_waits_for_the_step_saves_and_the_rest_is_bit_equal(
     assert len(again.progress.history) == 3
     for name, value in copied(whole.model).items():
         assert torch.equal(copied(again.model)[name], value), name
+
+
+def test_a_ctrl_c_that_was_swallowed_before_stops_after_the_first_step(tmp_path: Path, ctrl_c) -> None:
+    run = small_run(replace(OFTEN, save_seconds=1000))
+    with ctrl_c_prevails():
+        with suppress(KeyboardInterrupt):  # as a library does it
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(Stopped):
+            drive(run, tmp_path / "c", title="t", show=False)
+    assert run.progress.step == 1
+    assert small_run().resume(tmp_path / "c")
+    assert signal.getsignal(signal.SIGINT) is ctrl_c
+    again = small_run()
+    drive(again, tmp_path / "c", title="t", show=False)  # which that press does not concern
+    assert again.progress.finished
 
 
 def test_a_second_ctrl_c_stops_at_once_and_leaves_the_last_save(tmp_path: Path, ctrl_c) -> None:

@@ -30,8 +30,9 @@ from textgraft.cli import (
     use,
     vectors,
 )
-from textgraft.cli.console import Interrupted, complain, ctrl_c_prevails, say, warnings_said
+from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.errors import UserError
+from textgraft.interrupts import ctrl_c_prevails
 
 INTERRUPTED = 130
 MISTAKE = 2

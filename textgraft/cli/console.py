@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import json
 import math
 import re
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from textgraft.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
-AGAIN_SECONDS = 0.01
 READ_OPTIONS = {
     "text": "--text-column",
     "label": "--label",
@@ -58,52 +53,6 @@ def as_options(remedy: str) -> str:
     `Name it with encoding=….` becomes `Name it with --encoding ….`
     """
     return re.sub(rf"\b({'|'.join(READ_OPTIONS)})=", lambda match: READ_OPTIONS[match[1]] + " ", remedy)
-
-
-@contextlib.contextmanager
-def ctrl_c_prevails() -> Iterator[None]:
-    """Inside, Ctrl-C leaves as KeyboardInterrupt, whatever a library made of it on the way.
-
-    Compiled code that meets it amid a call may raise an error of its own instead: `torch.asarray`, by which
-    safetensors reads, says ValueError. And Python drops what is raised in a `__del__` or in a weak reference's
-    callback, of which every import has some: there the key is pressed again a moment later, unless it is over by then:
-    a press while the interpreter ends would kill it. In a thread other than the main one, and where Ctrl-C is ignored,
-    nothing changes.
-    """
-    pressed = False
-    waiting: list[threading.Timer] = []
-
-    def press(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        raise KeyboardInterrupt
-
-    def press_again(dropped: sys.UnraisableHookArgs) -> None:
-        if not issubclass(dropped.exc_type, KeyboardInterrupt):
-            dropped_before(dropped)
-            return
-        again = threading.Timer(AGAIN_SECONDS, _thread.interrupt_main)
-        again.daemon = True
-        waiting.append(again)
-        again.start()
-
-    before, dropped_before = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    ours = threading.current_thread() is threading.main_thread() and callable(before)
-    try:
-        if ours:
-            signal.signal(signal.SIGINT, press)
-            sys.unraisablehook = press_again
-        yield
-    except Exception as error:
-        if pressed:
-            raise KeyboardInterrupt from error
-        raise
-    finally:
-        for again in waiting:
-            again.cancel()
-        if ours:
-            signal.signal(signal.SIGINT, before)
-            sys.unraisablehook = dropped_before
 
 
 @contextlib.contextmanager

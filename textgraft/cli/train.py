@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import Interrupted, ctrl_c_prevails, print_json, print_problems, print_table
+from textgraft.cli.console import Interrupted, print_json, print_problems, print_table
 from textgraft.errors import UserError
+from textgraft.interrupts import ctrl_c_prevails
 
 if TYPE_CHECKING:
     from textgraft.data.check import Problem

@@ -28,6 +28,7 @@ from textgraft.artifact import Predictor
 from textgraft.data.fingerprint import difference
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
+from textgraft.interrupts import already_pressed
 from textgraft.model import Model
 from textgraft.nn.device import device_name, peak
 from textgraft.training.loop import Run, Step
@@ -196,10 +197,13 @@ def alone(folder: Path) -> Iterator[None]:
 def _interrupts_noted() -> Iterator[Callable[[], bool]]:
     """Inside, Ctrl-C and SIGTERM only make the function handed out say True: a step cut in two cannot be saved.
 
-    A second one acts at once, as ever. In a thread other than the main one, and of a signal that is ignored, nothing
-    changes.
+    A second one acts at once, as ever, and so does the next where a first came before and was swallowed: that one is
+    noted from the start. In a thread other than the main one, and of a signal that is ignored, nothing changes.
     """
     noted = threading.Event()
+    if already_pressed():
+        yield lambda: True
+        return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     in_main = threading.current_thread() is threading.main_thread()
     changed = {n: handler for n, handler in before.items() if in_main and handler not in (signal.SIG_IGN, None)}
