@@ -22,6 +22,14 @@ TOKENS_PER_BATCH = 16_384
 FEW_TOKENS = 2_048
 """A transformer's batch on a processor: what its layers pass on stays near, and a sixth of the time is saved."""
 
+Told = Callable[[int], None]
+"""Who hears, after each batch, how many texts have been read; an error of theirs ends the reading."""
+
+
+def untold(texts: int) -> None:
+    """Nobody hears."""
+
+
 _CASTS: WeakKeyDictionary[Model, Casts] = WeakKeyDictionary()
 
 
@@ -88,9 +96,11 @@ def embed_sequences(
 
 
 @torch.no_grad()
-def seen_by_head(model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str = "auto") -> Tensor:
-    """(N, D) float32 what the layers of a classifier's head see of each example."""
-    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors))
+def seen_by_head(
+    model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str = "auto", *, tell: Told = untold
+) -> Tensor:
+    """(N, D) float32 what the layers of a classifier's head see of each example; `tell` hears how many are done."""
+    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors, tell))
 
 
 def frozen_readout(model: Model, name: str) -> Readout | None:
@@ -110,7 +120,12 @@ def frozen_readout(model: Model, name: str) -> Readout | None:
 
 
 def _over_batches(
-    model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str, answer: Callable[[Batch], Tensor]
+    model: Model,
+    sequences: Sequence[TokenIds],
+    pad_id: int,
+    precision: str,
+    answer: Callable[[Batch], Tensor],
+    tell: Told = untold,
 ) -> np.ndarray:
     was_training = model.training
     model.eval()
@@ -118,11 +133,14 @@ def _over_batches(
     results: list[Tensor] = []
     rows: list[int] = []
     batches = budget_batches([len(s) for s in sequences], tokens=tokens_per_batch(model), rows=512)
-    for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
-        with computing_in(precision, model.device, casts=casts):
-            results.append(answer(batch).float().cpu())
-        rows += indices
-    model.train(was_training)
+    try:
+        for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
+            with computing_in(precision, model.device, casts=casts):
+                results.append(answer(batch).float().cpu())
+            rows += indices
+            tell(len(rows))
+    finally:
+        model.train(was_training)
     width = max(result.shape[1] for result in results)
     output = torch.cat([F.pad(r, (0, width - r.shape[1]), value=-torch.inf) for r in results])
     ordered = torch.empty_like(output)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from small_models import Tokens, classifier, classifier_that_reads_on, copied, examples, language_model
 from torch import Tensor
 
+from textgraft import inference
 from textgraft.data.batch import Batch
 from textgraft.data.stream import LanguageModelStream, Stream
 from textgraft.model import Model, build
 from textgraft.training import frozen, loop
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
+from textgraft.training.session import Stopped, drive
 
 FP32 = Settings(precision="fp32")
 HEAD = Phase("head", 4, 0.02, trainable=1, weight_decay=0.01)
@@ -74,6 +78,25 @@ def test_the_encoder_stays_as_it_is() -> None:
     ended(Run(model, [HEAD], examples(), FP32))
     after = copied(model)
     assert all(torch.equal(after[name], value) for name, value in before.items() if name.startswith("encoder"))
+
+
+def test_ctrl_c_while_texts_are_read_stops_before_the_next_batch(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "TOKENS_PER_BATCH", 60)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    whole = drive(Run(still(), [HEAD], examples(count=40), FP32), tmp_path / "whole", title="t", show=False)
+    model = still()
+    read = rows_read(model)
+    model.encoder.register_forward_pre_hook(lambda *_: signal.raise_signal(signal.SIGINT) if len(read) == 1 else None)
+    with pytest.raises(Stopped, match="same command"):
+        drive(Run(model, [HEAD], examples(count=40), FP32), tmp_path / "c", title="t")
+    signal.signal(signal.SIGINT, before)
+    assert len(read) == 1
+    assert sum(read) < 40
+    assert "t: reading" in capfd.readouterr().err
+    again = drive(Run(still(), [HEAD], examples(count=40), FP32), tmp_path / "c", title="t", show=False)
+    torch.testing.assert_close(copied(again.model), copied(whole.model), rtol=0, atol=0)
 
 
 def seen_of(model: Model, stream: Stream, phase: Phase) -> Tensor | None:

@@ -10,14 +10,16 @@ from torch import Tensor
 from textgraft.data.batch import Batch
 from textgraft.data.stream import ExampleStream, Stream
 from textgraft.heads.classification import ClassificationHead
-from textgraft.inference import seen_by_head
+from textgraft.inference import Told, seen_by_head, untold
 from textgraft.model import Model
 
 MOST_BYTES = 1 << 30
 
 
-def seen_once(model: Model, stream: Stream, steps: int, precision: str) -> Tensor | None:
+def seen_once(model: Model, stream: Stream, steps: int, precision: str, tell: Told = untold) -> Tensor | None:
     """(N, D) what the head sees of each of the stream's N examples, for a phase of so many steps.
+
+    `tell` hears how many have been read.
 
     None where that is not the same each time, because the encoder learns or has dropout; where the phase does not read
     every example more than once; where it would take more than MOST_BYTES; and for other heads than a classifier's.
@@ -26,7 +28,7 @@ def seen_once(model: Model, stream: Stream, steps: int, precision: str) -> Tenso
         return None
     if steps <= stream.length(0) or 4 * len(stream.sequences) * model.head.width > MOST_BYTES:
         return None
-    return seen_by_head(model, stream.sequences, stream.pad_id, precision)
+    return seen_by_head(model, stream.sequences, stream.pad_id, precision, tell=tell)
 
 
 def _stands_still(model: Model) -> bool:

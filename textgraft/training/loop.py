@@ -25,6 +25,7 @@ from textgraft.data.batch import Batch
 from textgraft.data.stream import Stream
 from textgraft.encoders.base import State
 from textgraft.errors import UserError
+from textgraft.inference import Told, untold
 from textgraft.model import Model
 from textgraft.nn.device import resolve_device
 from textgraft.nn.precision import computing_in, resolve
@@ -130,6 +131,7 @@ class Run:
         self.settings, self.validate = settings, validate
         self.precision = resolve(settings.precision, self.device)
         self.positions = POSITIONS[self.precision] if self._by_parts() else None
+        self.tell: Told = untold  # of texts that are read before a phase's first step
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
@@ -202,7 +204,7 @@ class Run:
         slot = self._time_slot(settings.minutes) if settings.minutes is not None else None
 
         started = time.perf_counter()
-        seen = seen_once(self.model, self.stream, total, self.precision)
+        seen = seen_once(self.model, self.stream, total, self.precision, self.tell)
         at.seconds += time.perf_counter() - started
 
         def done() -> float:

@@ -147,6 +147,14 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
         share_of_peak = _share_of_peak(run)
         last_save = time.monotonic()
         task = bar.add_task(title, total=1.0, detail="")
+
+        def read(texts: int) -> None:
+            bar.update(task, description=f"{title}: reading", detail=f"{texts:,} texts")
+            if interrupted():
+                run.save(checkpoint)
+                raise _stopped(title)
+
+        run.tell = read
         for step in run.steps():
             total = (step.progress + run.progress.phase) / len(run.phases)
             bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step, share_of_peak))
@@ -159,11 +167,15 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
                 last_save = time.monotonic()
         run.save(checkpoint)
         if interrupted():
-            raise Stopped("stopped.", where=title, remedy="The same command goes on from here.")
+            raise _stopped(title)
         bar.update(task, completed=1.0)
         if show and run.out_of_patience():
             bar.console.print(_patience_word(run, title), highlight=False)
     return run
+
+
+def _stopped(title: str) -> Stopped:
+    return Stopped("stopped.", where=title, remedy="The same command goes on from here.")
 
 
 @contextmanager
