@@ -90,7 +90,7 @@ class Given:
     @cached_property
     def classifier(self) -> Path:
         """A folder of ours with a classifier of reviews on `body`, briefly fine-tuned, that reads up to 512 tokens."""
-        from rows.finetune import MOST, NAMES, trained
+        from reviewer import MOST, NAMES, trained
 
         from textgraft.artifact import Artifact, save
         from textgraft.data.labels import Labels

@@ -7,9 +7,8 @@ from typing import Any
 
 from given import Given
 from race import Measure, Quality, Row, Turn
+from reviewer import NAMES, multiplied
 from timing import clocks, since
-
-from rows.finetune import NAMES, multiplied
 
 ROW = Row(
     title="predict reviews by a fine-tuned MiniLM",
