@@ -18,13 +18,13 @@ class Meter:
 
     def __enter__(self) -> Meter:
         if self._shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+            from textgraft.bars import Bar
 
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rates]}"))
-            bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
-            self._bar = self._open.enter_context(bar)
-            self._task = bar.add_task(self._description, total=self._total, rates="")
+            self._bar = self._open.enter_context(Bar(*columns, TimeRemainingColumn()))
+            self._task = self._bar.add_task(self._description, total=self._total, rates="")
         return self
 
     def add(self, num_bytes: int, num_tokens: int = 0) -> None:

@@ -189,11 +189,12 @@ def _size(work: Path, file: RemoteFile) -> int:
 @contextlib.contextmanager
 def _progress(total: int, show: bool) -> Iterator[tuple[Callable[[str], object], Advance]]:
     """A bar over all files on stderr: how to tell it a file's name, and bytes that have come."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from textgraft.bars import Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not show) as bar:
+    with Bar(*columns, TimeRemainingColumn(), show=show) as bar:
         task = bar.add_task("", total=total)
         yield lambda name: bar.update(task, description=name), lambda count: bar.advance(task, count)
 

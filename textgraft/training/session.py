@@ -20,11 +20,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from textgraft import artifact, model_folder
 from textgraft.artifact import Predictor
+from textgraft.bars import Bar
 from textgraft.data.fingerprint import difference
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
@@ -233,11 +233,10 @@ def _interrupts_noted() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _bar(show: bool) -> Progress:
+def _bar(show: bool) -> Bar:
     columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()]
     times = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)]
-    console = Console(stderr=True)
-    return Progress(*columns, *times, TextColumn("{task.fields[detail]}"), console=console, disable=not show)
+    return Bar(*columns, *times, TextColumn("{task.fields[detail]}"), show=show)
 
 
 def _share_of_peak(run: Run) -> float | None:

@@ -26,11 +26,12 @@ class Bar:
             self._bar.update(self._task, advance=steps, told=told)
 
     def _draw(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+        from textgraft import bars
 
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+        self._bar = bars.Bar(*columns, TimeRemainingColumn())
         self._open.enter_context(self._bar)
         self._task = self._bar.add_task(self._description, total=self._total, told="")
 
