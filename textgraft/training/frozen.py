@@ -17,10 +17,11 @@ MOST_BYTES = 1 << 30
 
 
 def seen_once(model: Model, stream: Stream, steps: int, precision: str, tell: Told = untold) -> Tensor | None:
-    """(N, D) what the head sees of each of the stream's N examples, for a phase of so many steps; `tell` hears how many are read.
+    """(N, D) what the head sees of each of the stream's N examples, for a phase of so many steps.
 
-    None where that is not the same each time, because the encoder learns or has dropout; where the phase does not read
-    every example more than once; where it would take more than MOST_BYTES; and for other heads than a classifier's.
+    `tell` hears how many have been read. The result is None where it is not the same each time, because the encoder
+    learns or has dropout; where the phase does not read every example more than once; where it would take more than
+    MOST_BYTES; and for other heads than a classifier's.
     """
     if not (isinstance(stream, ExampleStream) and isinstance(model.head, ClassificationHead) and _stands_still(model)):
         return None
