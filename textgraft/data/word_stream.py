@@ -55,7 +55,7 @@ def _placed(vectors: Vectors, windows: Sequence[WordWindow], width: int) -> Tens
     for row, window, own in zip(placed, windows, found, strict=True):
         first, last = window.shown
         begin = int(window.spans[0, 0]) - (window.start - first)
-        row[begin : begin + last - first] = torch.from_numpy(own[first:last].astype(np.float32))
+        row[begin : begin + last - first] = torch.from_numpy(np.array(own[first:last]))
     return placed
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.nn.precision import compute_dtype
+from textgraft.nn.tanh import tanh, tanh_
 
 POSITIONS_AT_A_TIME = 512
 """Whose gates are in memory together where no gradients are wanted."""
@@ -124,9 +125,9 @@ def _read(
         for t, gate in enumerate(gates, begin):
             gate.addmm_(h, of_state)
             i, f, g, o = gate.chunk(4, dim=1)
-            i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
+            i.sigmoid_(), f.sigmoid_(), tanh_(g), o.sigmoid_()
             c.mul_(f).add_(i * g).clamp_(-cell_clip, cell_clip)
-            h = torch.mm(o * c.tanh().to(x.dtype), projection.t(), out=out[t]).clamp_(-projection_clip, projection_clip)
+            h = torch.mm(o * tanh(c).to(x.dtype), projection.t(), out=out[t]).clamp_(-projection_clip, projection_clip)
             if over := ending.get(t + 1):
                 last[over] = c[over]
     return out, last
