@@ -11,18 +11,22 @@ from made_up_reviews import reviews
 from made_up_tags import sentences
 
 from textgraft import agreement, tagging_network
-from textgraft.classifier import Classifier, load
+from textgraft.classifier import Classifier
+from textgraft.classifier import load as load_classifier
 from textgraft.data.examples import Examples
 from textgraft.errors import UserError
 from textgraft.nn import int8
+from textgraft.opening import load
+from textgraft.stages import stacked_tagging
 from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.stacked_tagging import Network
+from textgraft.stages.stacked_tagging import Network, faster
 from textgraft.stages.tagging import STACKED, tag_finetune
 from textgraft.tagging import Tagger
+from textgraft.tagging_network import NetworkTagger
 from textgraft.training.loop import Settings
 from textgraft.words.stack import Stack
 
-FP32 = Settings(precision="fp32")
+FP32, AUTO = Settings(precision="fp32"), Settings()
 native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
 
 
@@ -36,6 +40,45 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stack = Stack.open(["en-flair-small-forward"], precision="fp32")
     tag_finetune(data, folder / "tagger", model=stack, test=sentences(9, 3, names=True), options=options, show=False)
     return folder / "tagger"
+
+
+@native
+def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacked_tagging, "WORDS", 20)
+    write_recipe(tmp_path, 8)
+    network = Network(hidden_dim=16, character_filters=0)
+    about = {"baseline": False, "network": network, "recipe": str(tmp_path / "quick-8.toml")}
+    test = sentences(9, 3, names=True)
+    for settings, read_in in ((AUTO, "int8"), (FP32, "auto")):
+        options = replace(STACKED, settings=settings, **about)
+        stack = Stack.open(["en-flair-small-forward"], precision=settings.precision)
+        folder = tmp_path / settings.precision
+        done = tag_finetune(sentences(80, 1, names=True), folder, model=stack, test=test, options=options, show=False)
+        assert done.record.get("read_in", "auto") == read_in
+        source = Tagger(folder).source
+        assert isinstance(source, NetworkTagger)
+        assert source.precision == read_in
+        assert all(s.precision == read_in for s in source.artifact.stack.sources)  # type: ignore[union-attr]
+        if read_in == "int8":  # what is scored is what `auto` answers, to the last digit
+            replies = Tagger(folder).tag(test.sentences)
+            assert [r.probabilities for r in replies] == [r.probabilities for r in done.replies]
+            assert Tagger(folder, precision="fp32").source.precision == "fp32"  # type: ignore[attr-defined]
+            assert done.record["in_int8"]["words"] == test.words
+            assert test.words - 1 <= done.record["in_int8"]["same"] <= test.words
+
+
+@native
+def test_a_tagger_whose_tags_stray_is_not(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Tagger(tagger, precision="fp32").tag(sentences(9, 3, names=True).sentences)
+    assert faster(load(tagger), usual, 64, show=False) == ({}, usual)  # too few words
+    monkeypatch.setattr(stacked_tagging, "WORDS", 20)
+    monkeypatch.setattr(stacked_tagging, "SAME", 1.01)
+    told, replies = faster(load(tagger), usual, 64, show=False)
+    assert "read_in" not in told
+    assert told["in_int8"]["same"] > 0
+    assert replies == usual
+    monkeypatch.setattr(stacked_tagging, "int8_is_native", lambda: False)
+    assert faster(load(tagger), usual, 64, show=False) == ({}, usual)
 
 
 @native
@@ -78,10 +121,10 @@ def test_a_classifier_is_asked_in_both_ways_at_first(classifier: Path, monkeypat
 
     monkeypatch.setattr(Classifier, "_outputs", outputs)
     texts, _ = reviews(120, 2)
-    faster, usual = load(classifier, precision="int8"), load(classifier, precision="fp32")
+    faster, usual = load_classifier(classifier, precision="int8"), load_classifier(classifier, precision="fp32")
     said = [[p.label for p in faster.predict(texts)] for _ in range(3)]
     assert asked == ["int8", "auto", "int8", "auto", "int8"]  # until 200 have been asked in both ways
     assert said == [[p.label for p in usual.predict(texts)]] * 3
     monkeypatch.setattr(agreement, "AGREEMENT", 1.01)
     with pytest.raises(UserError, match="of 120 texts keep their answer"):
-        load(classifier, precision="int8").outputs(texts)
+        load_classifier(classifier, precision="int8").outputs(texts)

@@ -28,6 +28,8 @@ from textgraft.words.contextual import carries_state, read_carried, read_words
 
 WORDS = 1_000
 """Whose tags in int8 are looked at before those of others are believed."""
+READ_IN = "read_in"
+"""Where a tagger's run says in which precision it is read by `auto`, its tags having been compared."""
 Reading = Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]
 
 
@@ -89,13 +91,19 @@ class NetworkTagger:
 
     def __init__(self, artifact: Artifact, precision: str = "auto") -> None:
         self.artifact, self.precision = artifact, precision
-        self._agreement = Agreement("words", WORDS) if precision == "int8" else None
+        compared = precision == "int8" and artifact.run.get(READ_IN) != "int8"
+        self._agreement = Agreement("words", WORDS) if compared else None
         self.config = tagging_head(artifact.model).config
 
     @classmethod
     def open(cls, model: str | Path | Artifact, precision: str) -> NetworkTagger:
-        """The one in a folder, its stack at this precision too. Raises UserError as opening.load does."""
+        """The one in a folder, its stack at this precision too. Raises UserError as opening.load does.
+
+        `auto` is int8 for a tagger whose tags were found to stay (stages.stacked_tagging.faster).
+        """
         artifact = model if isinstance(model, Artifact) else opening.load(model)
+        if precision == "auto":
+            precision = artifact.run.get(READ_IN, precision)
         if artifact.stack is not None:
             artifact = replace(artifact, stack=artifact.stack.computing_in(precision))
         try:

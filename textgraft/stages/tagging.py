@@ -26,7 +26,7 @@ from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
 from textgraft.stages.fine_tuning import asked, cost, examined, given, interval, table
-from textgraft.stages.stacked_tagging import Network
+from textgraft.stages.stacked_tagging import Network, faster
 from textgraft.tagging import MAX_TOKENS, Reply, scores, tag_all
 from textgraft.tagging_network import NetworkTagger
 from textgraft.training.loop import Run, Settings
@@ -112,7 +112,8 @@ def tag_finetune(
     examined sentences: word, tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
 
     With a Stack of frozen models and word vectors as `model`, a network over words is trained on what they say
-    (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the sources go into the folder.
+    (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the sources go into the folder. Where
+    the tags of the examined sentences stay in int8, those are scored, and it is read so from then on (`faster`).
 
     Raises UserError if `out` exists, for data of several kinds of tags, and for an encoder that cannot hold a window.
     """
@@ -131,6 +132,9 @@ def tag_finetune(
     name = examined(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
     replies, seen = tag_all(NetworkTagger(tagger, precision), sentences, options.max_tokens, show=show)
+    reading: dict[str, Any] = {}
+    if source.stack is not None and precision == "auto":
+        reading, replies = faster(tagger, replies, options.max_tokens, show=show)
     found = {TAGGER: scores(measured, replies)}
     costs = {TAGGER: cost(meter, tagger.run["seconds"])}
     if options.baseline:
@@ -140,7 +144,7 @@ def tag_finetune(
         found[frequent_tags.NAME] = score_tags([s.tags for s in sentences], guessed, train.scheme)
         costs[frequent_tags.NAME] = cost(meter)
     record = _record(out, source, data, replace(options, settings=options.settings.of(stage)))
-    record |= tagger.run | {"examined": name} | _overlap(train, parts)
+    record |= tagger.run | reading | {"examined": name} | _overlap(train, parts)
     record |= {"coverage": {"train": asdict(coverage), name: asdict(seen)}}
     if source.stack is not None:
         words_of = {part: [s.words for s in of.sentences] for part, of in (("train", train), *parts.items())}
