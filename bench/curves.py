@@ -105,6 +105,11 @@ def examples(rows: Iterable[tuple[str, str]], source: str) -> Examples:
     return Examples(list(texts), list(labels), "single", source=source)
 
 
+def so_many(given: str) -> int | None:
+    """A number of texts, None for all."""
+    return None if given == "all" else int(given)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=DATA)
@@ -116,13 +121,15 @@ def main() -> None:
     parser.add_argument("--recipe", default="default")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--adapt-minutes", type=float)
-    parser.add_argument("--tested", default="5000", help="so many of the test texts, the same each time, or all")
+    parser.add_argument(
+        "--tested", type=so_many, default=5000, help="so many of the test texts, the same each time, or all"
+    )
     parser.add_argument("--out", type=Path, help="default: bench/results/curves/NAME")
     asked = parser.parse_args()
     folder, read = DATA[asked.name]
     train, test, pool = read(asked.data / folder)
-    if asked.tested != "all" and int(asked.tested) < len(test):
-        test = sample(test, int(asked.tested))
+    if asked.tested is not None and asked.tested < len(test):
+        test = sample(test, asked.tested)
     compare(
         examples(train, asked.name),
         asked.out or HERE / "results" / "curves" / asked.name,
