@@ -2,9 +2,9 @@
 
 Reads a data set as it was published (--data: the folder that holds imdb, trec and so on), takes the published test
 set or a fixed sample of it, and hands all to `textgraft compare`, whose report and results.json then lie in
-bench/results/curves/NAME. Where no unlabelled text was published, the training texts without their labels are the
-pool. `linear`, `lsa`, `vectors` and `self-trained` take minutes; every other method of `textgraft compare --help` may
-be named too.
+bench/results/curves/NAME. The pool is the training texts without their labels, and what was published without any.
+`linear`, `lsa`, `vectors` and `self-trained` take minutes; every other method of `textgraft compare --help` may be
+named too.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ Rows = list[tuple[str, str]]
 
 
 def imdb(folder: Path) -> tuple[Rows, Rows, list[str]]:
-    """Film reviews, pos or neg; the published split, without the test reviews that are also in training."""
+    """Film reviews, pos or neg; the published split, without the test reviews that are also in training.
+
+    The pool is the 50,000 published without labels and those to train on without theirs, as in ULMFiT's paper.
+    """
     parts = {}
     for name in ("train", "test", "unsup"):
         with lzma.open(folder / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
             parts[name] = [(row["text"], row.get("label") or "") for row in map(json.loads, lines)]
     seen = {text for text, _ in parts["train"]}
     test = [row for row in parts["test"] if row[0] not in seen]
-    return parts["train"], test, [text for text, _ in parts["unsup"]]
+    return parts["train"], test, [text for name in ("unsup", "train") for text, _ in parts[name]]
 
 
 def movie_reviews(folder: Path) -> tuple[Rows, Rows, list[str]]:

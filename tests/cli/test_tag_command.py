@@ -14,6 +14,7 @@ from made_up_tags import write_encoder, write_sentences
 from programs import Program, Result, environment, interrupt, snapshot, spawn
 
 from textgraft.cli.tagging import VERBS
+from textgraft.nn.int8 import int8_is_native
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
@@ -63,6 +64,19 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert (shown["test_n"], shown["examined"], shown["metric"]) == (8, "test", "f1")
     assert set(shown["methods"]) == {"tagger", "frequent tag"}
     assert done.err == ""
+
+
+@pytest.mark.skipif(not int8_is_native(), reason="no VNNI here")
+def test_a_stack_is_read_in_int8_and_scored_so(made: Made, tmp_path: Path, run: Program) -> None:
+    test = write_sentences(tmp_path / "test.conll", 250, 2, names=True)  # of more than a thousand words
+    more = ["--stack", "en-flair-small-forward", "--recipe", made / "quick-8.toml", "--out", tmp_path / "tagger"]
+    done = run("tag", "finetune", made / "train.conll", "--test", test, *more, "--quiet", "--json")
+    assert done.code == 0, done
+    shown = done.json()
+    assert shown["in_int8"]["same"] >= 0.995 * shown["in_int8"]["words"] > 995
+    assert shown["read_in"] == "int8"
+    scored = run("tag", "evaluate", tmp_path / "tagger", test, "--json").json()
+    assert scored["f1"] == shown["methods"]["tagger"]["f1"]
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ def finetune(
             show=not quiet,
         )
     if as_json:
-        print_json({"out": out, "examined": done.record["examined"], **done.record["results"]})
+        reading = {name: done.record[name] for name in ("in_int8", "read_in") if name in done.record}
+        print_json({"out": out, "examined": done.record["examined"], **reading, **done.record["results"]})
         return
     print(done.table())
     if "in_int8" in done.record:
