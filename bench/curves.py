@@ -110,6 +110,8 @@ def examples(rows: Iterable[tuple[str, str]], source: str) -> Examples:
 
 def so_many(given: str) -> int | None:
     """A number of texts, None for all."""
+    if given != "all" and int(given) < 1:
+        raise ValueError(given)
     return None if given == "all" else int(given)
 
 

@@ -15,7 +15,7 @@ from textgraft.classifier import Classifier
 from textgraft.classifier import load as load_classifier
 from textgraft.data.examples import Examples
 from textgraft.errors import UserError
-from textgraft.nn import int8
+from textgraft.nn import int8, precision
 from textgraft.opening import load
 from textgraft.stages import stacked_tagging
 from textgraft.stages.finetune import FinetuneOptions, finetune
@@ -42,6 +42,12 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tagger"
 
 
+def stacked(folder: Path, precision: str) -> Tagger:
+    """The tagger in a folder, as if its tags had not been compared."""
+    artifact = load(folder)
+    return Tagger(replace(artifact, run={k: v for k, v in artifact.run.items() if k != "read_in"}), precision=precision)
+
+
 @native
 def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacked_tagging, "WORDS", 20)
@@ -63,6 +69,17 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             replies = Tagger(folder).tag(test.sentences)
             assert [r.probabilities for r in replies] == [r.probabilities for r in done.replies]
             assert Tagger(folder, precision="fp32").source.precision == "fp32"  # type: ignore[attr-defined]
+            card = (folder / "README.md").read_text("utf-8")
+            assert f"- read in: int8, {done.record['in_int8']['same']} of {test.words} tags stay in int8" in card
+            with monkeypatch.context() as patched:  # who asks for it by name has it compared again
+                patched.setattr(agreement, "AGREEMENT", 1.01)
+                assert len(Tagger(folder).tag(test.sentences)) == len(test)
+                with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
+                    Tagger(folder, precision="int8").tag(test.sentences)
+            with monkeypatch.context() as patched:  # on a processor without VNNI
+                patched.setattr(precision, "int8_is_native", lambda: False)
+                elsewhere, usual = Tagger(folder).tag(test.sentences), stacked(folder, "auto").tag(test.sentences)
+                assert [r.probabilities for r in elsewhere] == [r.probabilities for r in usual]
             assert done.record["in_int8"]["words"] == test.words
             assert test.words - 1 <= done.record["in_int8"]["same"] <= test.words
 

@@ -89,25 +89,26 @@ def decoded(model: Model, logits: Sequence[np.ndarray]) -> list[TagsOf]:
 class NetworkTagger:
     """A network that tags words, with its tokenizer and its stack. Raises UserError for a model of another task."""
 
-    def __init__(self, artifact: Artifact, precision: str = "auto") -> None:
+    def __init__(self, artifact: Artifact, precision: str = "auto", *, trusted: bool = False) -> None:
         self.artifact, self.precision = artifact, precision
-        compared = precision == "int8" and artifact.run.get(READ_IN) != "int8"
-        self._agreement = Agreement("words", WORDS) if compared else None
+        self._agreement = Agreement("words", WORDS) if precision == "int8" and not trusted else None
         self.config = tagging_head(artifact.model).config
 
     @classmethod
     def open(cls, model: str | Path | Artifact, precision: str) -> NetworkTagger:
         """The one in a folder, its stack at this precision too. Raises UserError as opening.load does.
 
-        `auto` is int8 for a tagger whose tags were found to stay (stages.stacked_tagging.faster).
+        `auto` is int8, and nothing is compared again, for a tagger whose tags were found to stay
+        (stages.stacked_tagging.faster).
         """
         artifact = model if isinstance(model, Artifact) else opening.load(model)
-        if precision == "auto":
-            precision = artifact.run.get(READ_IN, precision)
+        trusted = precision == "auto" and artifact.run.get(READ_IN) == "int8"
+        if trusted:
+            precision = "int8"
         if artifact.stack is not None:
             artifact = replace(artifact, stack=artifact.stack.computing_in(precision))
         try:
-            return cls(artifact, precision)
+            return cls(artifact, precision, trusted=trusted)
         except UserError as error:
             where = "" if isinstance(model, Artifact) else str(model)
             raise UserError(error.message, where=where, remedy=error.remedy) from None
@@ -115,13 +116,14 @@ class NetworkTagger:
     def reading(self, max_tokens: int) -> Reading:
         """What tags one part of a file after the other, in windows of so many tokens.
 
-        In int8 the first sentences are tagged in both ways, and have the usual tags; UserError is raised where too many
-        differ.
+        In int8, where it was asked for, the first sentences are tagged in both ways, and have the usual tags; UserError
+        is raised where too many differ.
         """
         faster, agreement = self._reading(max_tokens), self._agreement
         if agreement is None or agreement.believed:
             return faster
-        usual = NetworkTagger.open(self.artifact, "auto").reading(max_tokens)
+        run = {name: value for name, value in self.artifact.run.items() if name != READ_IN}
+        usual = NetworkTagger.open(replace(self.artifact, run=run), "auto").reading(max_tokens)
 
         def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagsOf], Coverage]:
             found, coverage = faster(sentences)

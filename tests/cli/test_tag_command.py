@@ -67,7 +67,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
 
 
 @pytest.mark.skipif(not int8_is_native(), reason="no VNNI here")
-def test_a_stack_is_read_in_int8_and_scored_so(made: Made, tmp_path: Path, run: Program) -> None:
+def test_a_stack_is_read_in_int8(made: Made, tmp_path: Path, run: Program) -> None:
     test = write_sentences(tmp_path / "test.conll", 250, 2, names=True)  # of more than a thousand words
     more = ["--stack", "en-flair-small-forward", "--recipe", made / "quick-8.toml", "--out", tmp_path / "tagger"]
     done = run("tag", "finetune", made / "train.conll", "--test", test, *more, "--quiet", "--json")
@@ -77,6 +77,8 @@ def test_a_stack_is_read_in_int8_and_scored_so(made: Made, tmp_path: Path, run: 
     assert shown["read_in"] == "int8"
     scored = run("tag", "evaluate", tmp_path / "tagger", test, "--json").json()
     assert scored["f1"] == shown["methods"]["tagger"]["f1"]
+    said = run("tag", "finetune", made / "train.conll", "--test", test, *more, "--overwrite", "--quiet").out
+    assert f"It reads in int8, which is faster and what was scored: {shown['in_int8']['same']:,} of 1," in said
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def finetune(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
     model: o.Model = "en-ulmfit",
     valid: Annotated[Path | None, typer.Option("--valid", help="Sentences to choose the best epoch by.")] = None,
-    test: Annotated[Path | None, typer.Option("--test", help="Sentences that nothing is chosen by.")] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Sentences whose tags choose nothing.")] = None,
     held_out: Annotated[
         float, typer.Option("--held-out", help="With neither, the share of the sentences to measure on.")
     ] = 0.1,
@@ -132,7 +132,7 @@ def finetune(
         return
     print(done.table())
     if "in_int8" in done.record:
-        print(_precision_told(**done.record["in_int8"], read_in=done.record.get("read_in")))
+        print(_precision_told(done.record))
     _tell_cut(done.record["coverage"].values())
     print(f"Written: {out} (predictions.conll in it)")
 
@@ -318,11 +318,12 @@ def _tell(found: Mapping[str, Any]) -> None:
         print_table(["entity", *map(wording.metric_name, columns), "there"], table)
 
 
-def _precision_told(words: int, same: int, read_in: str | None) -> str:
-    stay = f"{same / words:.1%} of {words:,} tags stay in int8"
-    if read_in is None:
-        return f"It reads in floating point: only {stay}."
-    return f"It reads in int8, which is faster: {stay} (scores above are int8's; otherwise with --precision fp32)."
+def _precision_told(record: Mapping[str, Any]) -> str:
+    from textgraft.report.card import in_int8
+
+    if "read_in" not in record:
+        return f"It reads in floating point: only {in_int8(**record['in_int8'])}."
+    return f"It reads in int8, which is faster and what was scored: {in_int8(**record['in_int8'])} (--precision fp32)."
 
 
 def _tell_cut(coverages: Iterable[Mapping[str, int]]) -> None:

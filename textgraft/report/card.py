@@ -133,6 +133,11 @@ def language_rows(languages: Mapping[str, Mapping[str, Any]]) -> list[list[str]]
     ]
 
 
+def in_int8(words: int, same: int) -> str:
+    """How many of a tagger's tags were the same in int8 when it was made."""
+    return f"{same:,} of {words:,} tags stay in int8"
+
+
 def _training(run: Mapping[str, Any]) -> list[str]:
     lines = []
     if run.get("recipe"):
@@ -144,6 +149,8 @@ def _training(run: Mapping[str, Any]) -> list[str]:
     settings = {k: v for k, v in (run.get("settings") or {}).items() if v is not None}
     if settings:
         lines.append("- settings: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in settings.items()))
+    if "in_int8" in run:
+        lines.append(f"- read in: {_text(run.get('read_in', 'floating point'))}, {in_int8(**run['in_int8'])}")
     taught = {k: v for k, v in (run.get("distillation") or {}).items() if v is not None}
     if taught:
         lines.append("- distillation: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in taught.items()))

@@ -131,7 +131,7 @@ def tag_finetune(
         tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
     name = examined(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger(tagger, precision), sentences, options.max_tokens, show=show)
+    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=show)
     reading: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
         reading, replies = faster(tagger, replies, options.max_tokens, show=show)

@@ -208,5 +208,6 @@ def as_kept(vectors: NDArray[Any]) -> NDArray[np.float16]:
     if vectors.dtype == np.float16:
         return vectors
     # By torch, since numpy takes forty times as long for what is nearly 0, which half of a cell's outputs are.
-    kept: NDArray[np.float16] = torch.from_numpy(vectors).clamp(-LARGEST, LARGEST).half().numpy()
+    given = torch.from_numpy(np.require(vectors, np.float32, ["C", "W"]))
+    kept: NDArray[np.float16] = given.clamp(-LARGEST, LARGEST).half().numpy()
     return kept
