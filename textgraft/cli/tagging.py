@@ -127,7 +127,7 @@ def finetune(
             show=not quiet,
         )
     if as_json:
-        reading = {name: done.record[name] for name in ("in_int8", "read_in") if name in done.record}
+        reading: dict[str, Any] = {n: done.record[n] for n in ("in_int8", "read_in") if n in done.record}
         print_json({"out": out, "examined": done.record["examined"], **reading, **done.record["results"]})
         return
     print(done.table())
