@@ -44,6 +44,21 @@ outside = bytearray(20_000_000)
 print(grown_inside, heap() - before)
 """
 
+KEPT = """
+from pathlib import Path
+from textgraft.memory import all_parts_kept
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+before = resident()
+with all_parts_kept():
+    large = bytearray(b"1" * 100_000_000)
+    del large
+    kept = resident() - before
+print(kept, resident() - before)
+"""
+
 only_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
 
 
@@ -63,3 +78,13 @@ def test_holes_in_the_heap_go_back_to_the_system() -> None:
     freed, given_back = map(float, done.stdout.split())
     assert freed < 64  # MB, of 128: or there was nothing to give back
     assert given_back > 100
+
+
+@only_glibc
+@pytest.mark.parametrize("chosen", [False, True])
+def test_what_is_freed_is_kept_inside_and_given_back_afterwards(chosen: bool) -> None:
+    environment = {**os.environ, **({"MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if chosen else {})}
+    done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True, env=environment)
+    inside, outside = map(float, done.stdout.split())
+    assert (inside > 90) != chosen
+    assert outside < 20

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-M_MMAP_THRESHOLD = -3
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGE, AS_LARGE_AS_EVER = 1 << 20, 32 << 20
 """Bytes from which memory is apart from the heap; the latter is where glibc's own rule ends, and would have come to."""
+NEVER = (1 << 31) - 1
+"""The largest number of bytes that glibc takes for a threshold."""
 BY_HAND = "MALLOC_MMAP_THRESHOLD_"
 
 
@@ -35,6 +37,27 @@ def large_parts_apart() -> Iterator[None]:
     finally:
         if mallopt is not None:
             mallopt(M_MMAP_THRESHOLD, AS_LARGE_AS_EVER)
+
+
+@contextmanager
+def all_parts_kept() -> Iterator[None]:
+    """Inside, glibc keeps what is freed, however large, for the next one who asks; afterwards it gives it back.
+
+    Else every part of over 32 MB goes back to the system at once, and so does the heap's end: a training, of whose
+    steps each asks for what the last one freed, would have its memory cleared for it page by page at every step. Where
+    shapes vary, what is kept has holes. Who has set the variable BY_HAND has chosen.
+    """
+    mallopt = None if BY_HAND in os.environ else _of_glibc("mallopt")
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, NEVER)
+        mallopt(M_TRIM_THRESHOLD, NEVER)
+    try:
+        yield
+    finally:
+        if mallopt is not None:
+            mallopt(M_MMAP_THRESHOLD, AS_LARGE_AS_EVER)
+            mallopt(M_TRIM_THRESHOLD, 2 * AS_LARGE_AS_EVER)  # as glibc's own rule has it
+            give_back_memory()
 
 
 def give_back_memory() -> None:

@@ -107,6 +107,28 @@ def test_chunks_of_any_size_add_up_even_where_a_targets_probability_vanishes(chu
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("chunk_rows", [7, 41])
+def test_what_is_done_to_a_few_rows_at_a_time_is_done_to_all(
+    chunk_rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weighed, smoothed and biased, three rows at a time; beside all rows of a chunk at once."""
+    hidden, targets = (t.detach() for t in example())
+    weights = torch.rand(len(targets))
+    leaves = [hidden.to(dtype), torch.randn(V, D).to(dtype), torch.randn(V).to(dtype)]
+
+    def answer(in_cache: int) -> list[torch.Tensor]:
+        monkeypatch.setattr("textgraft.nn.chunked.IN_CACHE", in_cache)
+        inputs = [leaf.clone().requires_grad_() for leaf in leaves]
+        total, _ = chunked_cross_entropy(
+            inputs[0], inputs[1], inputs[2], targets, weights=weights, label_smoothing=0.1, chunk_rows=chunk_rows
+        )
+        return [total.detach(), *torch.autograd.grad(3 * total, inputs)]
+
+    for few, whole in zip(answer(3 * V), answer(1 << 20), strict=True):
+        torch.testing.assert_close(few, whole, rtol=1e-6 if dtype == torch.float32 else 2**-7, atol=1e-5)
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_adaptive_is_a_head_softmax_times_a_cluster_softmax(tied: bool) -> None:
     # Grave et al. 2017: p(w) = p_head(w) on the shortlist, else p_head(cluster of w) * p_cluster(w), token by token.

@@ -23,6 +23,7 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.attention import Attention, banded, causal
 from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
+from textgraft.nn.gelu import gelu
 from textgraft.nn.precision import Linear
 
 NORMS = ("post", "pre")
@@ -76,7 +77,7 @@ class Block(nn.Module):
         x = x + dropout(y, self.dropout, self.training)
         x = x if self.pre else self.attention_norm(x)
         y = self.feed_forward_norm(x) if self.pre else x
-        y = self.narrow(F.gelu(self.widen(y), approximate="tanh"))
+        y = self.narrow(gelu(self.widen(y)))
         x = x + dropout(y, self.dropout, self.training)
         return x if self.pre else self.feed_forward_norm(x), cache
 

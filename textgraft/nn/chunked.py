@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,7 +13,14 @@ from textgraft.nn.precision import compute_dtype
 
 IGNORE = -100
 CHUNK_ROWS = {True: 512, False: 4096}
-"""Rows of logits at a time: on a processor what its cache likes, on a GPU enough to keep it busy."""
+"""Rows of logits at a time: on a processor what its products like, on a GPU enough to keep it busy."""
+IN_CACHE = 1 << 18
+"""Logits that a processor's cache holds beside their probabilities, two megabytes of float32 in all."""
+
+
+def _ranges(start: int, stop: int, length: int) -> Iterator[slice]:
+    """[start, stop) in order, `length` at a time."""
+    return (slice(i, min(i + length, stop)) for i in range(start, stop, length))
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
@@ -23,13 +31,14 @@ def _product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Loss and gradients of `hidden @ weight.T + bias`, a few hundred rows of logits at a time.
+    """Loss and gradients of `hidden @ weight.T + bias`, so many rows of logits at a time.
 
     The loss is a scalar sum, so its gradient with respect to the logits (softmax - onehot) is known in the forward
     pass; it is multiplied out chunk by chunk and the logits are dropped. Backward only scales what is kept.
 
-    The chunks share their buffers: memory of this size goes back to the system when it is freed, and getting it
-    anew for every chunk costs as much time as the softmax itself.
+    Matrix products want many rows, what is done to every logit wants few, which stay in a processor's cache: of each
+    chunk of `rows` it is done to `slice_rows` at a time. All share their buffers: memory of this size goes back to the
+    system when it is freed, and getting it anew for every chunk costs as much time as the softmax itself.
     """
 
     @staticmethod
@@ -42,6 +51,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weights: Tensor | None,
         smoothing: float,
         rows: int,
+        slice_rows: int,
         wants: bool,
     ) -> Tensor:
         vocab_size = weight.shape[0]
@@ -50,49 +60,54 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         d_weight = hidden.new_zeros(weight.shape, dtype=wide) if wants else None
         d_bias = hidden.new_zeros(vocab_size, dtype=wide) if wants and bias is not None else None
         products = hidden.new_empty(min(rows, len(targets)), vocab_size)
-        logits_buffer = products if products.dtype == wide else torch.empty_like(products, dtype=wide)
-        p_buffer = torch.empty_like(logits_buffer)
+        wide_logits = products.new_empty(min(slice_rows, len(products)), vocab_size, dtype=wide)
+        p_buffer = torch.empty_like(wide_logits)
         total = hidden.new_zeros((), dtype=torch.float64)
-        for start in range(0, len(targets), rows):
-            h, t = hidden[start : start + rows], targets[start : start + rows]
-            kept = t != IGNORE
-            share = kept if weights is None else kept * weights[start : start + rows]
-            t = t.masked_fill(~kept, 0)[:, None]
-            logits, p = logits_buffer[: len(t)], p_buffer[: len(t)]
-            _product(h, weight.t(), out=products[: len(t)])
-            if logits.dtype != hidden.dtype:
-                logits.copy_(products[: len(t)])
-            if bias is not None:
-                logits += bias
-            torch.softmax(logits, dim=1, out=p)
-            log_z = logits.amax(dim=1) - p.amax(dim=1).log()  # of the likeliest token, whose p cannot vanish
-            nll = log_z - logits.gather(1, t).squeeze(1)
-            if smoothing:
-                nll = (1 - smoothing) * nll + smoothing * (log_z - logits.mean(dim=1))
-            total += (nll * share).sum(dtype=torch.float64)
+        for chunk in _ranges(0, len(targets), rows):
+            h, product = hidden[chunk], products[: chunk.stop - chunk.start]
+            _product(h, weight.t(), out=product)
+            for part in _ranges(chunk.start, chunk.stop, slice_rows):
+                t, theirs = targets[part], product[part.start - chunk.start : part.stop - chunk.start]
+                kept = t != IGNORE
+                share = kept if weights is None else kept * weights[part]
+                t = t.masked_fill(~kept, 0)[:, None]
+                logits = theirs if theirs.dtype == wide else wide_logits[: len(t)].copy_(theirs)
+                if bias is not None:
+                    logits += bias
+                p = torch.softmax(logits, dim=1, out=p_buffer[: len(t)])
+                log_z = logits.amax(dim=1) - p.amax(dim=1).log()  # of the likeliest token, whose p cannot vanish
+                nll = log_z - logits.gather(1, t).squeeze(1)
+                if smoothing:
+                    nll = (1 - smoothing) * nll + smoothing * (log_z - logits.mean(dim=1))
+                total += (nll * share).sum(dtype=torch.float64)
+                if not wants:
+                    continue
+                p.scatter_add_(1, t, torch.full_like(nll, smoothing - 1)[:, None])
+                if smoothing:
+                    p -= smoothing / vocab_size
+                p *= share[:, None]
+                if d_bias is not None:
+                    d_bias += p.sum(dim=0)
+                theirs.copy_(p)  # the gradient of the logits takes their place
             if d_hidden is None or d_weight is None:
                 continue
-            d_logits = p
-            d_logits.scatter_add_(1, t, torch.full_like(nll, smoothing - 1)[:, None])
-            if smoothing:
-                d_logits -= smoothing / vocab_size
-            d_logits *= share[:, None]
-            if d_bias is not None:
-                d_bias += d_logits.sum(dim=0)
-            if d_logits.dtype == hidden.dtype:
-                d_weight.addmm_(d_logits.t(), h)
+            if product.dtype == wide:
+                d_weight.addmm_(product.t(), h)
+            elif len(products) == len(targets):
+                d_weight.copy_(product.t() @ h)
             else:
-                d_logits = products[: len(t)].copy_(d_logits)
-                d_weight += d_logits.t() @ h
-            _product(d_logits, weight, out=d_hidden[start : start + rows])
+                d_weight += product.t() @ h
+            _product(product, weight, out=d_hidden[chunk])
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         return total.float()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale = grads[0]
-        d_hidden, d_weight, d_bias = (None if g is None else g * scale for g in ctx.saved_tensors)
-        return d_hidden, d_weight, d_bias, None, None, None, None, None
+        # A loss that is not scaled has a 1 here, which is asked on a processor only: a GPU would have to wait.
+        scaled = not on_cpu(scale) or scale != 1
+        d_hidden, d_weight, d_bias = (g * scale if scaled and g is not None else g for g in ctx.saved_tensors)
+        return d_hidden, d_weight, d_bias, None, None, None, None, None, None
 
 
 def chunked_cross_entropy(
@@ -112,6 +127,7 @@ def chunked_cross_entropy(
     the vocabulary of -log p (Szegedy et al. 2016).
     """
     dtype = compute_dtype(hidden)
+    chunk_rows = chunk_rows or CHUNK_ROWS[on_cpu(hidden)]
     total = _ChunkedCrossEntropy.apply(
         hidden.to(dtype),
         weight.to(dtype),
@@ -119,7 +135,8 @@ def chunked_cross_entropy(
         targets,
         weights,
         label_smoothing,
-        chunk_rows or CHUNK_ROWS[on_cpu(hidden)],
+        chunk_rows,
+        max(1, IN_CACHE // len(weight)) if on_cpu(hidden) else chunk_rows,
         torch.is_grad_enabled(),
     )
     return total, int((targets != IGNORE).sum())

@@ -15,6 +15,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
+from textgraft.memory import all_parts_kept
 from textgraft.model import Model, build_unfilled, graft, with_dropout
 from textgraft.nn.device import resolve_device
 from textgraft.nn.embedding import AdaptiveEmbedding
@@ -84,7 +85,8 @@ def adapt(
     with torch.no_grad():
         before = validate(source.model.to(resolve_device(settings.device)).eval())
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
-    drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
+    with all_parts_kept():
+        drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
     with torch.no_grad():
         after = validate(adapted.eval())
     data = {"texts": len(texts), "sha256": plan["texts"], "tokens": train.num_tokens}

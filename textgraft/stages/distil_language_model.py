@@ -16,6 +16,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
+from textgraft.memory import all_parts_kept
 from textgraft.model import Model, build_fresh, with_dropout
 from textgraft.nn.device import resolve_device
 from textgraft.provenance import ancestry, provenance
@@ -75,7 +76,8 @@ def distil_language_model(
     stream = learns.stream(pupil, train, teacher.tokenizer, recipe.stage, settings.seed)
     taught = Taught(pupil, lesson)
     run = Run(taught, recipe.stage.plan(len(taught.layer_groups())), stream, settings, validate)
-    drive(run, folder / "checkpoint.safetensors", title="distil", show=show)
+    with all_parts_kept():
+        drive(run, folder / "checkpoint.safetensors", title="distil", show=show)
     made = taught.student
     after, student_seconds = _scored(made, validate)
     record = _record(out, teacher, base, recipe, options) | {"parameters": _parameters(made)}

@@ -15,6 +15,7 @@ from textgraft.artifact import Artifact
 from textgraft.data.stream import TokenSource
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
+from textgraft.memory import all_parts_kept
 from textgraft.model import Model, build_fresh, has_setting, with_dropout
 from textgraft.nn.undrawn import Undrawn
 from textgraft.provenance import provenance
@@ -160,7 +161,8 @@ def pretrain(
     stream = learns.stream(learner, train, tok, plan.stage, settings.seed)
     phases = _phases(plan.stage, learner, train.num_tokens, tokens)
     run = Run(learner, phases, stream, settings, learns.validator(learner, held, tok, tokens=VALIDATION_TOKENS))
-    drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
+    with all_parts_kept():
+        drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
     data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
     base = {} if before is None else before.run
     record = provenance(stage="pretrain", name=out.name, base=base, data=data, recipe=plan.name, settings=settings)
