@@ -60,8 +60,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         d_weight = hidden.new_zeros(weight.shape, dtype=wide) if wants else None
         d_bias = hidden.new_zeros(vocab_size, dtype=wide) if wants and bias is not None else None
         products = hidden.new_empty(min(rows, len(targets)), vocab_size)
-        wide_logits = products.new_empty(min(slice_rows, len(products)), vocab_size, dtype=wide)
-        p_buffer = torch.empty_like(wide_logits)
+        p_buffer = products.new_empty(min(slice_rows, len(products)), vocab_size, dtype=wide)
+        wide_logits = None if products.dtype == wide else torch.empty_like(p_buffer)
         total = hidden.new_zeros((), dtype=torch.float64)
         for chunk in _ranges(0, len(targets), rows):
             h, product = hidden[chunk], products[: chunk.stop - chunk.start]
@@ -71,7 +71,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 kept = t != IGNORE
                 share = kept if weights is None else kept * weights[part]
                 t = t.masked_fill(~kept, 0)[:, None]
-                logits = theirs if theirs.dtype == wide else wide_logits[: len(t)].copy_(theirs)
+                logits = theirs if wide_logits is None else wide_logits[: len(t)].copy_(theirs)
                 if bias is not None:
                     logits += bias
                 p = torch.softmax(logits, dim=1, out=p_buffer[: len(t)])
@@ -91,7 +91,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 theirs.copy_(p)  # the gradient of the logits takes their place
             if d_hidden is None or d_weight is None:
                 continue
-            if product.dtype == wide:
+            if wide_logits is None:
                 d_weight.addmm_(product.t(), h)
             elif len(products) == len(targets):
                 d_weight.copy_(product.t() @ h)
