@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
 LARGE, AS_LARGE_AS_EVER = 1 << 20, 32 << 20
 """Bytes from which memory is apart from the heap; the latter is where glibc's own rule ends, and would have come to."""
 NEVER = (1 << 31) - 1
 """The largest number of bytes that glibc takes for a threshold."""
+PARTS_APART = 1 << 16
+"""So many parts glibc holds apart by its own rule."""
 BY_HAND = "MALLOC_MMAP_THRESHOLD_"
 
 
@@ -49,12 +51,13 @@ def all_parts_kept() -> Iterator[None]:
     """
     mallopt = None if BY_HAND in os.environ else _of_glibc("mallopt")
     if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, NEVER)
+        mallopt(M_MMAP_MAX, 0)  # and not by its threshold, which before glibc 2.35 may not be over 32 MB
         mallopt(M_TRIM_THRESHOLD, NEVER)
     try:
         yield
     finally:
         if mallopt is not None:
+            mallopt(M_MMAP_MAX, PARTS_APART)
             mallopt(M_MMAP_THRESHOLD, AS_LARGE_AS_EVER)
             mallopt(M_TRIM_THRESHOLD, 2 * AS_LARGE_AS_EVER)  # as glibc's own rule has it
             give_back_memory()
