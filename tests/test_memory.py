@@ -62,12 +62,18 @@ print(kept, resident() - before)
 only_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
 
 
+def measured(code: str, *, chosen: bool) -> tuple[float, float]:
+    """The two numbers of megabytes that a program prints, with or without somebody's own threshold."""
+    environment = {**os.environ, **({"MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if chosen else {})}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    inside, outside = map(float, done.stdout.split())
+    return inside, outside
+
+
 @only_glibc
 @pytest.mark.parametrize("chosen", [False, True])
 def test_large_parts_are_apart_inside_and_not_where_somebody_chose(chosen: bool) -> None:
-    environment = {**os.environ, **({"MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if chosen else {})}
-    done = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, check=True, env=environment)
-    inside, outside = map(float, done.stdout.split())
+    inside, outside = measured(APART, chosen=chosen)
     assert (inside > 15) == chosen
     assert outside > 15
 
@@ -83,8 +89,6 @@ def test_holes_in_the_heap_go_back_to_the_system() -> None:
 @only_glibc
 @pytest.mark.parametrize("chosen", [False, True])
 def test_what_is_freed_is_kept_inside_and_given_back_afterwards(chosen: bool) -> None:
-    environment = {**os.environ, **({"MALLOC_MMAP_THRESHOLD_": str(1 << 25)} if chosen else {})}
-    done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True, env=environment)
-    inside, outside = map(float, done.stdout.split())
+    inside, outside = measured(KEPT, chosen=chosen)
     assert (inside > 90) != chosen
     assert outside < 20
