@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from made_up_reviews import reviews
+
+# The first example of a test may load half of torch, and every machine has other work to do now and then.
+settings.register_profile("textgraft", deadline=None)
+settings.load_profile("textgraft")
 
 RECIPE = """
 name = "tiny"

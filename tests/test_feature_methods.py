@@ -113,7 +113,7 @@ matrices = arrays.arrays(
 
 
 @given(matrices, st.integers(0, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_scaled_rows_are_centred_alike_and_of_length_one(rows: NDArray, empty: int) -> None:
     rows[empty % len(rows)] = np.nan
     scaled = Scale.of(rows)(rows)

@@ -142,7 +142,7 @@ def test_a_truncated_file_is_made_again_and_other_questions_have_other_files(tmp
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_number_becomes_infinite(numbers: list[float]) -> None:
     kept = as_kept(np.array(numbers, dtype=np.float32))
     expected = np.array(numbers, dtype=np.float32).clip(-65504, 65504).astype(np.float16)

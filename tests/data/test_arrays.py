@@ -18,7 +18,7 @@ from textgraft.errors import UserError
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(heights=st.lists(st.integers(1, 5), min_size=1, max_size=4), width=st.integers(1, 7))
 def test_blocks_become_one_array(
     tmp_path_factory: pytest.TempPathFactory, suffix: str, heights: list[int], width: int

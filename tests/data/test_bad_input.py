@@ -191,7 +191,7 @@ def test_values_from_python_that_are_no_texts() -> None:
     assert read(["a", None, float("nan"), 5]).texts == ["a", "", "", "5"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(sorted(SOUND)),
     st.lists(st.tuples(st.integers(0, 99), st.integers(0, 3), st.binary(max_size=3))),

@@ -202,7 +202,7 @@ def test_schemes_are_recognised_and_converted() -> None:
 spans = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from("xy")), max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(spans, st.sampled_from(["IOB1", "IOB2", "BIOES"]))
 def test_entities_survive_every_scheme(drawn: list[tuple[int, int, str]], scheme: str) -> None:
     found, at = [], 0

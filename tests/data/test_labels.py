@@ -159,7 +159,7 @@ def test_a_stratified_split_keeps_the_proportions() -> None:
     assert stratified_split(examples, 20, seed=1) != (train, held)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(NAMES, st.integers(1, 30), st.integers(2, 6), st.integers(0, 5))
 def test_every_class_stays_in_training(names: list[str], held_out: int, k: int, seed: int) -> None:
     examples = examples_of(names)
@@ -178,7 +178,7 @@ def test_every_class_stays_in_training(names: list[str], held_out: int, k: int, 
         assert max(sizes) - min(sizes) <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from("abcdef"), max_size=3), min_size=8, max_size=40), st.integers(0, 3))
 def test_every_label_of_many_stays_in_training(sets: list[list[str]], seed: int) -> None:
     examples = examples_of(sets, kind="multi")

@@ -185,7 +185,7 @@ def test_a_guessed_encoding_is_announced(tmp_path: Path) -> None:
 
 
 @example(pairs=[("", "NaN")], delimiter=",")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(ANY_TEXT, SOME_TEXT), min_size=1, max_size=6), st.sampled_from([",", ";", "\t"]))
 def test_any_text_survives_csv(tmp_path_factory, pairs, delimiter) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.mktemp("csv") / "a.csv"
@@ -199,7 +199,7 @@ def test_any_text_survives_csv(tmp_path_factory, pairs, delimiter) -> None:  # t
     assert (examples.labels is None) == (not expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(ANY_TEXT, SOME_TEXT), min_size=1, max_size=6), st.booleans())
 def test_any_text_survives_json_lines(tmp_path_factory, pairs, escaped) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"

@@ -66,7 +66,7 @@ def test_tokens_cover_every_visible_character_in_order(name: str, text: str) -> 
 words = st.text(st.sampled_from("abe TH.,éäก็ม 12\n"), max_size=60)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(context=words, question=words, name=st.sampled_from(TOKENIZERS), direction=st.sampled_from(DIRECTIONS))
 @example(context="", question="", name="byte_level", direction="left")
 @example(context=" \n ", question="a", name="wordpiece", direction="both")
@@ -97,7 +97,7 @@ def test_every_window_leads_back_to_the_characters(
     assert (owners == 1).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 40), st.integers(1, 12), st.integers(1, 15))
 def test_most_context_is_what_the_published_loop_says(length: int, room: int, stride: int) -> None:
     windows = stretches(length, room, stride)

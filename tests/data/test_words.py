@@ -101,7 +101,7 @@ def test_words_that_run_together_are_read_without_spaces() -> None:
 words = st.lists(st.sampled_from([*WORDS, "jumpedjumpedjumped"]), min_size=1, max_size=30)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(words, min_size=1, max_size=3), st.integers(3, 30), st.sampled_from(["left", "right", "both"]))
 def test_every_word_is_tagged_once_in_a_window_that_holds_it(
     sentences: list[list[str]], most: int, direction: Direction
@@ -195,7 +195,7 @@ def test_plain_text_is_split(text: str, expected: list[str]) -> None:
     assert [text[a:b] for a, b in split_words(text)] == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=40))
 def test_all_but_spaces_is_in_one_word(text: str) -> None:
     spans = split_words(text)

@@ -32,7 +32,7 @@ def by_hand(vectors: torch.Tensor, targets: list[int], temperature: float) -> fl
     return total
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(targets=st.lists(st.integers(0, 3), min_size=1, max_size=12), seed=st.integers(0, 99))
 def test_the_loss_is_the_papers(targets: list[int], seed: int) -> None:
     vectors = torch.randn(len(targets), 5, generator=torch.Generator().manual_seed(seed)).requires_grad_()

@@ -30,7 +30,7 @@ def test_neighbours_in_one_draw_have_nothing_to_do_with_one_another() -> None:
     assert float((together - torch.eye(4)).abs().max()) < 0.012  # five standard errors
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(shape=st.lists(st.integers(1, 7), min_size=0, max_size=4), seed=st.integers(0, 9))
 def test_any_shape_the_same_seed_the_same_mask(shape: list[int], seed: int) -> None:
     x = torch.randn(shape)

@@ -86,7 +86,7 @@ def test_dropout_is_on_characters_between_layers_and_nowhere_else() -> None:
 words = st.lists(st.text(st.sampled_from("abgAก é"), min_size=1, max_size=9), min_size=1, max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(words, min_size=1, max_size=4), st.integers(1, 20), st.sampled_from(DIRECTIONS))
 def test_words_are_read_as_in_the_whole_sentence(sentences: list[list[str]], window: int, direction: Direction) -> None:
     """The state at the space that is read after a word, however short the windows in which a sentence is read."""
@@ -164,7 +164,6 @@ seen = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(seen, st.sampled_from(["min", "max", "mean"]), st.booleans())
 def test_the_memory_is_of_all_that_was_seen(
     batches: list[list[list[tuple[str, int]]]], pooling: str, only_capitalised: bool

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from textgraft.nn.gelu import gelu
@@ -14,7 +14,6 @@ from textgraft.nn.gelu import gelu
 NUMBERS = st.lists(st.floats(-1e3, 1e3, width=16) | st.floats(-6, 6, width=16), min_size=1, max_size=40)
 
 
-@settings(deadline=None)  # the first comparison loads half of torch
 @given(numbers=NUMBERS)
 def test_in_full_width_it_is_the_formula_with_the_tangent(numbers: list[float]) -> None:
     x = torch.tensor(numbers, dtype=torch.float64)
@@ -22,7 +21,6 @@ def test_in_full_width_it_is_the_formula_with_the_tangent(numbers: list[float]) 
     torch.testing.assert_close(gelu(x), 0.5 * x * (1 + inner.tanh()))
 
 
-@settings(deadline=None)  # the first comparison loads half of torch
 @given(numbers=NUMBERS)
 def test_in_bfloat16_it_is_gelu_and_no_further_from_the_formula_than_rounding(numbers: list[float]) -> None:
     x = torch.tensor(numbers, dtype=torch.bfloat16)

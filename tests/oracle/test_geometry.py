@@ -31,7 +31,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @given(VECTORS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_mean_over_pairs_is_one_over_a_loop(vectors: np.ndarray) -> None:
     pairs = [cosine(a, b) for a, b in permutations(vectors, 2)]
     assert mean_cosine(vectors) == pytest.approx(np.mean(pairs), abs=1e-12)
@@ -39,14 +39,14 @@ def test_a_mean_over_pairs_is_one_over_a_loop(vectors: np.ndarray) -> None:
 
 
 @given(VECTORS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_likeness_to_a_sentence_is_a_loop_over_its_words(vectors: np.ndarray) -> None:
     mean = vectors.mean(axis=0)
     assert intra_similarity(vectors) == pytest.approx(np.mean([cosine(mean, v) for v in vectors]), abs=1e-12)
 
 
 @given(VECTORS, st.floats(0.1, 50))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_explained_variance_lies_between_its_bounds_and_knows_no_scale(vectors: np.ndarray, factor: float) -> None:
     found = explained_variance(vectors)
     assert 1 / min(vectors.shape) - 1e-9 <= found <= 1 + 1e-9

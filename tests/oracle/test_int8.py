@@ -18,7 +18,7 @@ native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
 
 
 @native
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows=st.integers(1, 70), inputs=st.integers(1, 90), outputs=st.integers(1, 90), seed=st.integers(0, 99))
 def test_products_are_those_of_the_rounded_numbers(rows: int, inputs: int, outputs: int, seed: int) -> None:
     torch.manual_seed(seed)
@@ -32,7 +32,7 @@ def test_products_are_those_of_the_rounded_numbers(rows: int, inputs: int, outpu
 
 
 @native
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rows=st.integers(1, 70), inputs=st.integers(1, 90), size=st.sampled_from([1e-3, 1.0, 1e4]), seed=st.integers(0, 99)
 )

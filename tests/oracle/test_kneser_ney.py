@@ -116,7 +116,7 @@ def test_equals_the_formulas(ngrams: ModuleType, monkeypatch: pytest.MonkeyPatch
     assert np.array([abs(np.log(p) - q) for p, q in zip(np.ravel(wanted), found.ravel())]).max() < 1e-10
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     train=st.lists(st.integers(2, 5), min_size=2, max_size=40),
     history=st.lists(st.integers(2, 6), max_size=5),

@@ -39,7 +39,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
 
 @mkl
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rows=st.integers(1, FEW_ROWS + 20),
     inputs=st.integers(1, 70),

@@ -109,7 +109,7 @@ def test_weights_are_those_of_the_papers(score: str, reach: str, step: int) -> N
     step=st.integers(0, 30),
     scale=st.sampled_from([0.0, 1.0, 1e4]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_weights_are_shares_of_what_is_there(score: str, reach: str, window: int, step: int, scale: float) -> None:
     """Never negative, none at padding, 1 in all (no more than 1 under a Gaussian), whatever the sizes."""
     module, (query, keys, mask) = made(score, reach, window=window), drawn()

@@ -57,7 +57,7 @@ def test_dropout_acts_in_training_alone() -> None:
 floats = st.floats(-5, 5, width=32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_best_spans_are_those_of_all_pairs(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 9))

@@ -80,7 +80,7 @@ def test_a_chain_is_the_sum_and_the_best_of_all_paths(tags: list[str], scheme: s
         assert not shares[row, length:].any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.sampled_from([(TAGS, "IOB2"), (BIOES, "BIOES"), (TAGS, "IOB1")]), st.booleans())
 def test_decoded_tags_are_legal(seed: int, kind: tuple[list[str], str], crf: bool) -> None:
     tags, scheme = kind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from textgraft.data.batch import pad
@@ -66,7 +66,6 @@ def test_words_that_were_looked_up_before_are_spelled_the_same() -> None:
     assert _Spelled()([]).shape == (0, CHARACTERS)
 
 
-@settings(deadline=None)  # Thai's dictionary is loaded by the first text that has any
 @given(st.text(max_size=80))
 @example(" \u0e31")
 def test_offsets_are_those_of_the_words_and_a_batch_has_the_same_ids(text: str) -> None:

@@ -109,7 +109,7 @@ def test_scripts_without_a_dictionary_are_cut_at_clusters(words: Tokenizer) -> N
         assert slices(text, words.encode(text)) == wanted
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(text=STRINGS)
 @example(text="ก\u0e4d\u0e32กำ่ำ")
 @example(text="e\u0e31กก\u200d👨‍👩‍👧ก")
@@ -117,13 +117,13 @@ def test_word_offsets(words: Tokenizer, text: str) -> None:
     check_offsets(text, words.encode(text))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(text=STRINGS)
 def test_subword_offsets(subwords: Tokenizer, text: str) -> None:
     check_offsets(text, subwords.encode(text))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(texts=st.lists(STRINGS, max_size=4))
 def test_batches_give_the_same_ids_as_single_texts(words: Tokenizer, texts: list[str]) -> None:
     singles = [words.encode(text).ids for text in texts]
@@ -132,7 +132,7 @@ def test_batches_give_the_same_ids_as_single_texts(words: Tokenizer, texts: list
 
 
 @needs_extra
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(text=STRINGS)
 def test_only_spaces_are_put_in_and_origins_stay_in_order(text: str) -> None:
     segmenter = thai.Segmenter.installed()

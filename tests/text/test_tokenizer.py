@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from textgraft.errors import UserError
@@ -75,7 +75,6 @@ def test_what_encode_says_of_a_text(trained: Tokenizer) -> None:
     assert encoding.offsets[encoding.tokens.index("xxup")] == (5, 5)
 
 
-@settings(deadline=None)
 @given(text=TEXTS)
 @example(text="n\u0301\u0301\u0301\u0301A")
 @example(text="กำลัง \u200dA\u0301")
@@ -93,7 +92,6 @@ def test_offsets_are_inside_in_order_and_never_split_a_cluster(trained: Tokenize
         assert i in covered or char.isspace() or char == "▁" or "<br" in text or not normalize(char).strip()
 
 
-@settings(deadline=None)
 @given(text=TEXTS)
 def test_slices_normalise_to_their_tokens(trained: Tokenizer, text: str) -> None:
     encoding = trained.encode(text)
@@ -102,7 +100,6 @@ def test_slices_normalise_to_their_tokens(trained: Tokenizer, text: str) -> None
             assert token.lstrip("▁") in normalize(text[start:end], trained.kind).replace(" ", "")
 
 
-@settings(deadline=None)
 @given(texts=st.lists(TEXTS, max_size=5))
 def test_batches_give_the_same_ids_as_single_texts(trained: Tokenizer, texts: list[str]) -> None:
     batch = trained.encode_batch(texts)

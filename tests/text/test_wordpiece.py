@@ -99,7 +99,7 @@ def test_ids_of_ten_thousand_real_lines_are_the_librarys(both: tuple[WordPieceTo
         same_ids(*both, texts=list(islice(lines, 10_000)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=60))
 def test_offsets_rise_and_cut_no_cluster_and_batches_are_the_same(text: str) -> None:
     tokenizer = UNCASED
@@ -240,7 +240,7 @@ def test_masking_knows_marks_and_pieces() -> None:
     assert tokens.continues.any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from([*NASTY, *" \n[].,-_'\u0301", "[SEP]", "don't", "well-known", "é"]), max_size=12))
 def test_a_text_read_in_remembered_chunks_has_the_ids_of_the_whole(parts: list[str]) -> None:
     text = "".join(parts)

@@ -61,7 +61,7 @@ def double(*rows: list[float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(NUMBERS, NUMBERS, TEMPERATURES)
 def test_soft_losses_are_the_papers_times_the_square_of_the_temperature(
     own: list[float], theirs: list[float], temperature: float
@@ -82,7 +82,7 @@ def test_soft_losses_are_the_papers_times_the_square_of_the_temperature(
     assert squares.tolist() == pytest.approx([(own[0] - theirs[0]) ** 2])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(NUMBERS, TEMPERATURES, st.floats(-5, 5))
 def test_a_student_that_answers_as_its_teacher_has_nothing_to_learn(
     answers: list[float], temperature: float, shift: float

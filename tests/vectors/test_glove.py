@@ -34,7 +34,7 @@ def dense(pairs: Pairs, size: int) -> np.ndarray:
     return x
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     documents=st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=6),
     window=st.integers(1, 5),

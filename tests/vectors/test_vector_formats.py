@@ -41,7 +41,7 @@ def test_what_is_written_comes_back_to_the_bit(to: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["v"]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=arrays(np.float32, (5, 4), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
     words=st.lists(
