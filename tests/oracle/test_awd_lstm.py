@@ -98,7 +98,7 @@ def test_layer_runs_both_ways_alike(truncate: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 300])
 def test_layer_reads_without_gradients_as_it_trains(rows: int) -> None:
-    """In bfloat16 nothing is kept for gradients that nobody wants; h, the last state and what was handed in stay."""
+    """In bfloat16 nothing is kept for gradients that nobody wants, nor rounded as much; what was handed in stays."""
     torch.manual_seed(0)
     layer = LSTMLayer(D, H)
     x, state = torch.randn(T, rows, D), (torch.randn(rows, H), torch.randn(rows, H))
@@ -107,8 +107,8 @@ def test_layer_reads_without_gradients_as_it_trains(rows: int) -> None:
         h, last = layer(x, state)
         with torch.no_grad():
             read_h, read_last = layer(x, state)
-    torch.testing.assert_close(read_h, h.detach(), rtol=2e-2, atol=2e-3)
-    torch.testing.assert_close(read_last, tuple(t.detach() for t in last), rtol=2e-2, atol=2e-3)
+    torch.testing.assert_close(read_h, h.detach(), rtol=2e-2, atol=1e-2)
+    torch.testing.assert_close(read_last, tuple(t.detach() for t in last), rtol=2e-2, atol=1e-2)
     assert all(torch.equal(now, then) for now, then in zip((x, *state), before, strict=True))
 
 

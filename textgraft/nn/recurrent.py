@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,37 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.nn.device import on_cpu
-from textgraft.nn.int8 import Int8Matrix
+from textgraft.nn.lstm_reading import read_in_bfloat16, read_in_int8
 from textgraft.nn.precision import cast_once, compute_dtype, in_int8
-from textgraft.nn.tanh import tanh, tanh_
-
-STEPS_THAT_PAY = 8
-"""Laying weights out for many products costs as much as five of them without."""
-
-
-class _Product:
-    """x @ weight.T for `rows` rows of x, as it is asked for at each of many steps.
-
-    For bfloat16 on a processor oneDNN lays the weights out anew in each product, which for so few rows takes as long as
-    the product itself. Here they are laid out once, for the same numbers, where there are steps enough to pay for it.
-    """
-
-    def __init__(self, weight: Tensor, steps: int, rows: int) -> None:
-        self.transposed, self.laid_out = weight.t(), None
-        if weight.dtype == torch.bfloat16 and on_cpu(weight) and steps >= STEPS_THAT_PAY:
-            self.laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), rows)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.laid_out is None:
-            return x @ self.transposed
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.laid_out, None, "none", [], "")
-        return product
-
-    def add_to(self, total: Tensor, x: Tensor) -> Tensor:
-        """`total`, to which the product of x has been added."""
-        if self.laid_out is None:
-            return torch.addmm(total, x, self.transposed, out=total)
-        return total.copy_(torch.ops.mkldnn._linear_pointwise.binary(x, total, self.laid_out, None, "add"))
+from textgraft.nn.product import Product
 
 
 class _LSTMSequence(torch.autograd.Function):
@@ -64,7 +35,7 @@ class _LSTMSequence(torch.autograd.Function):
         c = c0.new_empty(steps + 1, rows, hidden)
         tanh_c = x.new_empty(steps, rows, hidden)
         h[0], c[0] = h0, c0
-        recurrent = _Product(w_hh, steps, rows)
+        recurrent = Product(w_hh, steps, rows)
         for t in range(steps):
             gate = recurrent.add_to(gates[t], h[t])
             gate[:, : 2 * hidden].sigmoid_()
@@ -87,7 +58,7 @@ class _LSTMSequence(torch.autograd.Function):
         d_gates = torch.empty_like(gates)
         d_h = torch.zeros_like(h[0])
         d_c = grad_c_last.clone()
-        recurrent = _Product(w_hh.t(), steps, rows)
+        recurrent = Product(w_hh.t(), steps, rows)
         for t in range(steps - 1, -1, -1):
             if ctx.truncate and t + 1 < steps and (t + 1) % ctx.truncate == 0:
                 d_h.zero_()
@@ -120,57 +91,6 @@ def lstm_sequence(
     """
     h, c = _LSTMSequence.apply(x, h0, c0, w_ih, w_hh, bias, truncate)
     return h, c
-
-
-ROWS_NEARBY = 256
-"""Of so many rows the gates stay in the caches between their two products."""
-
-
-def _read(
-    x: Tensor, h: Tensor, c: Tensor, inputs: Callable[[Tensor], Tensor], add: Callable[[Tensor, Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
-    """What `lstm_sequence` says, for who wants no gradients: no gate is kept longer than it takes.
-
-    `inputs` makes the gates (N, 4 H) of N rows of x, the bias added where `add` does not; `add` adds what h has to say.
-    """
-    steps, rows, width = x.shape
-    hidden = c.shape[1]
-    outputs, c = x.new_empty(steps, rows, hidden), c.clone()
-    at_once = max(1, ROWS_NEARBY // max(1, rows))
-    for t in range(steps):
-        if t % at_once == 0:
-            gates = inputs(x[t : t + at_once].reshape(-1, width)).view(-1, rows, 4 * hidden)
-        gate = add(gates[t % at_once], h)
-        gate[:, : 2 * hidden].sigmoid_()
-        tanh_(gate[:, 2 * hidden : 3 * hidden])
-        gate[:, 3 * hidden :].sigmoid_()
-        i, f, g, o = gate.chunk(4, dim=1)
-        c.mul_(f).add_(i * g)
-        h = torch.mul(o, tanh(c).to(x.dtype), out=outputs[t])
-    return outputs, c
-
-
-def _read_in_int8(
-    x: Tensor, h: Tensor, c: Tensor, w_ih: Int8Matrix, w_hh: Int8Matrix, bias: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The products in eight bits, the rest in float32."""
-    return _read(x, h, c, w_ih.linear, lambda gate, h: w_hh.add_to(gate, h, bias))
-
-
-def _read_in_steps(x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """For bfloat16, where `lstm_sequence` keeps gates and cells for gradients: less time, and half of the memory."""
-    rows = x.shape[1]
-    more = _round(rows) - rows
-    if more:
-        x, h, c = F.pad(x, (0, 0, 0, more)), F.pad(h, (0, 0, 0, more)), F.pad(c, (0, 0, 0, more))
-    recurrent = _Product(w_hh, len(x), rows + more)
-    h, c = _read(x, h, c, lambda part: torch.addmm(bias, part, w_ih.t()), recurrent.add_to)
-    return h[:, :rows], c[:rows]
-
-
-def _round(rows: int) -> int:
-    """The next power of two, from 16 on multiple of 16: oneDNN keeps half a megabyte for each shape it has met."""
-    return -(-rows // 16) * 16 if rows > 16 else 1 << (rows - 1).bit_length()
 
 
 def _windows_in_torch(
@@ -237,14 +157,14 @@ class LSTMLayer(nn.Module):
         h0, c0 = state if state is not None else self.initial_state(x.shape[1])
         of_x, of_h = in_int8(self.weight_ih), in_int8(self.weight_hh)
         if of_x is not None and of_h is not None:
-            h, c = _read_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
+            h, c = read_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
             return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
         dtype = compute_dtype(x)
         w_ih, w_hh, bias = (cast_once(w, dtype).to(dtype) for w in (self.weight_ih, w_hh, self.bias))
         if dtype == torch.bfloat16 and on_cpu(x):
             given = x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias
-            h, c = lstm_sequence(*given, truncate) if torch.is_grad_enabled() else _read_in_steps(*given)
+            h, c = lstm_sequence(*given, truncate) if torch.is_grad_enabled() else read_in_bfloat16(*given)
         else:
             with torch.autocast(x.device.type, enabled=False):
                 h, c = _windows_in_torch(x.to(dtype), h0.to(dtype), c0.to(dtype), w_ih, w_hh, bias, truncate)
