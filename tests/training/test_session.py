@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -186,6 +188,20 @@ def test_two_at_once_are_told_of_each_other(tmp_path: Path) -> None:
     os.close(other)
     assert drive(small_run(), tmp_path / "checkpoint.safetensors", title="t", show=False).progress.finished
     fcntl.flock(os.open(tmp_path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)  # and it has let go
+
+
+def test_a_training_leaves_its_model_to_who_asked_for_it(tmp_path: Path) -> None:
+    """Not to the next collection of circles, before which a comparison would hold dozens of models."""
+    run = small_run()
+    model = weakref.ref(run.model)
+    gc.collect()
+    gc.disable()
+    try:
+        drive(run, tmp_path / "checkpoint.safetensors", title="t", show=False)
+        del run
+        assert model() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("call", "error"), [("fsync", FULL), ("replace", FULL), ("replace", READ_ONLY)])

@@ -131,7 +131,6 @@ class Run:
         self.settings, self.validate = settings, validate
         self.precision = resolve(settings.precision, self.device)
         self.positions = POSITIONS[self.precision] if self._by_parts() else None
-        self.tell: Told = untold  # of texts that are read before a phase's first step
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
@@ -140,15 +139,18 @@ class Run:
             torch.manual_seed(settings.seed)
             self.rng = torch.get_rng_state()
 
-    def steps(self) -> Iterator[Step]:
-        """Train to the end of the last phase, yielding after every optimizer step."""
+    def steps(self, tell: Told = untold) -> Iterator[Step]:
+        """Train to the end of the last phase, yielding after every optimizer step.
+
+        `tell` hears how many texts have been read where a phase reads them before its first step.
+        """
         if self.progress.finished:
             return
         while self.progress.phase < len(self.phases):
             phase = self.phases[self.progress.phase]
             if self.optimizer is None:
                 self.optimizer = self._new_optimizer(phase)
-            yield from self._phase_steps(phase)
+            yield from self._phase_steps(phase, tell)
             if self.out_of_patience():
                 break
             previous = self.progress
@@ -197,14 +199,14 @@ class Run:
         at = self.progress.phase
         return sum(epochs[:at]) * second_per_epoch, epochs[at] * second_per_epoch
 
-    def _phase_steps(self, phase: Phase) -> Iterator[Step]:
+    def _phase_steps(self, phase: Phase, tell: Told) -> Iterator[Step]:
         at, settings = self.progress, self.settings
         first_epoch = self._first_epoch()
         total = self._total_steps(phase, first_epoch)
         slot = self._time_slot(settings.minutes) if settings.minutes is not None else None
 
         started = time.perf_counter()
-        seen = seen_once(self.model, self.stream, total, self.precision, self.tell)
+        seen = seen_once(self.model, self.stream, total, self.precision, tell)
         at.seconds += time.perf_counter() - started
 
         def done() -> float:

@@ -154,8 +154,7 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
                 run.save(checkpoint)
                 raise _stopped(title)
 
-        run.tell = read
-        for step in run.steps():
+        for step in run.steps(read):
             total = (step.progress + run.progress.phase) / len(run.phases)
             bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step, share_of_peak))
             if show and step.scores:
