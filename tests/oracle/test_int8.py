@@ -9,12 +9,19 @@ from hypothesis import strategies as st
 
 from textgraft.agreement import Agreement
 from textgraft.errors import UserError
-from textgraft.nn import int8, precision
+from textgraft.nn import int8, precision, recurrent
 from textgraft.nn.int8 import STEPS, Int8Matrix
+from textgraft.nn.lstm_reading import WIDEST_IN_BFLOAT16, sooner_than_in_int8
 from textgraft.nn.precision import Casts, computing_in
 from textgraft.nn.recurrent import LSTMLayer
 
 native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
+
+
+@pytest.fixture
+def no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor that has no AMX, or with wider cells."""
+    monkeypatch.setattr(recurrent, "sooner_than_in_int8", lambda cells: False)
 
 
 @native
@@ -57,6 +64,7 @@ def test_zeros_stay_zero() -> None:
 
 
 @native
+@pytest.mark.usefixtures("no_sooner")
 @pytest.mark.parametrize("rows", [1, 5])
 def test_an_lstm_in_int8_is_near_itself_and_hands_its_state_on(rows: int) -> None:
     torch.manual_seed(0)
@@ -74,6 +82,7 @@ def test_an_lstm_in_int8_is_near_itself_and_hands_its_state_on(rows: int) -> Non
 
 
 @native
+@pytest.mark.usefixtures("no_sooner")
 def test_weights_become_whole_numbers_once_and_again_when_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[torch.Tensor] = []
     monkeypatch.setattr(precision, "Int8Matrix", lambda weight: made.append(weight) or Int8Matrix(weight))
@@ -86,6 +95,25 @@ def test_weights_become_whole_numbers_once_and_again_when_they_have_changed(monk
         after, _ = layer(x)
     assert len(made) == 3
     assert not torch.equal(before, after)
+
+
+@native
+@pytest.mark.skipif(not sooner_than_in_int8(8), reason="int8 is the quicker one here")
+def test_narrow_cells_are_read_in_bfloat16_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[torch.Tensor] = []
+    monkeypatch.setattr(precision, "Int8Matrix", lambda weight: made.append(weight) or Int8Matrix(weight))
+    layer, x = LSTMLayer(4, 8), torch.randn(20, 2, 4)
+    with torch.no_grad():
+        with computing_in("int8", casts=Casts()):
+            faster, _ = layer(x)
+        with computing_in("bf16"):
+            usual, _ = layer(x)
+        assert torch.equal(faster, usual)
+        assert made == []
+        wide = LSTMLayer(4, WIDEST_IN_BFLOAT16 + 8)
+        with computing_in("int8", casts=Casts()):
+            wide(x)
+    assert len(made) == 2
 
 
 def test_gradients_and_other_processors_know_no_int8(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def computing_in(precision: str, device: torch.device = CPU, *, casts: Casts | N
 
     So does the LSTM's cell state, inside a window on the processor alone. Where no gradients are wanted, weights that
     `casts` holds are not cast again. In int8 the products of LSTMs and of transformers' layers are of whole numbers,
-    all others as in `auto`; where the processor is no faster for it, so are these.
+    all others as in `auto`; where the processor is no faster for it (with AMX: for narrow LSTMs), so are these.
     """
     in_int8 = precision == "int8"
     enabled = resolve("auto" if in_int8 else precision, device) == "bf16"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.nn.device import on_cpu
-from textgraft.nn.lstm_reading import read_in_bfloat16, read_in_int8
+from textgraft.nn.lstm_reading import read_in_bfloat16, read_in_int8, sooner_than_in_int8
 from textgraft.nn.precision import cast_once, compute_dtype, in_int8
 from textgraft.nn.product import Product
 
@@ -155,7 +155,8 @@ class LSTMLayer(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """x (T, B, D) -> h (T, B, H) and the state (h_T, c_T), each (B, H)."""
         h0, c0 = state if state is not None else self.initial_state(x.shape[1])
-        of_x, of_h = in_int8(self.weight_ih), in_int8(self.weight_hh)
+        sooner = compute_dtype(x) == torch.bfloat16 and sooner_than_in_int8(self.hidden_dim)
+        of_x, of_h = (None, None) if sooner else (in_int8(self.weight_ih), in_int8(self.weight_hh))
         if of_x is not None and of_h is not None:
             h, c = read_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
             return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
