@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from consistency import Consistent, Replacing, pairs_of
 from curves import DATA, HERE, examples
 from torch import Tensor
 from torch.nn import functional as F
@@ -35,13 +36,14 @@ from textgraft.data.stream import ExampleStream
 from textgraft.encoders.base import Encoded
 from textgraft.files import write_atomically
 from textgraft.heads.base import Head, Loss
+from textgraft.inference import predict_logits
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.linear import fit_output
 from textgraft.model import Model
 from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.precision import computing_in
 from textgraft.stages.adapt import adapt
-from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
+from textgraft.training.classifier import EncodedTexts, Plan, new_classifier, outputs_from_logits, train_classifier
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase, Stage, load_recipe
 from textgraft.training.session import content_hash
@@ -213,6 +215,23 @@ def self_trained(draw: Draw, *, dropouts: dict[str, float] | None = None) -> np.
     )
 
 
+def consistent(draw: Draw) -> np.ndarray:
+    """UDA: the pool's texts keep their answer when words that say little are replaced; three of them for a label."""
+    source, stage = draw.source, at_least(120)
+    pad_id, pool = source.tokenizer.pad_id, [text for text in draw.encoded(source, draw.pool) if len(text)]
+    replacing = Replacing(pool, source.tokenizer.vocab_size, kept=[pad_id])
+    plan = draw.plan(source, stage)
+    model = Consistent(
+        new_classifier(plan, draw.seed), pairs_of(pool, replacing, pad_id, rows=3 * stage.rows, seed=draw.seed)
+    )
+    known = draw.encoded(source, draw.train.texts)
+    stream = ExampleStream(known, torch.from_numpy(draw.targets), pad_id=pad_id, rows=stage.rows, seed=draw.seed)
+    phases = stage.plan(len(model.layer_groups()), stream.length(0))
+    for _ in Run(model, phases, stream, replace(plan.settings.of(stage), seed=draw.seed)).steps():
+        pass
+    return outputs_from_logits(predict_logits(model, draw.encoded(source, draw.texts), pad_id), "single")
+
+
 class Pairs(Head):
     """Texts of one class near each other, of two classes far: all pairs of a batch (Tunstall et al. 2022, "SetFit")."""
 
@@ -260,6 +279,7 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     "120 steps, mean with linear": with_linear,
     "120 steps, self-trained with linear on the pool": self_trained,
     "the same, student with the paper's dropouts": lambda d: self_trained(d, dropouts=PAPER),
+    "120 steps, consistent on the pool": consistent,
     "pairs, then logistic regression": pairs,
 }
 
