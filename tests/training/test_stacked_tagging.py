@@ -161,8 +161,8 @@ def test_killed_while_it_anneals_it_ends_with_the_same_bits(
     finished: dict[str, int] = {}
     steps = Run.steps
 
-    def watched(self: Run) -> Iterator[Any]:
-        for step in steps(self):
+    def watched(self: Run, *given: Any) -> Iterator[Any]:
+        for step in steps(self, *given):
             rates.append(step.lr)
             yield step
         finished["epochs"] = len(self.progress.history)

@@ -148,8 +148,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path: Path, monkey
     cove_train(FEW, tmp_path / "whole", valid=VALID, options=asked, show=False)
     steps = Run.steps
 
-    def cut(run: Run) -> Any:
-        for number, step in enumerate(steps(run)):
+    def cut(run: Run, *given: Any) -> Any:
+        for number, step in enumerate(steps(run, *given)):
             yield step
             if number == 4:
                 run.save(tmp_path / "killed.run" / "checkpoint.safetensors")

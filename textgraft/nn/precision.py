@@ -127,9 +127,14 @@ def computing_in(precision: str, device: torch.device = CPU, *, casts: Casts | N
         _IN_INT8.reset(before[1])
 
 
+def int8_is_wanted() -> bool:
+    """Whether `computing_in` says so and no gradients are wanted."""
+    return _IN_INT8.get() and not torch.is_grad_enabled()
+
+
 def in_int8(weight: Tensor) -> Int8Matrix | None:
-    """The matrix as whole numbers where `computing_in` says so and no gradients are wanted, from its `casts`."""
-    if not _IN_INT8.get() or torch.is_grad_enabled():
+    """The matrix as whole numbers where these are wanted, from the `casts` of `computing_in`."""
+    if not int8_is_wanted():
         return None
     casts = _CASTS.get()
     return Int8Matrix(weight) if casts is None else casts.in_int8(weight)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from textgraft.nn.device import on_cpu
 from textgraft.nn.lstm_reading import read_in_bfloat16, read_in_int8, sooner_than_in_int8
-from textgraft.nn.precision import cast_once, compute_dtype, in_int8
+from textgraft.nn.precision import cast_once, compute_dtype, in_int8, int8_is_wanted
 from textgraft.nn.product import Product
 
 
@@ -155,9 +155,10 @@ class LSTMLayer(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """x (T, B, D) -> h (T, B, H) and the state (h_T, c_T), each (B, H)."""
         h0, c0 = state if state is not None else self.initial_state(x.shape[1])
-        sooner = compute_dtype(x) == torch.bfloat16 and sooner_than_in_int8(self.hidden_dim)
-        of_x, of_h = (None, None) if sooner else (in_int8(self.weight_ih), in_int8(self.weight_hh))
-        if of_x is not None and of_h is not None:
+        if int8_is_wanted() and not self._is_read_sooner_in(compute_dtype(x)):
+            of_x, of_h = in_int8(self.weight_ih), in_int8(self.weight_hh)
+            assert of_x is not None
+            assert of_h is not None
             h, c = read_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
             return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
@@ -170,3 +171,6 @@ class LSTMLayer(nn.Module):
             with torch.autocast(x.device.type, enabled=False):
                 h, c = _windows_in_torch(x.to(dtype), h0.to(dtype), c0.to(dtype), w_ih, w_hh, bias, truncate)
         return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
+
+    def _is_read_sooner_in(self, dtype: torch.dtype) -> bool:
+        return dtype == torch.bfloat16 and sooner_than_in_int8(self.hidden_dim)
