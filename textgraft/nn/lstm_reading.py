@@ -44,7 +44,10 @@ def _read(
 def read_in_int8(
     x: Tensor, h: Tensor, c: Tensor, w_ih: Int8Matrix, w_hh: Int8Matrix, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The products in eight bits, the rest in float32."""
+    """h (T, B, H) of every step and the last cells (B, H); products in eight bits, the rest in float32.
+
+    `x` is (T, B, D), `h` and `c` (B, H); `w_ih` stands for (4 H, D), `w_hh` for (4 H, H), `bias` is (4 H,).
+    """
     return _read(x, h, c, w_ih.linear, lambda gate, h: w_hh.add_to(gate, h, bias))
 
 
@@ -64,7 +67,8 @@ def read_in_bfloat16(
 ) -> tuple[Tensor, Tensor]:
     """h (T, B, H) of every step and the last cells (B, H), which stay in float32, as between all steps.
 
-    oneDNN's own layer takes what it does well, many steps of cells that are not too wide; it rounds gates to bfloat16
+    `x` is (T, B, D), `h` and `c` (B, H), `w_ih` (4 H, D), `w_hh` (4 H, H), `bias` (4 H,), gates in torch's order; all
+    but `c` in bfloat16. oneDNN's own layer takes what it does well, many steps of cells that are not too wide; it rounds gates to bfloat16
     nowhere. The rest is done step by step.
     """
     rows = x.shape[1]
@@ -134,7 +138,7 @@ def _onednn_reads() -> bool:
 
 @lru_cache
 def sooner_than_in_int8(cells: int) -> bool:
-    """Whether `read_in_bfloat16` is quicker than `read_in_int8` here."""
+    """Whether `read_in_bfloat16` is quicker here than `read_in_int8`, for so many cells."""
     return cells <= WIDEST_IN_BFLOAT16 and bool(torch.cpu.get_capabilities().get("amx_bf16")) and _onednn_reads()
 
 

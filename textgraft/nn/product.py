@@ -12,7 +12,7 @@ STEPS_THAT_PAY = 8
 
 
 class Product:
-    """x @ weight.T for `rows` rows of x, as it is asked for at each of many steps.
+    """x @ weight.T, (rows, D) by (E, D) to (rows, E), as it is asked for at each of many steps.
 
     For bfloat16 on a processor oneDNN lays the weights out anew in each product, which for so few rows takes as long as
     the product itself. Here they are laid out once, for the same numbers, where there are steps enough to pay for it.
@@ -25,13 +25,14 @@ class Product:
             self.laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), rows)
 
     def __call__(self, x: Tensor) -> Tensor:
+        """(rows, D) -> (rows, E)."""
         if self.laid_out is None:
             return x @ self.transposed
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.laid_out, None, "none", [], "")
         return product
 
     def add_to(self, total: Tensor, x: Tensor) -> Tensor:
-        """`total`, to which the product of x has been added."""
+        """`total` (rows, E), to which the product of x (rows, D) has been added."""
         if self.laid_out is None:
             return torch.addmm(total, x, self.transposed, out=total)
         return total.copy_(torch.ops.mkldnn._linear_pointwise.binary(x, total, self.laid_out, None, "add"))

@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_models import classifier
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-sys.path.insert(0, str(Path(__file__).parent / "training"))
-
-from consistency import SURE, TEMPERATURE, Consistent, Replacing, pairs_of
-from small_models import classifier
-
 from textgraft.data.batch import Batch, pad
+
+BENCH = Path(__file__).parents[2] / "bench"
+sys.path.insert(0, str(BENCH))  # its modules are scripts beside each other, importable only from their own folder
+from consistency import SURE, TEMPERATURE, Consistent, Replacing, pairs_of  # noqa: E402
+
+sys.path.remove(str(BENCH))
 
 FREQUENT, RARE, PAD = 1, 9, 0
 TEXTS = [np.array([FREQUENT, FREQUENT, 2 + i % 5, RARE if i == 0 else 3, 4]) for i in range(40)]
