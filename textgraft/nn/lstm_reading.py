@@ -68,8 +68,8 @@ def read_in_bfloat16(
     """h (T, B, H) of every step and the last cells (B, H), which stay in float32, as between all steps.
 
     `x` is (T, B, D), `h` and `c` (B, H), `w_ih` (4 H, D), `w_hh` (4 H, H), `bias` (4 H,), gates in torch's order; all
-    but `c` in bfloat16. oneDNN's own layer takes what it does well, many steps of cells that are not too wide; it rounds gates to bfloat16
-    nowhere. The rest is done step by step.
+    but `c` in bfloat16. oneDNN's own layer takes what it does well, many steps of cells that are not too wide, and
+    rounds no gate to bfloat16. The rest is done step by step.
     """
     rows = x.shape[1]
     more = _round(rows) - rows
