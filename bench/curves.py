@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument(
         "--tested", type=so_many, default=5000, help="so many of the test texts, the same each time, or all"
     )
+    parser.add_argument("--reuse", type=Path, help="a finished run, to grow it by methods, labels or seeds")
     parser.add_argument("--out", type=Path, help="default: bench/results/curves/NAME")
     asked = parser.parse_args()
     folder, read = DATA[asked.name]
@@ -146,6 +147,7 @@ def main() -> None:
         options=MethodOptions(
             model=asked.model, recipe=asked.recipe, max_tokens=asked.max_tokens, adapt_minutes=asked.adapt_minutes
         ),
+        reuse=asked.reuse,
     )
 
 

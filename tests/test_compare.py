@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from made_up_reviews import reviews
+from safetensors.torch import load_file, save
 from small_comparisons import examples, quick_options
 
 import textgraft
@@ -125,6 +127,78 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
     assert seen == [(6, 0), (6, 1), (40, 0), (40, 0), (40, 1)]  # only what was under way is done again
     assert results_at(tmp_path / "cut") == results_at(tmp_path / "whole") == settled(json.loads(json.dumps(whole)))
     assert sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".toml") == ["cut", "whole"]
+
+
+def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
+    tmp_path: Path, quick: MethodOptions, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, Any] = {"test": examples(30, 2), "options": quick}
+    grown = asked | {"methods": ["fasttext", "no-adapt"], "labels": [6, "all"], "seeds": 3}
+    textgraft.compare(examples(), tmp_path / "small", **asked, methods=["fasttext"], labels=[6], seeds=2)
+    whole = textgraft.compare(examples(), tmp_path / "whole", **grown)
+    answer, seen = METHODS["fasttext"].answer, []
+
+    def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Answers:
+        seen.append((len(train), seed))
+        return answer(self, train, texts, labels, seed, folder)
+
+    monkeypatch.setattr(METHODS["fasttext"], "answer", counted)
+    grown["options"] = replace(quick, show=True)
+    more = textgraft.compare(examples(), tmp_path / "more", **grown, reuse=tmp_path / "small")
+    assert seen == [(6, 2), (40, 0), (40, 1), (40, 2)]
+    assert settled(more) == settled(whole)
+    assert f"2 of 12 trainings are taken from {tmp_path / 'small'}" in capsys.readouterr().err
+    seen.clear()
+    again = textgraft.compare(examples(), tmp_path / "again", **grown, reuse=tmp_path / "more")
+    assert seen == []
+    assert settled(again) == settled(whole)
+    # another recipe makes another language model of the same name, whose answers are not taken for this one's
+    other = tmp_path / "other.toml"
+    other.write_text((tmp_path / "quick.toml").read_text().replace("lr = 0.01", "lr = 0.02"))
+    grown["options"] = replace(quick, recipe=str(other), show=True)
+    textgraft.compare(examples(), tmp_path / "slower", **grown, reuse=tmp_path / "more")
+    assert "6 of 12 trainings are taken" in capsys.readouterr().err
+
+
+def test_answers_lie_beside_the_results_in_the_order_of_the_texts(tmp_path: Path) -> None:
+    test = examples(30, 2)
+    results = textgraft.compare(examples(), tmp_path / "out", test=test, methods=["linear"], labels=[10, 20], seeds=2)
+    answers = load_file(tmp_path / "out" / "answers.safetensors")
+    assert sorted(answers) == [f"linear, {n} labels, seed {seed}" for n in (10, 20) for seed in (0, 1)]
+    truth = Labels.fit(examples()).encode(test)
+    for budget in results["budgets"]:
+        right = [
+            float((answers[f"linear, {budget['labels']} labels, seed {seed}"].numpy().argmax(axis=1) == truth).mean())
+            for seed in (0, 1)
+        ]
+        assert budget["methods"]["linear"]["accuracy"]["mean"] == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"test": examples(30, 3)}, r"differs in: test\."),
+        ({"train": examples(40, 9)}, r"differs in: train\."),
+        ({"unlabelled": POOL}, r"differs in: unlabelled\."),
+        ({"options": MethodOptions(seed=1)}, r"differs in: seed\."),
+        ({"options": MethodOptions(max_tokens=16, precision="float32")}, r"differs in: max_tokens, precision\."),
+        ({"reuse": "nowhere"}, r"nowhere.*no answers of a finished comparison"),
+        ({"reuse": "broken"}, r"broken.*damaged"),
+        ({"reuse": "model"}, r"model.*damaged"),
+    ],
+)
+def test_answers_to_another_question_are_not_taken(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    asked: dict[str, Any] = {"train": examples(), "test": examples(30, 2), "methods": ["linear"], "labels": [6]}
+    asked |= {"seeds": 1, "options": MethodOptions()}
+    textgraft.compare(out=tmp_path / "small", **asked)
+    whole = (tmp_path / "small" / "answers.safetensors").read_bytes()
+    for name, content in (("broken", whole[:-5]), ("model", save({"weight": torch.zeros(3)}))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "answers.safetensors").write_bytes(content)
+    reuse = tmp_path / changed.get("reuse", "small")
+    with pytest.raises(UserError, match=said):
+        textgraft.compare(out=tmp_path / "more", **asked | changed | {"reuse": reuse})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "model", "small"]
 
 
 def test_a_kill_while_tidying_up_leaves_a_result_to_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +358,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from made_up_reviews import reviews
+from safetensors.torch import load_file, save
 from small_comparisons import examples, quick_options
 import textgraft
 from textgraft.data.examples import Examples

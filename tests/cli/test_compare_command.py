@@ -25,7 +25,12 @@ def test_compare_from_files_to_report(desk: Desk, tmp_path: Path) -> None:
     result = spawn("compare", *data, *chosen, "--out", out, "--json")
     assert result.code == 0, result
     shown = result.json()
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["curve", "report.html", "results.json"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "answers.safetensors",
+        "curve",
+        "report.html",
+        "results.json",
+    ]
     assert {k: v for k, v in shown.items() if k not in ("out", "report")} == json.loads(
         (out / "results.json").read_text(encoding="utf-8")
     )
@@ -92,10 +97,14 @@ def test_compare_prints_a_table(desk: Desk, tmp_path: Path, run: Program) -> Non
     assert lines[0].split()[:3] == ["labels", "method", "accuracy"]
     assert lines[1].split()[:2] == ["19", "linear"]
     assert "no other method was run" in result.out
-    assert lines[-1] == f"Written: {out / 'report.html'}, {out / 'results.json'}"
+    assert lines[-1] == f"Written: {out / 'report.html'}, {out / 'results.json'}, {out / 'answers.safetensors'}"
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "held out once" in page
     assert "one seed" in page
+    asked = [desk / "train.csv", "--methods", "linear", "--seeds", "2", "--reuse", out, "--out", tmp_path / "grown"]
+    grown = run("compare", *asked)
+    assert grown.code == 0, grown
+    assert f"1 of 2 trainings are taken from {out}" in grown.err
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,10 @@ def compare(
         str | None,
         typer.Option("--labels", help="Numbers of labels with commas, as in 50,100,all; else what there is."),
     ] = None,
+    reuse: Annotated[
+        Path | None,
+        typer.Option("--reuse", help="A finished comparison on the same texts, whose answers are taken as they are."),
+    ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draw and train so often for each number.")] = 5,
     model: o.Model = "en-ulmfit",
     recipe: o.Recipe = "default",
@@ -59,6 +63,10 @@ def compare(
     in features@en-ulmfit+en-ulmfit-backward.
 
     textgraft compare train.csv --test test.csv --methods linear,features,bert@hf:FOLDER --labels 100,all --out curve
+
+    With another method, or more labels or seeds, only what is new is trained:
+
+    textgraft compare train.csv --test test.csv --methods linear,no-adapt --labels 100,all --reuse curve --out grown
     """
     from textgraft.cli.train import resumable
     from textgraft.data.check import check
@@ -66,6 +74,7 @@ def compare(
     from textgraft.files import check_writable
     from textgraft.methods import MethodOptions
     from textgraft.report.curve import table_text
+    from textgraft.stages.cells import ANSWERS
     from textgraft.stages.compare import compare
     from textgraft.stages.results_folder import refuse_existing
 
@@ -98,12 +107,13 @@ def compare(
             labels=_listed(labels),
             seeds=seeds,
             options=options,
+            reuse=reuse,
         )
     if as_json:
         print_json({"out": out, "report": out / "report.html", **results})
     else:
         print(table_text(results))
-        print(f"Written: {out / 'report.html'}, {out / 'results.json'}")
+        print(f"Written: {out / 'report.html'}, {out / 'results.json'}, {out / ANSWERS}")
 
 
 def _listed(value: str | None) -> list[str] | None:

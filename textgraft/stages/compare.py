@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,21 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from textgraft import __version__
 from textgraft.data.check import check, to_json
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels, kind_of_texts
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.errors import UserError, did_you_mean
 from textgraft.evaluation import Comparison, Outcome
-from textgraft.files import write_atomically
 from textgraft.learning_curve import budget_results, efficiency_verdicts, label_efficiency
-from textgraft.methods import METHODS, POOL_AT_LEAST, Answers, Method, MethodOptions, method_class, new_method
+from textgraft.methods import METHODS, POOL_AT_LEAST, Method, MethodOptions, method_class, new_method
 from textgraft.provenance import provenance
 from textgraft.report import wording
+from textgraft.stages.cells import ANSWERS, Cell, Cells, Finished, Place
 from textgraft.stages.results_folder import finished, refuse_existing, write_results
-from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import HEADLINE
 from textgraft.training.session import content_hash, work_folder
@@ -33,17 +31,6 @@ from textgraft.training.session import content_hash, work_folder
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Tried, with all labels, where nothing else is asked for and there are more labels than that."""
 HELD_OUT = 0.2
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One training: what it answered on the test texts (N, C) or (N,), and what it cost."""
-
-    outputs: np.ndarray
-    seconds: float
-    peak_mb: float
-    model_bytes: int
-    about: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +49,10 @@ class Question:
         """The first `count` texts of the seed's order, in file order: budget 100 holds budget 50."""
         return self.train.take(sorted(self.orders[seed][:count]))
 
+    def places(self, method: str, counts: Sequence[int] | None = None) -> list[Place]:
+        """The trainings of one method, fewest labels first."""
+        return [Place(method, count, seed) for count in counts or self.budgets for seed in self.orders]
+
 
 def compare(
     train: Examples,
@@ -73,6 +64,7 @@ def compare(
     labels: Sequence[int | str] | None = None,
     seeds: int = 5,
     options: MethodOptions | None = None,
+    reuse: Path | str | None = None,
 ) -> dict[str, Any]:
     """How good each method is with how many labels; writes `out`/results.json and report.html, returns the results.
 
@@ -83,10 +75,15 @@ def compare(
     `test`; without one, on a stratified fifth of `train` that is split off first. Methods that read unlabelled text
     read `unlabelled` and nothing else, once; that time is counted in each of their rows. Nothing is chosen by the
     test texts. Rows are shown on stderr as they come. Killed, the same call goes on where it was and ends with the
-    same numbers.
+    same numbers. `reuse` is the folder of a finished comparison on the same texts by the same settings, whose answers
+    are taken where a method, number of labels and seed are asked again: so one grows by methods, labels and seeds.
+
+    Beside the results lie the answers, answers.safetensors: a tensor a training, (N, C) or (N,), in the order of the
+    test texts.
 
     Raises UserError if `out` exists, for unknown methods, methods that lack a pool, numbers of labels that there are
-    not or that are fewer than the classes, and for labels that cannot be learned or were not seen in training.
+    not or that are fewer than the classes, labels that cannot be learned or were not seen in training, and where
+    `reuse` has no answers or answers to another question.
     """
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
@@ -95,16 +92,22 @@ def compare(
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: new_method(name, options) for name in names}
     asked = _asked(question, made, options)
+    known = None if reuse is None else Finished.open(Path(reuse), asked)
     folder = work_folder(out, asked)
     if out.exists():
         return finished(out, content_hash(asked.items()))
+    cells, places = Cells(folder), [place for name in names for place in question.places(name)]
+    if known is not None:
+        taken = cells.take(known, places)
+        if options.show:
+            print(f"{len(taken):,} of {len(places):,} trainings are taken from {reuse}", file=sys.stderr, flush=True)
     for name in names:
-        _run_method(made.pop(name), question, folder, show=options.show)
-    results = _results(question, names, folder) | _run_facts(out, question, asked, options)
+        _run_method(made.pop(name), question, cells, show=options.show)
+    results = _results(question, names, cells) | _run_facts(out, question, asked, options)
     # Here, because drawing loads matplotlib, which takes as long as torch.
     from textgraft.report.curve import render_curves
 
-    write_results(out, results, render_curves(results))
+    write_results(out, results, render_curves(results), {ANSWERS: cells.all_in_one(places, asked)})
     return results
 
 
@@ -200,6 +203,7 @@ def _asked(question: Question, methods: Mapping[str, Method], options: MethodOpt
     parts = {"train": question.train, "test": question.test}
     return {
         "stage": "compare",
+        "textgraft": __version__,
         **{
             name: content_hash(x for row in zip(p.texts, p.labels or (), strict=True) for x in row)
             for name, p in parts.items()
@@ -208,106 +212,74 @@ def _asked(question: Question, methods: Mapping[str, Method], options: MethodOpt
         "methods": {name: method.fingerprint for name, method in methods.items()},
         "labels": list(question.budgets),
         "seeds": list(question.orders),
+        "seed": options.seed,
         "max_tokens": options.max_tokens,
         "precision": options.precision,
     }
 
 
-def _run_method(method: Method, question: Question, folder: Path, *, show: bool) -> None:
+def _run_method(method: Method, question: Question, cells: Cells, *, show: bool) -> None:
     """Fill in the cells of one method that are not there yet, fewest labels first."""
-    wanted = [(count, seed) for count in question.budgets for seed in question.orders]
-    if not all(_cell_path(folder, method.name, *which).exists() for which in wanted):
-        prepared = _prepared_path(folder, method.name)
+    if not all(cells.has(place) for place in question.places(method.name)):
         with Meter() as meter:
-            seconds = method.prepare(question.pool, prepared.parent)
-        if not prepared.exists():  # a second time it only takes up what the first has left
-            cost = {"seconds": max(seconds, meter.seconds), "peak_mb": meter.peak_mb}
-            write_atomically(prepared, json.dumps(cost).encode())
+            seconds = method.prepare(question.pool, cells.prepared)
+        if not cells.has_cost(method.name):  # a second time it only takes up what the first has left
+            cells.write_cost(method.name, {"seconds": max(seconds, meter.seconds), "peak_mb": meter.peak_mb})
     for count in question.budgets:
-        cells = [_cell(method, question, folder, count, seed) for seed in question.orders]
+        found = [_cell(method, question, cells, place) for place in question.places(method.name, [count])]
         if show:
-            print(_row(method.name, question, folder, count, cells), file=sys.stderr, flush=True)
+            print(_row(method.name, question, cells, count, found), file=sys.stderr, flush=True)
 
 
-def _cell_path(folder: Path, method: str, count: int, seed: int) -> Path:
-    return folder / "cells" / f"{_file_name(method)}-{count}-{seed}.safetensors"
-
-
-def _prepared_path(folder: Path, method: str) -> Path:
-    return folder / "prepared" / f"{_file_name(method)}.json"
-
-
-def _file_name(method: str) -> str:
-    """The method's name without the slashes and colons that a model's may have."""
-    return method if "@" not in method else f"{method.partition('@')[0]}-{content_hash([method])[:12]}"
-
-
-def _cell(method: Method, question: Question, folder: Path, count: int, seed: int) -> Cell:
+def _cell(method: Method, question: Question, cells: Cells, place: Place) -> Cell:
     """One training's answers, from its file if that is there."""
-    path = _cell_path(folder, method.name, count, seed)
-    work = folder / "work" / path.stem
-    if not path.exists():
-        sample = question.sample(count, seed)
+    work = cells.work(place)
+    if not cells.has(place):
+        sample = question.sample(place.labels, place.seed)
         # A number's scale is learned from the sample, for its owner would know no other labels.
         labels = Labels.fit(sample) if question.labels.kind == "numeric" else question.labels
         with Meter() as meter:
-            answers = method.answer(sample, question.test.texts, labels, seed, work)
-        _write_cell(path, answers, _rescaled(answers.outputs, labels, question.labels), meter)
+            answers = method.answer(sample, question.test.texts, labels, place.seed, work)
+        outputs, seconds = _rescaled(answers.outputs, labels, question.labels), max(answers.seconds, meter.seconds)
+        cells.write(place, Cell(outputs, seconds, meter.peak_mb, answers.model_bytes, answers.about))
     shutil.rmtree(work, ignore_errors=True)
-    return _read_cell(path)
+    return cells.read(place)
 
 
 def _rescaled(outputs: np.ndarray, own: Labels, common: Labels) -> np.ndarray:
     return outputs if own == common else (outputs * own.std + own.mean - common.mean) / common.std
 
 
-def _write_cell(path: Path, answers: Answers, outputs: np.ndarray, meter: Meter) -> None:
-    state = {
-        "seconds": max(answers.seconds, meter.seconds),
-        "peak_mb": meter.peak_mb,
-        "model_bytes": answers.model_bytes,
-        "about": answers.about,
-    }
-    save_checkpoint(path, {"outputs": torch.from_numpy(np.ascontiguousarray(outputs))}, state)
-
-
-def _read_cell(path: Path) -> Cell:
-    tensors, state = load_checkpoint(path)
-    return Cell(outputs=tensors["outputs"].numpy(), **state)
-
-
-def _outcome(method: str, folder: Path, cells: Sequence[Cell]) -> Outcome:
-    prepared = json.loads(_prepared_path(folder, method).read_text(encoding="utf-8"))
-    outputs = np.stack([cell.outputs for cell in cells])
+def _outcome(method: str, cells: Cells, found: Sequence[Cell]) -> Outcome:
+    once = cells.cost(method)
+    outputs = np.stack([cell.outputs for cell in found])
     return Outcome(
         name=method,
         outputs=outputs,
         raw=outputs,
-        minutes=(prepared["seconds"] + float(np.mean([cell.seconds for cell in cells]))) / 60,
-        peak_mb=max(prepared["peak_mb"], *(cell.peak_mb for cell in cells)),
-        about=cells[0].about or method_class(method).about,
+        minutes=(once["seconds"] + float(np.mean([cell.seconds for cell in found]))) / 60,
+        peak_mb=max(once["peak_mb"], *(cell.peak_mb for cell in found)),
+        about=found[0].about or method_class(method).about,
     )
 
 
-def _row(method: str, question: Question, folder: Path, count: int, cells: Sequence[Cell]) -> str:
+def _row(method: str, question: Question, cells: Cells, count: int, found: Sequence[Cell]) -> str:
     """One line of the table that grows on stderr."""
     targets = question.labels.encode(question.test)
-    outcome = _outcome(method, folder, cells)
+    outcome = _outcome(method, cells, found)
     comparison = Comparison(question.labels, targets, (outcome,))
     score = wording.interval(*comparison.interval(outcome), comparison.headline)
     return f"{count:>7,} labels  {method:<10} {score:<26} {outcome.minutes:7.2f} min  {outcome.peak_mb:7,.0f} MB"
 
 
-def _results(question: Question, names: Sequence[str], folder: Path) -> dict[str, Any]:
+def _results(question: Question, names: Sequence[str], cells: Cells) -> dict[str, Any]:
     """Everything that the cells say: the same cells, the same results."""
     targets, metric = question.labels.encode(question.test), HEADLINE[question.labels.kind]
     budgets = []
     for count in question.budgets:
-        cells = {
-            name: [_read_cell(_cell_path(folder, name, count, seed)) for seed in question.orders] for name in names
-        }
-        outcomes = tuple(_outcome(name, folder, cells[name]) for name in names)
-        sizes = {name: max(cell.model_bytes for cell in cells[name]) / 2**20 for name in names}
+        found = {name: [cells.read(place) for place in question.places(name, [count])] for name in names}
+        outcomes = tuple(_outcome(name, cells, found[name]) for name in names)
+        sizes = {name: max(cell.model_bytes for cell in found[name]) / 2**20 for name in names}
         budgets.append(budget_results(Comparison(question.labels, targets, outcomes), labels=count, model_mb=sizes))
     curves = {name: [(b["labels"], b["methods"][name][metric]["mean"]) for b in budgets] for name in names}
     results: dict[str, Any] = {

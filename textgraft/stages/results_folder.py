@@ -58,11 +58,12 @@ def finished(out: Path, asked: str) -> dict[str, Any]:
     return results
 
 
-def write_results(out: Path, results: Mapping[str, Any], page: str) -> None:
-    """Put results.json and report.html (`page`) in place and remove the unfinished work."""
+def write_results(out: Path, results: Mapping[str, Any], page: str, more: Mapping[str, bytes] | None = None) -> None:
+    """Put results.json, report.html (`page`) and `more` files in place and remove the unfinished work."""
     files = {
         "results.json": (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode(),
         "report.html": page.encode(),
+        **(more or {}),
     }
     model_folder.write_folder(out, files)
     remove_work(out)
