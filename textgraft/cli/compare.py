@@ -62,7 +62,7 @@ def compare(
     METHOD@MODEL reads another model, as in ulmfit@th-ulmfit or vectors@my-vectors; METHOD@MODEL+MODEL reads several, as
     in features@en-ulmfit+en-ulmfit-backward.
 
-    textgraft compare train.csv --test test.csv --methods linear,features,no-adapt@hf:FOLDER --labels 100,all --out curve
+    textgraft compare train.csv --test test.csv --methods linear,no-adapt@hf:FOLDER --labels 100,all --out curve
 
     With another method, or more labels or seeds, only what is new is trained:
 
