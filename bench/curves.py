@@ -2,7 +2,8 @@
 
 Reads a data set as it was published (--data: the folder that holds imdb, trec and so on), takes the published test
 set or a fixed sample of it, and hands all to `textgraft compare`, whose report and results.json then lie in
-bench/results/curves/NAME. The pool is the training texts without their labels, and what was published without any.
+bench/results/curves/NAME. --keep adds its figures to bench/kept/NAME.json, of which `bench/tables.py` makes the
+tables of docs/results.md. The pool is the training texts without their labels, and what was published without any.
 `linear`, `lsa`, `vectors` and `self-trained` take minutes; every other method of `textgraft compare --help` may be
 named too.
 """
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+import tables
 
 from textgraft import compare
 from textgraft.data.examples import Examples
@@ -115,7 +117,18 @@ def so_many(given: str) -> int | None:
     return None if given == "all" else int(given)
 
 
-def main() -> None:
+def command(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> str:
+    """What to type for the same figures: what differs from the defaults, without what only says where files lie."""
+    given = {name: value for name, value in vars(asked).items() if value != parser.get_default(name)}
+    said = [
+        f"--{name.replace('_', '-')} {'all' if value is None else f'{value:g}' if isinstance(value, float) else value}"
+        for name, value in given.items()
+        if name not in ("name", "data", "out", "reuse", "keep")
+    ]
+    return " ".join(["python bench/curves.py", asked.name, *said])
+
+
+def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=DATA)
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
@@ -130,13 +143,19 @@ def main() -> None:
         "--tested", type=so_many, default=5000, help="so many of the test texts, the same each time, or all"
     )
     parser.add_argument("--reuse", type=Path, help="a finished run, to grow it by methods, labels or seeds")
+    parser.add_argument("--keep", action="store_true", help="add the figures to those of docs/results.md")
     parser.add_argument("--out", type=Path, help="default: bench/results/curves/NAME")
+    return parser
+
+
+def main() -> None:
+    parser = options()
     asked = parser.parse_args()
     folder, read = DATA[asked.name]
     train, test, pool = read(asked.data / folder)
     if asked.tested is not None and asked.tested < len(test):
         test = sample(test, asked.tested)
-    compare(
+    results = compare(
         examples(train, asked.name),
         asked.out or HERE / "results" / "curves" / asked.name,
         test=examples(test, f"{asked.name} test"),
@@ -149,6 +168,9 @@ def main() -> None:
         ),
         reuse=asked.reuse,
     )
+    if asked.keep:
+        recipe = None if asked.recipe == parser.get_default("recipe") else asked.recipe
+        tables.keep(results, command(asked, parser), tables.KEPT / f"{asked.name}.json", recipe)
 
 
 if __name__ == "__main__":
