@@ -146,11 +146,14 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     grown["options"] = replace(quick, show=True)
     more = textgraft.compare(examples(), tmp_path / "more", **grown, reuse=tmp_path / "small")
     assert seen == [(6, 2), (40, 0), (40, 1), (40, 2)]
+    assert more["run"].pop("reused") == "2 of 12 trainings, with their minutes, from small"
+    assert "<dd>2 of 12 trainings, with their minutes, from small</dd>" in (tmp_path / "more/report.html").read_text()
     assert settled(more) == settled(whole)
     assert f"2 of 12 trainings are taken from {tmp_path / 'small'}" in capsys.readouterr().err
     seen.clear()
     again = textgraft.compare(examples(), tmp_path / "again", **grown, reuse=tmp_path / "more")
     assert seen == []
+    assert again["run"].pop("reused").startswith("12 of 12 trainings")
     assert settled(again) == settled(whole)
     # another recipe makes another language model of the same name, whose answers are not taken for this one's
     other = tmp_path / "other.toml"

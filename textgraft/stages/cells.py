@@ -116,8 +116,9 @@ class Cells:
 
 @dataclass(frozen=True)
 class Finished:
-    """The answers of a finished comparison: its cells, and what methods did once."""
+    """The answers of a finished comparison, by the name of its folder: its cells, and what methods did once."""
 
+    name: str
     cells: Mapping[Place, Cell]
     costs: Mapping[str, Mapping[str, float]]
 
@@ -143,7 +144,7 @@ class Finished:
         same = {method for method, known in before["methods"].items() if asked["methods"].get(method) == known}
         facts = {Place(*place): known for *place, known in state["cells"]}
         cells = {p: Cell(tensors[p.key].numpy(), **known) for p, known in facts.items() if p.method in same}
-        return cls(cells, state["costs"])
+        return cls(folder.name, cells, state["costs"])
 
 
 def _file_name(method: str) -> str:

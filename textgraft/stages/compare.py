@@ -97,13 +97,16 @@ def compare(
     if out.exists():
         return finished(out, content_hash(asked.items()))
     cells, places = Cells(folder), [place for name in names for place in question.places(name)]
+    reused: dict[str, str] = {}
     if known is not None:
-        taken = cells.take(known, places)
+        share = f"{len(cells.take(known, places)):,} of {len(places):,} trainings"
+        reused = {"reused": f"{share}, with their minutes, from {known.name}"}
         if options.show:
-            print(f"{len(taken):,} of {len(places):,} trainings are taken from {reuse}", file=sys.stderr, flush=True)
+            print(f"{share} are taken from {reuse}", file=sys.stderr, flush=True)
     for name in names:
         _run_method(made.pop(name), question, cells, show=options.show)
     results = _results(question, names, cells) | _run_facts(out, question, asked, options)
+    results["run"] |= reused
     # Here, because drawing loads matplotlib, which takes as long as torch.
     from textgraft.report.curve import render_curves
 
