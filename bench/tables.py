@@ -8,9 +8,11 @@ A comment in the document says what a table shows:
     -->
 
 after the colon the numbers of labels, then a line for each row: the method as `curves.py` was asked for it, with its
-recipe where one was named, and what the table calls it. What lies between the comment and `<!-- end of table -->` is
-written anew: means over draws with their intervals, how many draws where that differs, and the commands. A cell that
-was never run is said to be so. Where two runs have a cell, the one with more draws counts, then the later one.
+recipe where one was named, and what the table calls it. Another model than a data set's usual one belongs in the
+method's name (`default@en-gpt-small`), since --model is no part of it. What lies between the comment and
+`<!-- end of table -->` is written anew: means over draws with their intervals, how many draws where that differs, and
+the commands. A cell that was never run is said to be so. Where two runs have a cell, the one with more draws counts,
+then the later one.
 """
 
 from __future__ import annotations
@@ -120,13 +122,17 @@ def filled(document: str, kept: Path = KEPT) -> str:
         if not path.exists():
             raise ValueError(f"{path}: no such record; python bench/curves.py {found['name']} --keep writes it")
         cells = measured(json.loads(path.read_text("utf-8"))["runs"])
-        rows = [tuple(line.split(": ", 1)) for line in found["rows"].strip().splitlines()]
-        known = {method for method, _ in cells}
-        for row in rows:
-            if len(row) != 2 or row[0] not in known:
-                raise ValueError(f"table of {found['name']}: no row {row[0]!r}; {path} has {', '.join(sorted(known))}")
         labels = [int(count) for count in found["labels"].split(",")]
-        return found["asked"] + table(cells, labels, rows) + found["end"]  # type: ignore[arg-type]
+        rows = []
+        for line in found["rows"].strip().splitlines():
+            method, named, called = line.partition(": ")
+            if not named or not any((method, count) in cells for count in labels):
+                known = sorted({method for method, count in cells if count in labels})
+                raise ValueError(
+                    f"table of {found['name']}: no row {method!r}; {path} has {', '.join(known) or 'none'}"
+                )
+            rows.append((method, called))
+        return found["asked"] + table(cells, labels, rows) + found["end"]
 
     return TABLE.sub(fill, document)
 

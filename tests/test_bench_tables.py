@@ -83,6 +83,7 @@ def test_the_same_command_takes_its_own_place_and_a_recipe_is_part_of_the_name(t
     [
         (document("100", "bert: `bert`"), "no row 'bert'; .* has linear"),
         (document("100", "linear"), "no row 'linear'"),
+        (document("999", "linear: n-grams"), "no row 'linear'; .* has none"),
         (document("100", "linear: n-grams").replace("trec", "imdb"), "imdb.json: no such record"),
     ],
 )
