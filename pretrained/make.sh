@@ -7,8 +7,8 @@
 set -e
 name=$1 enwiki=$2 novels=$3 out=$4
 shift 4
-# Both directions share their tokens, so that their answers can be averaged.
-if [ "$name" = en-ulmfit-backward ]; then set -- --tokenizer "$(dirname "$0")/en-ulmfit/tokenizer.json" "$@"; fi
+# Both directions share their tokens, which were trained on these texts for the first model that shipped.
+case "$name" in en-ulmfit*) set -- --tokenizer "$(dirname "$0")/en-ulmfit/tokenizer.json" "$@" ;; esac
 python - "$novels" > novels.jsonl <<'END'
 import itertools, json, lzma, sys
 
