@@ -257,9 +257,9 @@ def test_what_hours_buy(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "| en-gpt-small | 0.8 + 1.68 t^-0.144 | 28 | 56 | 1.766 | 1.750 | 1.585 after 75 | 1.471 |" in done.stdout
     assert drawn.exists()
-    legs = subprocess.run([*command, "en-ulmfit"], capture_output=True, text=True, check=False)  # has run in several
-    assert legs.returncode == 2
-    assert "en-ulmfit: too few measurements" in legs.stderr
+    few = subprocess.run([*command, "th-ulmfit"], capture_output=True, text=True, check=False)
+    assert few.returncode == 2
+    assert "th-ulmfit: too few measurements" in few.stderr
 
 
 @pytest.mark.slow
