@@ -1,6 +1,6 @@
 #!/bin/sh
 # How the English models are made: sh pretrained/make.sh NAME ENWIKI_FOLDER NOVELS.txt.xz OUT [OPTIONS of textgraft pretrain],
-# one to two and a half hours on a core. NAME is the recipe's, as in en-ulmfit; en-vectors, twenty minutes, has none.
+# one to three hours on a core. NAME is the recipe's, as in en-ulmfit; en-vectors, twenty minutes, has none.
 #
 # ENWIKI_FOLDER holds train-*.jsonl.xz and valid.jsonl.xz, an article a line; the novels come a paragraph a line and are
 # read in stretches of a hundred, so that the model learns to look further back than one paragraph.
