@@ -35,7 +35,9 @@ TABLE = re.compile(
     r".*?(?P<end><!-- end of table -->)",
     re.DOTALL,
 )
-Cells = dict[tuple[str, int], dict[str, Any]]
+Run = dict[str, Any]
+Cell = dict[str, Any]
+Cells = dict[tuple[str, int], Cell]
 """What was measured, by method and number of labels."""
 
 
@@ -65,7 +67,16 @@ def keep(results: dict[str, Any], command: str, path: Path, recipe: str | None =
     write_json(path, {"runs": [*(other for other in runs if other["command"] != command), run]})
 
 
-def measured(runs: Sequence[dict[str, Any]]) -> Cells:
+def runs_of(name: str, kept: Path = KEPT) -> list[Run]:
+    """What was kept of a data set. ValueError where that is nothing."""
+    path = kept / f"{name}.json"
+    if not path.exists():
+        raise ValueError(f"{path}: no such record; python bench/curves.py {name} --keep writes it")
+    runs: list[Run] = json.loads(path.read_text("utf-8"))["runs"]
+    return runs
+
+
+def measured(runs: Sequence[Run]) -> Cells:
     cells: Cells = {}
     for run in runs:
         about = {"draws": run["draws"], "tests": run["tests"], "command": run["command"]}
@@ -82,7 +93,7 @@ def table(cells: Cells, labels: Sequence[int], rows: Sequence[tuple[str, str]]) 
     draws = Counter(cell["draws"] for cell in shown).most_common(1)[0][0]
     tests = Counter(cell["tests"] for cell in shown).most_common(1)[0][0]
 
-    def text(cell: dict[str, Any] | None) -> str:
+    def text(cell: Cell | None) -> str:
         if cell is None:
             return "not run"
         other = [f"{cell['draws']} draw{'s' * (cell['draws'] > 1)}"] if cell["draws"] != draws else []
@@ -105,7 +116,7 @@ def table(cells: Cells, labels: Sequence[int], rows: Sequence[tuple[str, str]]) 
     )
 
 
-def minutes(cells: Sequence[dict[str, Any]]) -> str:
+def minutes(cells: Sequence[Cell]) -> str:
     """From the shortest to the longest training of a row."""
     taken = sorted(cell["minutes"] for cell in cells)
     if not taken:
@@ -118,10 +129,7 @@ def filled(document: str, kept: Path = KEPT) -> str:
     """The document with its tables written anew. ValueError where a table's record or rows are not there."""
 
     def fill(found: re.Match[str]) -> str:
-        path = kept / f"{found['name']}.json"
-        if not path.exists():
-            raise ValueError(f"{path}: no such record; python bench/curves.py {found['name']} --keep writes it")
-        cells = measured(json.loads(path.read_text("utf-8"))["runs"])
+        cells = measured(runs_of(found["name"], kept))
         labels = [int(count) for count in found["labels"].split(",")]
         rows = []
         for line in found["rows"].strip().splitlines():
@@ -129,7 +137,7 @@ def filled(document: str, kept: Path = KEPT) -> str:
             if not named or not any((method, count) in cells for count in labels):
                 known = sorted({method for method, count in cells if count in labels})
                 raise ValueError(
-                    f"table of {found['name']}: no row {method!r}; {path} has {', '.join(known) or 'none'}"
+                    f"table of {found['name']}: no row {method!r}; {kept} has {', '.join(known) or 'none'} of it"
                 )
             rows.append((method, called))
         return found["asked"] + table(cells, labels, rows) + found["end"]

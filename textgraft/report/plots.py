@@ -90,7 +90,7 @@ class Plot:
         return _own_ids(re.sub(r"'DejaVu Sans'(, [^;\"]*)?", "system-ui, sans-serif", text), self.alt)
 
     def save(self, path: Path | str) -> None:
-        """Write a .png or .svg file. Raises UserError where it cannot be written."""
+        """Write a .png or .svg file, `alt` in its metadata. Raises UserError where it cannot be written."""
         path = Path(path)
         write_atomically(path, self._render(path.suffix.lstrip(".") or "png", transparent=False))
 
@@ -105,7 +105,8 @@ class Plot:
 
     def _render(self, kind: str, *, transparent: bool) -> bytes:
         buffer = io.BytesIO()
-        metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+        absent = ("Date", "Creator") if kind == "svg" else ("Software",)
+        metadata = {"Description": self.alt, **dict.fromkeys(absent)}
         with style(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             self.figure.savefig(buffer, format=kind, dpi=150, transparent=transparent, metadata=metadata)

@@ -1,0 +1,86 @@
+"""One picture of the learning curves that `bench/curves.py --keep` has kept: `python bench/label_curves.py`.
+
+A panel for each data set, a line for each method with its 95 % interval as a band, over the number of labels. The
+numbers are those of the tables of docs/results.md (bench/tables.py). Written to docs/pictures/label-curves.svg, or to
+--plot.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import tables
+from matplotlib.figure import Figure
+
+from textgraft.report import plots
+
+PICTURE = tables.DOCUMENT.parent / "pictures" / "label-curves.svg"
+DATA_SETS = {
+    "imdb": "Film reviews (IMDb)",
+    "movie-reviews": "Long film reviews",
+    "sms-spam": "Text messages (SMS spam)",
+    "trec": "Kinds of question (TREC)",
+    "truevoice": "Thai telephone calls",
+}
+METHODS = {
+    "linear": "n-grams, linear",
+    "lsa": "LSA of the pool",
+    "self-trained": "self-trained on the pool",
+    "scratch": "LSTM from random weights",
+    "no-adapt": "shipped LSTM, fine-tuned",
+    "ulmfit": "adapted to the pool, then fine-tuned",
+    "no-adapt@en-gpt-small": "shipped GPT, fine-tuned",
+    "default": "finetune without a recipe",
+}
+Points = list[tuple[int, tables.Cell]]
+
+
+def curves(runs: list[tables.Run]) -> dict[str, Points]:
+    """Each method's cells by number of labels, for the methods that were run."""
+    cells = tables.measured(runs)
+    found = {name: sorted((n, cell) for (method, n), cell in cells.items() if method == name) for name in METHODS}
+    return {name: points for name, points in found.items() if points}
+
+
+def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
+    """A panel for each data set; the legend has the sixth place. A method has one colour in all of them."""
+    with plots.style():
+        figure = Figure(figsize=(10.5, 6.4))
+        panels = figure.subplots(2, 3).flat
+        colours = dict(zip(METHODS, (*plots.SERIES[:-1], plots.INK), strict=True))
+        for (name, found), axis in zip(data_sets.items(), panels, strict=False):
+            for method, points in found.items():
+                labels, colour = [n for n, _ in points], colours[method]
+                low, mean, high = ([100 * cell[end] for _, cell in points] for end in ("low", "mean", "high"))
+                axis.fill_between(labels, low, high, color=colour, alpha=0.07, linewidth=0)
+                axis.plot(labels, mean, marker="o", color=colour, linewidth=3 if method == "default" else 1.6)
+            ticks = sorted({n for points in found.values() for n, _ in points})
+            axis.set(title=DATA_SETS[name], xscale="log")
+            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axis.minorticks_off()
+        figure.supxlabel("labels", fontsize="medium")
+        figure.supylabel("accuracy (%), 95 % interval", fontsize="medium")
+        for axis in panels:  # what the data sets have left
+            axis.axis("off")
+            for method, called in METHODS.items():
+                axis.plot([], marker="o", color=colours[method], label=called)
+            axis.legend(loc="center")
+    said = "; ".join(
+        f"{DATA_SETS[name]}: "
+        + ", ".join(f"{METHODS[m]} " + " ".join(f"{100 * c['mean']:.1f}" for _, c in p) for m, p in found.items())
+        for name, found in data_sets.items()
+    )
+    return plots.finished(figure, f"Accuracy by number of labels, from the fewest to the most. {said}.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plot", type=Path, default=PICTURE)
+    asked = parser.parse_args()
+    plot({name: curves(tables.runs_of(name)) for name in DATA_SETS}).save(asked.plot)
+
+
+if __name__ == "__main__":
+    main()
