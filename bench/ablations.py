@@ -281,6 +281,11 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     "the same, student with the paper's dropouts": lambda d: self_trained(d, dropouts=PAPER),
     "120 steps, consistent on the pool": consistent,
     "pairs, then logistic regression": pairs,
+    "lstm-small": lambda d: tuned(d, stage=load_recipe("lstm-small").finetune),
+    "lstm-small, label smoothing 0.1": lambda d: tuned(
+        d, stage=replace(load_recipe("lstm-small").finetune, label_smoothing=0.1)
+    ),
+    "multifit": lambda d: tuned(d, stage=load_recipe("multifit").finetune),
 }
 
 

@@ -118,11 +118,11 @@ def test_the_model_asks_the_head_again_when_the_contrast_is_over() -> None:
 def test_what_cannot_be_contrasted_is_refused() -> None:
     phase = Phase("contrast", 1, 0.001, contrast=0.1)
     stage = Stage((phase,))
-    stage.refuse_contrast("single")
+    stage.refuse_kind("single")
     with pytest.raises(UserError, match="these have a number"):
-        stage.refuse_contrast("numeric")
+        stage.refuse_kind("numeric")
     with pytest.raises(UserError, match="contrast are for classifiers"):
-        stage.refuse_auxiliary("recipe")
+        stage.refuse_for_classifiers("recipe")
     for wrong in ({"trainable": 1}, {"only": -1}, {"contrast": -0.1}):
         with pytest.raises(UserError):
             replace(phase, **wrong)

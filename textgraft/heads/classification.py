@@ -55,6 +55,7 @@ class ClassificationHead(Head):
 
     config: ClassificationConfig
     class_weights: Tensor
+    label_smoothing: float = 0.0  # while it is trained: none of the classifier that is saved
 
     def __init__(self, config: ClassificationConfig, *, bias: bool = True) -> None:
         super().__init__()
@@ -108,12 +109,16 @@ class ClassificationHead(Head):
     def loss_of(self, vectors: Tensor, batch: Batch) -> Loss:
         """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if asked.
 
-        `vectors` (E, D) are what `vectors` says of the batch's examples.
+        `vectors` (E, D) are what `vectors` says of the batch's examples. Of one label a text `label_smoothing` gives
+        a share to all classes alike.
         """
         assert batch.targets is not None
         logits = self._logits(vectors)
         if self.config.kind == "single":
-            total = F.cross_entropy(logits, batch.targets, weight=self.class_weights, reduction="sum")
+            smoothing = self.label_smoothing
+            total = F.cross_entropy(
+                logits, batch.targets, weight=self.class_weights, label_smoothing=smoothing, reduction="sum"
+            )
         elif self.config.kind == "multi":
             total = F.binary_cross_entropy_with_logits(
                 logits, batch.targets, pos_weight=self.class_weights, reduction="sum"

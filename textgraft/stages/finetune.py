@@ -183,7 +183,7 @@ def _begun(
     labels = Labels.fit(train)
     recipe = sources["forward"].suited(options.language_recipe, kind_of_texts(train, labels))
     stage = load_recipe(recipe).finetune
-    stage.refuse_contrast(labels.kind)
+    stage.refuse_kind(labels.kind)
     for source in sources.values():
         new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
         refuse_unpredictive(source.model, stage)

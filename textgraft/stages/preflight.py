@@ -36,7 +36,7 @@ def check_finetune(
         refuse_unpredictive(source.model, stage)
     refuse_single_texts(train, options)
     labels = Labels.fit(train)
-    stage.refuse_contrast(labels.kind)
+    stage.refuse_kind(labels.kind)
     labels.class_weights(train, options.class_weights)
     for part in held_out:
         labels.encode(part)

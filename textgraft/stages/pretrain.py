@@ -81,7 +81,7 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
     """A recipe by name or path. Raises UserError for unknown keys, and where it describes no model."""
     path = find_recipe(name, "pretrain")
     recipe = read_toml(path, PretrainRecipe)
-    recipe.stage.refuse_auxiliary(str(path))
+    recipe.stage.refuse_for_classifiers(str(path))
     for key in recipe.tokenizer:
         if key not in TOKENIZER_SETTINGS:
             where = f"{path}, tokenizer"

@@ -102,7 +102,7 @@ def qa_finetune(
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune
-    stage.refuse_auxiliary(options.recipe)
+    stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     folder = work_folder(out, asked("qa", data, [source], stage, options))
     run = _run(source, stage, train, parts, options)

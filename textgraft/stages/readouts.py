@@ -89,7 +89,7 @@ class Tagging:
             raise UserError(message, where=test.source, remedy="Name the same kind of column in both.")
         self.source, self.train, self.test, self.options = source, train, test, options
         self.metric = "accuracy" if test.scheme == "plain" else "f1"
-        load_recipe(options.recipe).finetune.refuse_auxiliary(options.recipe)
+        load_recipe(options.recipe).finetune.refuse_for_classifiers(options.recipe)
 
     def described(self) -> dict[str, Any]:
         parts = {"train": self.train, "test": self.test}

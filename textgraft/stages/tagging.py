@@ -123,7 +123,7 @@ def tag_finetune(
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
-    stage.refuse_auxiliary(options.recipe)
+    stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     stacked = _asked_of(source.stack, options)
     folder = work_folder(out, asked("tag", data, [source], stage, options) | stacked)

@@ -18,6 +18,7 @@ from textgraft.data.stream import ExampleStream
 from textgraft.encoders.base import Encoder
 from textgraft.errors import UserError
 from textgraft.heads.auxiliary import AuxiliaryLanguageModel
+from textgraft.heads.classification import ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.inference import as_read_by, predict_logits
 from textgraft.model import Model, build_fresh, graft, new_head, with_dropout
@@ -114,12 +115,15 @@ def _read_through(readout: str, description: dict[str, Any], encoder: Encoder) -
 
 
 def classifier_to_train(plan: Plan, seed: int) -> Model:
-    """`new_classifier` and, where the stage has an auxiliary loss, the language model's own head beside the new one.
+    """`new_classifier` with what the stage adds to its loss.
 
-    That head goes on from where pretraining left it; from scratch it is fresh too. Raises UserError as
+    That is smoothed labels and, where the stage has an auxiliary loss, the language model's own head beside the new
+    one, which goes on from where pretraining left it; from scratch it is fresh too. Raises UserError as
     `refuse_unpredictive` does.
     """
     model = new_classifier(plan, seed)
+    if isinstance(model.head, ClassificationHead):
+        model.head.label_smoothing = plan.stage.label_smoothing
     if not plan.stage.auxiliary:
         return model
     refuse_unpredictive(plan.language_model, plan.stage)
@@ -170,7 +174,7 @@ def train_classifier(
     done = folder / f"{title}.safetensors"
     if done.exists():
         return _read(done)
-    plan.stage.refuse_contrast(plan.labels.kind)
+    plan.stage.refuse_kind(plan.labels.kind)
     model = classifier_to_train(plan, seed)
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)

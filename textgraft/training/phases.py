@@ -127,6 +127,8 @@ class Stage:
     as the settings say). `least_steps` lengthens the phases of a fine-tuning, all by the same factor, where
     texts are so few that they would come to fewer optimizer steps in all. `auxiliary` is how much the language model's
     own loss counts beside a classifier's while that is fine-tuned (λ of Radford et al. 2018, equation 5; 0: not).
+    `label_smoothing` is the share of each label that belongs to all classes alike (ε of Szegedy et al. 2016, §7), for
+    classifiers of one label a text; what they answer for validation and tests is measured as it is.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -136,6 +138,7 @@ class Stage:
     clip: float = 0.0
     least_steps: int = 0
     auxiliary: float = field(default=0.0, repr=False)  # younger than runs that are known by the rest's repr
+    label_smoothing: float = field(default=0.0, repr=False)  # so is this
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -143,6 +146,9 @@ class Stage:
         for key, least in LEAST.items():
             if not least <= getattr(self, key) < math.inf:
                 raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {least} or more.")
+        if not 0 <= self.label_smoothing < 1:
+            remedy = "It must be a share, at least 0 and below 1, such as 0.1."
+            raise UserError(f"label_smoothing is {self.label_smoothing}.", remedy=remedy)
 
     @property
     def identity(self) -> str:
@@ -150,23 +156,35 @@ class Stage:
         annealed = {phase.name: phase.anneal for phase in self.phases if phase.anneal}
         text = repr(self) + (f" with auxiliary={self.auxiliary}" if self.auxiliary else "")
         text += f" with anneal={annealed}" if annealed else ""
+        text += f" with label_smoothing={self.label_smoothing}" if self.label_smoothing else ""
         contrasts = {phase.name: phase.contrast for phase in self.phases if phase.contrast}
         return text + (f" with contrast={contrasts}" if contrasts else "")
 
-    def refuse_contrast(self, kind: str) -> None:
-        """Raises UserError where a phase contrasts texts and they do not have one label each."""
-        if kind != "single" and any(phase.contrast for phase in self.phases):
-            message = f"this recipe contrasts texts by their label, and these have {KINDS[kind]}."
-            raise UserError(message, where="contrast", remedy="Take another recipe.")
-
-    def refuse_auxiliary(self, where: str) -> None:
-        """Raises UserError, with the name of the recipe, where this stage wants what only classifiers have."""
-        if self.auxiliary:
-            message = "the auxiliary loss is for classifiers of texts, pairs and choices."
-            raise UserError(message, where=where, remedy="Leave 'auxiliary' out, or name another recipe.")
+    def refuse_kind(self, kind: str) -> None:
+        """Raises UserError where this stage needs one label a text, and the labels are of another kind."""
+        if kind == "single":
+            return
+        remedy = "Take another recipe."
         if any(phase.contrast for phase in self.phases):
-            message = "phases that contrast are for classifiers of texts and pairs."
-            raise UserError(message, where=where, remedy="Leave 'contrast' out, or name another recipe.")
+            message = f"this recipe contrasts texts by their label, and these have {KINDS[kind]}."
+            raise UserError(message, where="contrast", remedy=remedy)
+        if self.label_smoothing:
+            message = f"this recipe smooths one label a text, and these have {KINDS[kind]}."
+            raise UserError(message, where="label_smoothing", remedy=remedy)
+
+    def refuse_for_classifiers(self, where: str) -> None:
+        """Raises UserError, with the name of the recipe, where this stage wants what only classifiers have."""
+        wanted = {
+            "auxiliary": (self.auxiliary, "the auxiliary loss is for classifiers of texts, pairs and choices."),
+            "contrast": (
+                any(phase.contrast for phase in self.phases),
+                "phases that contrast are for classifiers of texts and pairs.",
+            ),
+            "label_smoothing": (self.label_smoothing, "label_smoothing is for classifiers of one label a text."),
+        }
+        for key, (is_wanted, message) in wanted.items():
+            if is_wanted:
+                raise UserError(message, where=where, remedy=f"Leave '{key}' out, or name another recipe.")
 
     def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
         """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
@@ -207,7 +225,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.finetune.rows < 2:
             raise UserError("finetune.rows is 1.", remedy="Batch normalisation needs 2 texts or more in a batch.")
-        self.adapt.refuse_auxiliary("adapt.auxiliary")
+        self.adapt.refuse_for_classifiers("adapt")
 
 
 def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup]:
