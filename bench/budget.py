@@ -6,6 +6,7 @@ Each side first trains for some seconds to find its speed (tokens a processor se
 that speed gives in `--minutes`, with its schedule laid out over just these; word vectors to start from are trained in
 the side's own time. Held-out loss is in nats a token of one vocabulary, so sides can be compared. Runs one after the
 other, in one process and one thread; what is measured is kept in OUT at once, and the same command goes on from there.
+`--vocabulary N` has sides read subwords of their own, of which only bits a character compare with those of others.
 `--curve` has the sides named look at held-out text on the way, for a power law L(t) = a + b t^-c through a stay at the
 top rate, and draws it; what the first quarter of the tokens says of the end stands beside what came.
 """
@@ -17,6 +18,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +220,7 @@ def main() -> None:
     parser.add_argument("train", nargs="+")
     parser.add_argument("--valid", nargs="+", required=True)
     parser.add_argument("--model", default="en-ulmfit", help="whose tokenizer")
+    parser.add_argument("--vocabulary", type=int, help="train a tokenizer of so many subwords on the text instead")
     parser.add_argument("--minutes", type=float, default=6.0)
     parser.add_argument("--sides", default=",".join(SIDES), help="with commas, joined by +, of: " + ", ".join(SIDES))
     parser.add_argument("--curve", default="", help="sides to draw a curve of, instead")
@@ -228,7 +231,13 @@ def main() -> None:
     if unknown:
         parser.error(f"no side '{unknown[0]}'; there are {', '.join(SIDES)}")
     torch.set_num_threads(1)
-    tokenizer = opening.load(asked.model).tokenizer
+    if asked.vocabulary:
+        recipe = load_pretrain_recipe("en-ulmfit")
+        sample = islice(read_texts(asked.train), 0, None, recipe.tokenizer_every)
+        tokenizer = Tokenizer.train(sample, **recipe.tokenizer | {"vocab_size": asked.vocabulary})
+        asked.out /= f"{asked.vocabulary}-subwords"
+    else:
+        tokenizer = opening.load(asked.model).tokenizer
     train = build_corpus(read_texts(asked.train), tokenizer, asked.out / "train", source_description="train")
     held = build_corpus(read_texts(asked.valid), tokenizer, asked.out / "valid", source_description="valid")
     bench = Bench(asked.out, train, held, tokenizer)

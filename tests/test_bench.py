@@ -224,6 +224,10 @@ def test_pretraining_at_equal_time(tmp_path: Path) -> None:
         assert row["tokens"] == pytest.approx(row["speed"] * 3, rel=0.5)
     again = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert again.stdout.splitlines()[-2:] == first.stdout.splitlines()[-2:]  # measured once
+    own = [*command[:-1], "recipe", "--vocabulary", "60"]
+    subprocess.run(own, check=True, timeout=200)
+    kept = json.loads((tmp_path / "out" / "60-subwords" / "sides-0.05.json").read_text())
+    assert kept["recipe"]["parameters"] < rows["recipe"]["parameters"] - 9_000 * 320  # its table is small
 
 
 @pytest.mark.slow
