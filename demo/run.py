@@ -1,8 +1,8 @@
 """The main job on data and a model that ship: 100 labelled reviews, 1,400 without labels, 500 to be judged by.
 
 Prints and writes demo/results.json and demo/report.html: the mean of what does best on held-out folds of the labels,
-beside each of its candidates. Much as `textgraft finetune train.csv --unlabelled pool.txt --test test.csv
---adapt-minutes 2 --max-tokens 400`, on a folder that is emptied first.
+beside each of its candidates: `textgraft finetune train.csv --unlabelled pool.txt --test test.csv --adapt-minutes 2
+--max-tokens 400`, on a folder that is emptied first.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import shutil
 import time
 from pathlib import Path
 
-from textgraft import FinetuneOptions, adapt, finetune, read
+from textgraft import FinetuneOptions, Settings, finetune, read
 from textgraft.files import write_atomically
-from textgraft.training.loop import Settings
 
 HERE = Path(__file__).parent
 WORK = HERE / "work"
@@ -28,8 +27,8 @@ def main() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     train, test = read(HERE / "data" / "train.csv.xz"), read(HERE / "data" / "test.csv.xz")
     pool = list(read(HERE / "data" / "pool.txt.xz").texts)
-    adapted = adapt([*pool, *train.texts], WORK / "adapted", model=MODEL, settings=ADAPTING)
-    tuned = finetune(train, WORK / "classifier", model=adapted, test=test, unlabelled=pool, options=OPTIONS)
+    given = {"test": test, "unlabelled": pool, "adapting": ADAPTING}
+    tuned = finetune(train, WORK / "classifier", model=MODEL, options=OPTIONS, **given)
     write_atomically(HERE / "results.json", (json.dumps(tuned.record["results"], indent=1) + "\n").encode())
     shutil.copy(tuned.folder / "report.html", HERE / "report.html")
     print(tuned.comparison.table())

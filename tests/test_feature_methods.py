@@ -282,7 +282,10 @@ def test_methods_that_adapt_a_model_alike_share_it_and_others_do_not(
     monkeypatch.setattr("textgraft.methods.language.load_one", lambda path: type("A", (), {"run": {"seconds": 0}}))
     assert adapting.adapt is not noted
     for name in ("bert", "ulmfit", "default"):
-        new_method(f"{name}@{models['bert']}", MethodOptions()).prepare(reviews(30)[0], tmp_path)
+        method = new_method(f"{name}@{models['bert']}", MethodOptions())
+        method.prepare(reviews(30)[0], tmp_path)
+    assert len(made) == 2  # `default` has its model read when a training asks for that
+    method._adapted()  # type: ignore[attr-defined]
     assert made[0] != made[1] == made[2]
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from textgraft.data.check import Problem
     from textgraft.data.examples import Examples
     from textgraft.stages.pretraining_text import Paths
-    from textgraft.training.loop import Settings
 
 MEASURES = (
     *("loss", "perplexity", "perplexity_forward", "perplexity_backward", "next_sentence_loss", "perplexity_per_word"),
@@ -29,7 +28,7 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; mus
 
 
 @contextmanager
-def resumable(out: Path) -> Iterator[None]:
+def resumable(*outs: Path) -> Iterator[None]:
     """Ctrl-C inside ends the program with a word on how to go on; work that had not begun leaves nothing behind."""
     from textgraft.training.session import Stopped, remove_unstarted, work_path
 
@@ -37,12 +36,14 @@ def resumable(out: Path) -> Iterator[None]:
         with ctrl_c_prevails():
             yield
     except (KeyboardInterrupt, Stopped):
-        remove_unstarted(out)
-        saved = work_path(out)
-        word = f"the run is saved in {saved}, and" if saved.exists() else "nothing was lost;"
+        for out in outs:
+            remove_unstarted(out)
+        saved = " and ".join(str(work_path(out)) for out in outs if work_path(out).exists())
+        word = f"the run is saved in {saved}, and" if saved else "nothing was lost;"
         raise Interrupted(f"stopped; {word} the same command goes on from there.") from None
     except Exception:
-        remove_unstarted(out)
+        for out in outs:
+            remove_unstarted(out)
         raise
 
 
@@ -214,7 +215,10 @@ def finetune(
         list[Path] | None, typer.Option("--unlabelled", "-u", help="Text of the domain; repeat for more files.")
     ] = None,
     adapt_first: Annotated[
-        bool, typer.Option("--adapt/--no-adapt", help="Adapt the model to the unlabelled text first, into OUT.lm.")
+        bool,
+        typer.Option(
+            "--adapt/--no-adapt", help="Adapt the model to the unlabelled text, into OUT.lm, if it is worth it."
+        ),
     ] = True,
     recipe: Annotated[
         str | None,
@@ -269,6 +273,7 @@ def finetune(
     Without --recipe it is the best mean of a fine-tuned language model and linear classifiers, and says which and why.
     """
     from textgraft.data.check import to_json
+    from textgraft.stages.adapted import language_model_path
     from textgraft.stages.finetune import FinetuneOptions, finetune
     from textgraft.stages.preflight import check_finetune
     from textgraft.training.loop import Settings
@@ -297,31 +302,30 @@ def finetune(
     held_out = [part for name, part in examples.items() if name != "train"]
     check_finetune(examples["train"], models=models, held_out=held_out, options=asked)
     problems = _problems(examples, pool, quiet)
-    adapted: dict[str, Path] = {}
+    adapting = None
     if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
-        settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
-        adapted = _adapt_all(pool, models, out, asked.language_recipe, settings, overwrite=overwrite, show=not quiet)
-        models |= {direction: str(path) for direction, path in adapted.items()}
-    with resumable(out):
+        adapting = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
+    with resumable(out, *(language_model_path(out, direction) for direction in models)):
         done = finetune(
             examples["train"],
             out,
-            model=models["forward"],
-            backward=models.get("backward"),
+            model=model,
+            backward=backward,
             valid=examples.get("valid"),
             test=examples.get("test"),
             unlabelled=pool,
+            adapting=adapting,
             options=asked,
             overwrite=overwrite,
             show=not quiet,
         )
     report = out / "report.html"
     if as_json:
-        written = {"out": out, "report": report, "language_models": models}
+        written = {"out": out, "report": report, "language_models": {**models, **done.language_models}}
         print_json({**done.record["results"], **written, "problems": to_json(problems)})
     else:
         print(done.comparison.table())
-        print("Written: " + ", ".join(str(path) for path in (out, report, *adapted.values())))
+        print("Written: " + ", ".join(str(path) for path in (out, report, *done.language_models.values())))
 
 
 def _problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
@@ -333,36 +337,6 @@ def _problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: 
     problems = check(parts["train"], valid=parts.get("valid"), test=parts.get("test"), unlabelled=unlabelled)
     print_problems(problems, errors_only=quiet)
     return problems
-
-
-def _adapt_all(
-    pool: Sequence[str],
-    models: Mapping[str, str],
-    out: Path,
-    recipe: str,
-    settings: Settings,
-    *,
-    overwrite: bool,
-    show: bool,
-) -> dict[str, Path]:
-    """Adapt the forward model into OUT.lm and the backward one into OUT.backward.lm; those made before are taken."""
-    from textgraft.stages.adapt import adapt
-
-    suffixes = {"forward": ".lm", "backward": ".backward.lm"}
-    adapted = {direction: out.with_name(out.name + suffixes[direction]) for direction in models}
-    for direction, folder in adapted.items():
-        with resumable(folder):
-            adapt(
-                pool,
-                folder,
-                model=models[direction],
-                recipe=recipe,
-                settings=settings,
-                overwrite=overwrite,
-                reuse=True,
-                show=show,
-            )
-    return adapted
 
 
 def parse_weights(value: str) -> str | dict[str, float]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 
+from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
@@ -13,7 +15,8 @@ from textgraft.methods.base import POOL_AT_LEAST, Answers, MethodOptions
 from textgraft.methods.language import Ulmfit
 from textgraft.stages.blend import Entrant, contest, evidence_splits
 from textgraft.stages.candidates import Ground, linear_candidates
-from textgraft.stages.members import Course, outcome_name, train_member
+from textgraft.stages.members import Course, Member, Reading, adapt_seconds, outcome_name, train_member, try_out
+from textgraft.stages.race import Race
 from textgraft.stages.ways import Spaces
 from textgraft.training.classifier import EncodedTexts
 from textgraft.training.phases import Stage, load_recipe
@@ -22,8 +25,9 @@ from textgraft.training.phases import Stage, load_recipe
 class Default(Ulmfit):
     """The mean of the linear ways and of the language model, weighed by their answers for held-out training texts.
 
-    The language model reads the unlabelled texts first, if there are any. Where there are too few labels to hold some
-    out, it answers alone, as in `finetune`.
+    The language model reads the unlabelled texts first, if there are any and a first fold has shown that it is worth
+    it: so that is not prepared but done for the first training that asks, and counts in each that did. Where there are
+    too few labels to hold some out, it answers alone, as in `finetune`.
     """
 
     name = "default"
@@ -33,38 +37,64 @@ class Default(Ulmfit):
     def __init__(self, options: MethodOptions) -> None:
         super().__init__(options)
         self._spaces: Spaces | None = None
+        self._folder: Path | None = None
 
     def _adapt_stage(self) -> Stage:
         return load_recipe(self._suited).adapt
 
+    def _recipe_stages(self) -> str:
+        return f"{super()._recipe_stages()}, tried out before it reads"
+
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
-        if len(pool) >= POOL_AT_LEAST and self._adapt_stage().phases:
-            return super().prepare(pool, folder)
-        self._source = load_one(self.options.model)
+        self._spaces, self._folder = Spaces(pool, folder / "spaces", seed=self.options.seed), folder
         return 0.0
 
+    @cached_property
+    def _as_it_is(self) -> Artifact:
+        return load_one(self.options.model)
+
+    @property
+    def _adapts(self) -> bool:
+        assert self._spaces is not None, "prepare comes first"
+        return len(self._spaces.texts) >= POOL_AT_LEAST and bool(self._adapt_stage().phases)
+
+    def _adapted(self) -> Artifact:
+        """The language model that has read the unlabelled texts, now or for an earlier training."""
+        assert self._spaces is not None
+        assert self._folder is not None
+        if self._source is None:
+            super().prepare(self._spaces.texts, self._folder)
+        assert self._source is not None
+        return self._source
+
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        assert self._spaces is not None, "prepare comes first"
         splits = evidence_splits(train, seed)
         if not splits:
-            return super().answer(train, texts, labels, seed, folder)
-        assert self._spaces is not None
-        assert self._source is not None, "prepare comes first"
-        pool = self._spaces.texts
-        ground = Ground(train, Examples(list(texts)), labels, pool, splits, seed, folder)
+            self._source = self._adapted() if self._adapts else self._as_it_is
+            alone = super().answer(train, texts, labels, seed, folder)
+            return replace(alone, seconds=alone.seconds + adapt_seconds(self._source))
+        ground = Ground(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
         tried = linear_candidates(ground, self._spaces, show=False)
-        sequences = self._encoded(train.texts, texts)
-        encoded = {"train": EncodedTexts(sequences[0], labels.encode(train)), "test": EncodedTexts(sequences[1])}
-        training = partial(
-            train_member,
-            f"{self.name}, {len(train):,} labels, seed {seed},",
-            self._source,
-            self._plan(labels),
-            encoded,
-            Course("test", seed, 1, splits, folder, self.options.show),
-        )
-        entrant = Entrant(outcome_name(self._source, "forward"), self._source, encoded, training)
+        title = f"{self.name}, {len(train):,} labels, seed {seed},"
+        course = Course("test", seed, 1, splits, folder, self.options.show)
+
+        def reading(source: Artifact) -> Reading:
+            known, asked = self._encoded(source, train.texts, texts)
+            return Reading(source, {"train": EncodedTexts(known, labels.encode(train)), "test": EncodedTexts(asked)})
+
+        def training(read: Reading, race: Race) -> Member:
+            return train_member(title, self._plan(read.source, labels), read, course, race)
+
+        as_it_is = reading(self._as_it_is)
+        entrant = Entrant(outcome_name(self._as_it_is, "forward"), as_it_is, training)
+        if self._adapts:
+            entrant = replace(
+                entrant,
+                try_out=partial(try_out, title, self._plan(self._as_it_is, labels), as_it_is, course),
+                adapted=lambda: reading(self._adapted()),
+            )
         chosen, _ = contest(tried, [entrant], ground, examined="test", precision=self.options.precision)
         size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
         outcome = chosen.outcome(tried.shared_seconds)
-        return Answers(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", chosen.seconds)
+        return Answers(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", 60 * outcome.minutes)

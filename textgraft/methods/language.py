@@ -65,9 +65,9 @@ class NoAdapt:
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
         assert self._source is not None, "prepare comes first"
-        known, asked = self._encoded(train.texts, texts)
+        known, asked = self._encoded(self._source, train.texts, texts)
         trained = train_classifier(
-            self._plan(labels),
+            self._plan(self._source, labels),
             EncodedTexts(known, labels.encode(train)),
             {"test": EncodedTexts(asked)},
             seed=seed,
@@ -81,20 +81,18 @@ class NoAdapt:
         about = f"{self.about[:-1]} (model {Path(self.options.model).name}, recipe {Path(self._recipe).stem})."
         return Answers(outputs, size, about, trained.seconds)
 
-    def _encoded(self, *parts: Sequence[str]) -> list[list[TokenIds]]:
-        assert self._source is not None
-        return [self._source.encoded(part, self.options.max_tokens)[0] for part in parts]
+    def _encoded(self, source: Artifact, *parts: Sequence[str]) -> list[list[TokenIds]]:
+        return [source.encoded(part, self.options.max_tokens)[0] for part in parts]
 
-    def _plan(self, labels: Labels) -> Plan:
-        assert self._source is not None
+    def _plan(self, source: Artifact, labels: Labels) -> Plan:
         return Plan(
-            language_model=self._source.model,
+            language_model=source.model,
             from_scratch=self.from_scratch,
             stage=self._stage,
             settings=self.options.settings,
             labels=labels,
             class_weights=None,
-            pad_id=self._source.tokenizer.pad_id,
+            pad_id=source.tokenizer.pad_id,
         )
 
 

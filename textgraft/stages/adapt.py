@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from textgraft.training.phases import Stage, load_recipe
 from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
 
 HELD_OUT_TOKENS = 100_000
+FEW = 1_000
+"""Texts of which it is found out beforehand whether they are too few; more are enough."""
 LEAST_WORDS = 30_000
 """How many words of the texts an ELMo's own vocabulary may have, if it had fewer before."""
 TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bias"}
@@ -64,19 +66,12 @@ def adapt(
     if not reuse:
         refuse_existing(out, overwrite)
     settings = settings or Settings()
-    source = with_a_task(load_one(model), settings.seed)
-    own_vocabulary = own_vocabulary or source.tokenizer.tokens == list(MARKS)
-    learns = objective(source.model, str(model))
-    recipe = source.suited(recipe)
-    stage = load_recipe(recipe).adapt
-    if not stage.phases:
-        raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
-    plan = _asked(source, texts, stage, settings, own_vocabulary)
-    asked = content_hash(plan.items())
-    if reuse and out.exists() and _came_of(asked, out, overwrite):
+    begun = _begun(texts, model, recipe, own_vocabulary, settings)
+    source, stage, learns = begun.source, begun.stage, objective(begun.source.model, str(model))
+    if reuse and out.exists() and _came_of(begun.asked, out, overwrite):
         return out
-    folder = work_folder(out, plan)
-    if own_vocabulary:
+    folder = work_folder(out, begun.plan)
+    if begun.own_vocabulary:
         source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
     train, valid = held_out(texts, source.tokenizer)
     adapted = with_dropout_of(stage, source.model)
@@ -89,20 +84,57 @@ def adapt(
         drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
     with torch.no_grad():
         after = validate(adapted.eval())
-    data = {"texts": len(texts), "sha256": plan["texts"], "tokens": train.num_tokens}
-    about: dict[str, Any] = {"data": data, "recipe": recipe, "settings": settings.of(stage)}
+    data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}
+    about: dict[str, Any] = {"data": data, "recipe": begun.recipe, "settings": settings.of(stage)}
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
-    record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": asked}
+    record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": begun.asked}
     put_in_place(Artifact(adapted, source.tokenizer, None, record), out, overwrite=overwrite)
     return out
 
 
-def _asked(
-    source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings, own_vocabulary: bool
-) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run."""
-    return {
+def check_adapt(
+    texts: Sequence[str],
+    out: Path,
+    *,
+    model: str | Path,
+    recipe: str,
+    settings: Settings,
+    overwrite: bool = False,
+) -> None:
+    """Everything that `adapt`, told to reuse what is there, would refuse later. Raises the UserError that is due."""
+    begun = _begun(texts, model, recipe, False, settings)
+    if out.exists():
+        _came_of(begun.asked, out, overwrite)
+    if len(texts) <= FEW and not begun.own_vocabulary:
+        held_out(texts, begun.source.tokenizer)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """An adaptation before anything is trained: `plan` is what the result depends on, `asked` its hash."""
+
+    source: Artifact
+    recipe: str
+    stage: Stage
+    own_vocabulary: bool
+    plan: dict[str, Any]
+
+    @property
+    def asked(self) -> str:
+        return content_hash(self.plan.items())
+
+
+def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
+    """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
+    source = with_a_task(load_one(model), settings.seed)
+    objective(source.model, str(model))
+    recipe = source.suited(recipe)
+    stage = load_recipe(recipe).adapt
+    if not stage.phases:
+        raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
+    own_vocabulary = own_vocabulary or source.tokenizer.tokens == list(MARKS)
+    plan = {
         "stage": "adapt",
         "model": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
@@ -111,6 +143,7 @@ def _asked(
         "settings": repr(settings),
         "own_vocabulary": own_vocabulary,
     }
+    return _Begun(source, recipe, stage, own_vocabulary, plan)
 
 
 def _came_of(asked: str, out: Path, overwrite: bool) -> bool:

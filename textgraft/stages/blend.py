@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.artifact import Artifact, Predictor
+from textgraft.artifact import Predictor
 from textgraft.data.examples import Examples
 from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.report import wording
 from textgraft.stages.candidates import Candidate, Ground, Tried
-from textgraft.stages.members import GivenUp, Member
+from textgraft.stages.members import GivenUp, Member, Reading
 from textgraft.stages.probe import probe_candidate, probe_name
 from textgraft.stages.race import Race
 from textgraft.training.calibration import fit_temperature
-from textgraft.training.classifier import EncodedTexts, outputs_from_logits
+from textgraft.training.classifier import outputs_from_logits
 from textgraft.training.metrics import HEADLINE
 from textgraft.training.selection import ensemble_weights, mean_loss
 
@@ -127,13 +127,17 @@ class Entrant:
     """A language model that has its chance: what it is called, the parts of the data as it reads them, its training.
 
     `train` raises GivenUp where the race is lost; `own` is what run.json says of the classifier beside the whole's.
+    Where there are unlabelled texts for it to read, `try_out` trains the first fold without them, for which it raises
+    GivenUp too, and gives seconds; then `adapted` reads them. Reading takes long, and what it gains is little beside
+    what a model lacks that is surely worse than what has answered already (docs/lab-notes.md).
     """
 
     name: str
-    source: Artifact
-    encoded: Mapping[str, EncodedTexts]
-    train: Callable[[Race], Member]
+    reading: Reading
+    train: Callable[[Reading, Race], Member]
     own: Callable[[Member], Mapping[str, Any]] = lambda member: {}
+    try_out: Callable[[Race], float] | None = None
+    adapted: Callable[[], Reading] | None = None
 
 
 def contest(
@@ -148,14 +152,24 @@ def contest(
     members: dict[str, Member] = {}
     given_up: dict[str, GivenUp] = {}
     for one in entrants:
-        measured = {"examined": examined, "precision": precision}
-        candidates.append(probe_candidate(probe_name(one.name), one.source, one.encoded, ground, **measured))
+        reading, spent = one.reading, 0.0
         try:
-            member = members[one.name] = one.train(Race(candidates, ground))
+            if one.try_out is not None and one.adapted is not None:
+                spent = one.try_out(Race(candidates, ground, unread=True))
+                reading = one.adapted()
         except GivenUp as lost:
             given_up[one.name] = lost
+        measured = {"examined": examined, "precision": precision}
+        candidates.append(probe_candidate(probe_name(one.name), reading.source, reading.parts, ground, **measured))
+        if one.name in given_up:
+            continue
+        try:
+            member = members[one.name] = one.train(reading, Race(candidates, ground))
+        except GivenUp as lost:
+            given_up[one.name] = replace(lost, seconds=lost.seconds + spent)
         else:
-            candidates.append(language_candidate(one.name, member, ground, one.own(member)))
+            found = language_candidate(one.name, member, ground, one.own(member))
+            candidates.append(replace(found, seconds=found.seconds + spent))
     names = [one.name for one in entrants]
     return blend(candidates, ground, language_models=names, left_out=linear.left_out, given_up=given_up), members
 

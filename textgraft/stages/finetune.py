@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from textgraft.artifact import Artifact, Predictor
 from textgraft.data.check import check
@@ -20,18 +18,20 @@ from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods, on_held_out
 from textgraft.nn.readout import LAST, check_readout, new_readout
 from textgraft.provenance import ancestry, provenance
+from textgraft.stages.adapted import Adapted
 from textgraft.stages.blend import Blend, Entrant, contest, evidence_splits
 from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
 from textgraft.stages.fine_tuning import asked, given
 from textgraft.stages.members import (
     Course,
-    EncodedParts,
     Finetuned,
     Member,
-    encode_parts,
+    Reading,
     ensemble,
     outcome_name,
+    read_parts,
     train_member,
+    try_out,
 )
 from textgraft.stages.probe import probe_name
 from textgraft.stages.race import Race
@@ -104,6 +104,7 @@ def finetune(
     valid: Examples | None = None,
     test: Examples | None = None,
     unlabelled: Sequence[str] | None = None,
+    adapting: Settings | None = None,
     options: FinetuneOptions | None = None,
     beside: Sequence[Outcome] = (),
     overwrite: bool = False,
@@ -117,22 +118,30 @@ def finetune(
     come from `test`; without one, from `valid`, or else from cross-validation. Probabilities are temperature-scaled on
     `valid` or on the folds' held-out texts. `backward` is a language model that reads from right to left: a second
     classifier grows from it, and the mean of the two answers (§5), or each is a candidate. `unlabelled` serves the
-    linear classifiers (adapt is what reads it for the model). `beside` are other methods' outcomes on the same texts,
-    to stand in the same table. The folder holds report.html too. Killed, the same call goes on where it was.
+    linear classifiers, and with `adapting` the language model too, which then reads it first (stages/adapt.py, by these
+    settings and the recipe) and is kept beside `out` (`language_model_path`); without a recipe it does so only once a
+    first fold has shown that it is worth it as it is. `beside` are other methods' outcomes on the same texts, to stand
+    in the same table. The folder holds report.html too. Killed, the same call goes on where it was.
 
-    Raises UserError if `out` exists, for labels that cannot be learned, and for labels unseen in training.
+    Raises UserError if `out` exists, for labels that cannot be learned, for labels unseen in training, and as `adapt`
+    does.
     """
     out = Path(out)
     refuse_existing(out, overwrite)
     parts = {"train": train, **given(valid=valid, test=test)}
-    sources = language_models(model, backward)
-    begun = _begun(out, parts, sources, unlabelled or (), options or FinetuneOptions(), show=show)
+    options = options or FinetuneOptions()
+    adapted = None
+    if adapting is not None and unlabelled:
+        names = {"forward": model} | given(backward=backward)
+        adapted = Adapted(out, unlabelled, names, options.language_recipe, adapting, overwrite=overwrite, show=show)
+    begun = _begun(out, parts, language_models(model, backward), unlabelled or (), options, adapted, show=show)
     ground, options = begun.ground, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
     linear = linear_candidates(ground, show=show) if options.blends and ground.splits else None
     choice: Blend | None = None
     if linear is None:
-        members = {direction: _member(begun, direction) for direction in sources}
+        begun = begun.having_read()
+        members = {direction: _member(begun, direction, one) for direction, one in begun.readings.items()}
         comparison = _beside_the_language_model(members, ground, options, beside)
     else:
         choice, members = _weighed(linear, begun)
@@ -140,13 +149,14 @@ def finetune(
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, begun, comparison) | _told(choice, sources),
+        record=_record(out, begun, members, comparison) | _told(choice, begun.readings),
         examined=train.take(ground.known.tolist()) if ground.examined is None else ground.examined,
         members=members,
         stage=begun.stage,
-        cut=begun.encoded["forward"].cut,
+        cut=begun.readings["forward"].cut,
         problems=check(train, valid=valid, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
+        language_models=adapted.folders if adapted is not None else {},
     )
     _save(done, choice, overwrite)
     return done
@@ -154,16 +164,26 @@ def finetune(
 
 @dataclass(frozen=True)
 class _Begun:
-    """A fine-tuning before anything is trained: `options` fit the data, `data` describes each part of it."""
+    """A fine-tuning before anything is trained: `options` fit the data, `data` describes each part of it.
+
+    `readings` are of the language models as they are; `adapted` those that have read the unlabelled texts, if they are
+    to.
+    """
 
     options: FinetuneOptions
-    sources: Mapping[str, Artifact]
+    readings: Mapping[str, Reading]
+    adapted: Callable[[str], Reading] | None
     recipe: str
     stage: Stage
-    encoded: Mapping[str, EncodedParts]
     data: Mapping[str, Any]
     course: Course
     ground: Ground
+
+    def having_read(self) -> _Begun:
+        """The same with language models that have read the unlabelled texts, where they are to."""
+        if self.adapted is None:
+            return self
+        return replace(self, readings={direction: self.adapted(direction) for direction in self.readings})
 
 
 def _begun(
@@ -172,6 +192,7 @@ def _begun(
     sources: Mapping[str, Artifact],
     unlabelled: Sequence[str],
     options: FinetuneOptions,
+    adapted: Adapted | None,
     *,
     show: bool,
 ) -> _Begun:
@@ -187,23 +208,38 @@ def _begun(
     for source in sources.values():
         new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
         refuse_unpredictive(source.model, stage)
-    encoded = {name: encode_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
+    if adapted is not None:
+        adapted.check()
+    readings = {name: read_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
     examined = next((name for name in ("test", "valid") if name in parts), "folds")
     splits = chosen_folds(train, options, measured=examined != "folds")
     data = {name: _described(part) for name, part in parts.items()}
     plan = asked("finetune", data, sources.values(), stage, options) | {"unlabelled": content_hash(unlabelled)}
+    plan |= {"adapting": adapted.identity} if adapted is not None else {}
     course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, plan), show)
     ground = Ground(train, parts.get(examined), labels, unlabelled, splits, course.seed, course.folder)
-    return _Begun(options, sources, recipe, stage, encoded, data, course, ground)
+
+    def read_again(direction: str) -> Reading:
+        assert adapted is not None
+        return read_parts(adapted(direction), parts, labels, options.max_tokens)
+
+    again = read_again if adapted is not None else None
+    return _Begun(options, readings, again, recipe, stage, data, course, ground)
 
 
-def _member(begun: _Begun, direction: str, race: Race | None = None) -> Member:
+def _member(begun: _Begun, direction: str, reading: Reading, race: Race | None = None) -> Member:
     """The classifiers grown from one language model, trained now or taken from the work folder."""
-    labels, source = begun.ground.labels, begun.sources[direction]
-    weights = labels.class_weights(begun.ground.train, begun.options.class_weights)
-    plan = _plan(source, begun.stage, begun.options, labels, weights)
-    name = direction if len(begun.sources) > 1 else ""
-    return train_member(name, source, plan, begun.encoded[direction].parts, begun.course, race)
+    return train_member(_title(begun, direction), _plan(begun, reading.source), reading, begun.course, race)
+
+
+def _try_out(begun: _Begun, direction: str, race: Race) -> float:
+    """The first fold of a language model as it is, as `members.try_out`."""
+    reading = begun.readings[direction]
+    return try_out(_title(begun, direction), _plan(begun, reading.source), reading, begun.course, race)
+
+
+def _title(begun: _Begun, direction: str) -> str:
+    return direction if len(begun.readings) > 1 else ""
 
 
 def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
@@ -241,14 +277,15 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
     return stratified_folds(train, count, options.settings.seed) if count else ()
 
 
-def _plan(source: Artifact, stage: Stage, options: FinetuneOptions, labels: Labels, weights: np.ndarray | None) -> Plan:
+def _plan(begun: _Begun, source: Artifact) -> Plan:
+    options, labels = begun.options, begun.ground.labels
     return Plan(
         language_model=source.model,
         from_scratch=options.from_scratch,
-        stage=stage,
+        stage=begun.stage,
         settings=options.settings,
         labels=labels,
-        class_weights=weights,
+        class_weights=labels.class_weights(begun.ground.train, options.class_weights),
         pad_id=source.tokenizer.pad_id,
         words=options.words,
         both_orders=options.both_orders,
@@ -263,17 +300,14 @@ def _described(part: Examples) -> dict[str, Any]:
 
 def _weighed(linear: Tried, begun: _Begun) -> tuple[Blend, dict[str, Member]]:
     """The linear candidates and the language models', with their weights; and the language models that were trained."""
-    names = {direction: outcome_name(source, direction) for direction, source in begun.sources.items()}
-    entrants = [
-        Entrant(
-            name,
-            begun.sources[direction],
-            begun.encoded[direction].parts,
-            partial(_member, begun, direction),
-            partial(_own, first_seed=begun.ground.seed),
-        )
-        for direction, name in names.items()
-    ]
+    names = {direction: outcome_name(one.source, direction) for direction, one in begun.readings.items()}
+    entrants = []
+    for direction, name in names.items():
+        first: dict[str, Any] = {}
+        if begun.adapted is not None:
+            first = {"try_out": partial(_try_out, begun, direction), "adapted": partial(begun.adapted, direction)}
+        training, own = partial(_member, begun, direction), partial(_own, first_seed=begun.ground.seed)
+        entrants.append(Entrant(name, begun.readings[direction], training, own, **first))
     asked_for = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
     chosen, trained = contest(linear, entrants, begun.ground, **asked_for)
     return chosen, {direction: trained[name] for direction, name in names.items() if name in trained}
@@ -321,12 +355,12 @@ def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[O
     return (named[0], []) if len(named) == 1 else (ensemble(named, name), named)
 
 
-def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
+def _record(out: Path, begun: _Begun, members: Mapping[str, Member], comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
+    source = members["forward"].source if "forward" in members else begun.readings["forward"].source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stage)}
-    base = begun.sources["forward"].run
-    shared = provenance(stage="finetune", name=out.name, base=base, recipe=begun.recipe, **about)
+    shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)
     return shared | {
         "reads": reads(begun.ground.train.texts),
         "labels": texts,
@@ -336,17 +370,17 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
         "from_scratch": options.from_scratch,
         "max_tokens": options.max_tokens,
         "readout": options.readout,
-        "tokens_lost": {name: truncation.share for name, truncation in begun.encoded["forward"].cut.items()},
+        "tokens_lost": {name: truncation.share for name, truncation in begun.readings["forward"].cut.items()},
         "examined": begun.course.examined,
         "results": comparison.results(labels=texts, seeds=options.seeds),
     }
 
 
-def _told(choice: Blend | None, sources: Mapping[str, Artifact]) -> dict[str, Any]:
+def _told(choice: Blend | None, readings: Mapping[str, Reading]) -> dict[str, Any]:
     """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
     if choice is None:
         return {}
-    names = [outcome_name(source, direction) for direction, source in sources.items()]
+    names = [outcome_name(one.source, direction) for direction, one in readings.items()]
     grown = {*names, *map(probe_name, names)}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 

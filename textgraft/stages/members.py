@@ -76,6 +76,7 @@ class Finetuned:
     `examined` are the texts of `comparison`, in its order; `members` one trained model, or a forward and a backward
     one, or none where all were given up; `cut` says for each part of the data what truncation lost; `counted` how much
     each of the outcomes named counts in what is saved, where that is not the mean of the members.
+    `language_models` are where those lie that have read the unlabelled texts.
     """
 
     folder: Path
@@ -87,17 +88,19 @@ class Finetuned:
     cut: dict[str, Truncation]
     problems: list[Problem]
     counted: Mapping[str, float] = field(default_factory=dict)
+    language_models: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class EncodedParts:
-    """Training, validation and test texts as token ids with targets, and what truncation cut off each."""
+class Reading:
+    """A language model, the parts of the data as it reads them, and what truncation cut off each."""
 
+    source: Artifact
     parts: dict[str, EncodedTexts]
-    cut: dict[str, Truncation]
+    cut: dict[str, Truncation] = field(default_factory=dict)
 
 
-def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, max_tokens: int) -> EncodedParts:
+def read_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, max_tokens: int) -> Reading:
     """Every part as one language model reads it. Raises UserError for no texts and for labels unseen in training."""
     encoded, cut = {}, {}
     for name, part in parts.items():
@@ -105,7 +108,7 @@ def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels
             raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
         sequences, cut[name] = source.encoded(part.texts, max_tokens)
         encoded[name] = EncodedTexts(sequences, labels.encode(part))
-    return EncodedParts(encoded, cut)
+    return Reading(source, encoded, cut)
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,23 @@ class Course:
     show: bool
 
 
+def try_out(name: str, plan: Plan, reading: Reading, course: Course, race: Race) -> float:
+    """Train the first fold of a language model that has not read the unlabelled texts; how many seconds that took.
+
+    As in `train_member`, to which its files are nothing. Raises GivenUp where the `race` is lost already.
+    """
+    title = f"{name} as it is, " if name else "as it is, "
+    with Meter() as meter:
+        folds, lost = _train_folds(title, plan, reading.parts["train"], course, race, most=1)
+    if lost is not None:
+        raise GivenUp(lost, folds.seconds, meter.peak_mb)
+    return folds.seconds
+
+
 def train_member(
     name: str,
-    source: Artifact,
     plan: Plan,
-    encoded: dict[str, EncodedTexts],
+    reading: Reading,
     course: Course,
     race: Race | None = None,
 ) -> Member:
@@ -134,6 +149,7 @@ def train_member(
     which the `race` is lost.
     """
     title = f"{name} " if name else ""
+    source, encoded = reading.source, reading.parts
     evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
     with Meter() as meter:
         folds, lost = _train_folds(title, plan, encoded["train"], course, race)
@@ -150,7 +166,7 @@ def train_member(
             for seed in range(course.seed, course.seed + course.seeds)
             if lost is None
         ]
-    adapting = _adapt_seconds(source, plan)
+    adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
     if lost is not None:
         raise GivenUp(lost, folds.seconds + adapting, meter.peak_mb)
     temperature = _temperature(plan.labels, runs, folds, encoded)
@@ -161,10 +177,9 @@ def train_member(
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
 
 
-def _adapt_seconds(source: Artifact, plan: Plan) -> float:
-    """What adapting the language model took, which is part of the method's price."""
-    adapted = source.run.get("stage") == "adapt" and not plan.from_scratch
-    return float(source.run.get("seconds", 0.0)) if adapted else 0.0
+def adapt_seconds(source: Artifact) -> float:
+    """What adapting the language model took, if it was, which is part of the method's price."""
+    return float(source.run.get("seconds", 0.0)) if source.run.get("stage") == "adapt" else 0.0
 
 
 def outcome_name(source: Artifact, direction: str) -> str:
@@ -186,14 +201,17 @@ def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
 
 
 def _train_folds(
-    title: str, plan: Plan, encoded: EncodedTexts, course: Course, race: Race | None
+    title: str, plan: Plan, encoded: EncodedTexts, course: Course, race: Race | None, most: int | None = None
 ) -> tuple[Folds, str | None]:
-    """One classifier per fold, each answering for the texts that it has not seen, and why the race is lost if it is."""
+    """One classifier per fold, each answering for the texts that it has not seen, and why the race is lost if it is.
+
+    `most` folds are trained, if that is not None.
+    """
     if not course.splits:
         return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
     seconds, lost = 0.0, None
-    for number, (kept, held) in enumerate(course.splits, start=1):
+    for number, (kept, held) in enumerate(course.splits[:most], start=1):
         trained = train_classifier(
             plan,
             encoded.take(kept),

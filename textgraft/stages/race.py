@@ -25,10 +25,13 @@ for it either."""
 
 
 class Race:
-    """A language model against `rivals`, who have answered for all held-out texts."""
+    """A language model against `rivals`, who have answered for all held-out texts.
 
-    def __init__(self, rivals: Sequence[Candidate], ground: Ground) -> None:
-        self.rivals, self.ground = list(rivals), ground
+    `unread` says that it has not read the unlabelled texts yet, which is then told of one that loses.
+    """
+
+    def __init__(self, rivals: Sequence[Candidate], ground: Ground, *, unread: bool = False) -> None:
+        self.rivals, self.ground, self.unread = list(rivals), ground, unread
 
     def lost(self, logits: np.ndarray, folds: int) -> str | None:
         """Why it is not worth another fold, or None; `logits` (N, C) are those of the first `folds` (else NaN).
@@ -58,4 +61,6 @@ class Race:
         whole = len(ground.splits)
         after = f"after {folds} of {whole} folds" if whole > 1 else "after the held-out fifth"
         metric = wording.metric_name(HEADLINE[kind])
+        if self.unread:
+            after = f"before it read the unlabelled texts, {after}"
         return f"given up {after}: {metric} {own} on {len(seen):,} texts, {self.rivals[best].name} {other}"

@@ -28,7 +28,7 @@ from textgraft.learning_curve import holm
 from textgraft.nn.readout import LAST, READOUTS, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
-from textgraft.stages.members import encode_parts
+from textgraft.stages.members import read_parts
 from textgraft.stages.results_folder import experiment, refuse_existing
 from textgraft.stages.tagging import TagOptions, fitted, train_tagger
 from textgraft.tagging import scores, tag_all
@@ -118,7 +118,7 @@ class Labelling:
     def __init__(self, source: Artifact, train: Examples, test: Examples, options: ReadoutOptions) -> None:
         self.labels = Labels.fit(train)
         self.metric, self.options = HEADLINE[self.labels.kind], options
-        self.encoded = encode_parts(source, {"train": train, "test": test}, self.labels, options.max_tokens).parts
+        self.encoded = read_parts(source, {"train": train, "test": test}, self.labels, options.max_tokens).parts
         self._parts, stage = {"train": train, "test": test}, load_recipe(options.recipe).finetune
         if self.encoded["test"].targets is None:
             raise UserError("these texts have no labels.", where=test.source, remedy="Give labelled ones.")

@@ -27,7 +27,7 @@ from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.options import WordOverlap
 from textgraft.model import Model
 from textgraft.provenance import provenance
-from textgraft.stages.members import encode_parts
+from textgraft.stages.members import read_parts
 from textgraft.stages.results_folder import finished, refuse_existing, write_results
 from textgraft.training.classifier import (
     EncodedTexts,
@@ -168,7 +168,7 @@ def prepared(train: Examples, test: Examples | None, model: str | Path, options:
         kept, held = stratified_split(train, HELD_OUT, options.settings.seed)
         train, test = train.take(kept), train.take(held)
     labels = Labels.fit(train)
-    parts = encode_parts(source, {"train": train, "test": test}, labels, options.max_tokens)
+    parts = read_parts(source, {"train": train, "test": test}, labels, options.max_tokens)
     question = Question(
         source, train, test, held_out, labels, parts.parts, parts.cut, stage, layers=layers, options=options
     )

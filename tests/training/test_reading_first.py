@@ -1,0 +1,224 @@
+"""Unlabelled texts are read by a language model that a first fold has shown to be worth it, and not by another."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_reviews import reviews
+
+import textgraft
+from textgraft import compare
+from textgraft.data.examples import Examples
+from textgraft.errors import UserError
+from textgraft.methods import MethodOptions
+from textgraft.stages import members, race
+from textgraft.stages.adapt import adapt
+from textgraft.stages.adapted import language_model_path
+from textgraft.stages.finetune import FinetuneOptions, finetune
+from textgraft.stages.members import Finetuned
+from textgraft.stages.race import Race
+from textgraft.training.loop import Settings
+
+RECIPE = """
+name = "quick"
+description = "For tests"
+source = "none"
+
+[adapt]
+rows = 4
+bptt = 20
+
+[[adapt.phases]]
+name = "all"
+epochs = 1
+lr = 0.01
+
+[finetune]
+rows = 8
+
+[[finetune.phases]]
+name = "all"
+epochs = 1
+lr = 0.01
+"""
+POOL = reviews(150, 9)[0]
+SETTINGS = Settings(precision="fp32", save_seconds=0.0)
+OPTIONS = FinetuneOptions(folds=2, settings=SETTINGS)
+
+
+def labelled(count: int, seed: int) -> Examples:
+    texts, labels = reviews(count, seed)
+    return Examples(texts, labels, "single", source=f"reviews{seed}.csv")
+
+
+TRAIN, TEST = labelled(24, 1), labelled(30, 2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A quick recipe, which is what an unnamed one is, and nobody gives a model up."""
+    path = tmp_path_factory.mktemp("recipe") / "quick.toml"
+    path.write_text(RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or str(path)))
+        patch.setattr(race, "SURE", 0.0)
+        yield path
+
+
+@pytest.fixture(scope="module")
+def peace(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Path) -> Finetuned:
+    """A run that nobody disturbed."""
+    return run(tmp_path_factory.mktemp("peace") / "out", tiny_lm)
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The titles of what is trained."""
+    titles: list[str] = []
+    real = members.train_classifier
+
+    def told(*given: Any, **named: Any) -> Any:
+        titles.append(named["title"])
+        return real(*given, **named)
+
+    monkeypatch.setattr(members, "train_classifier", told)
+    return titles
+
+
+def run(out: Path, model: Path, **given: Any) -> Finetuned:
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "adapting": SETTINGS, "options": OPTIONS} | given
+    return finetune(TRAIN, out, model=model, show=False, **asked)
+
+
+def hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has not read the unlabelled texts loses."""
+    monkeypatch.setattr(Race, "lost", lambda self, logits, folds: "so the judge says" if self.unread else None)
+
+
+def answers(done: Finetuned, name: str) -> np.ndarray:
+    shown = {o.name: o for o in (*done.comparison.outcomes, *done.comparison.parts)}
+    return shown[name].outputs[0]
+
+
+def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
+    tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str]
+) -> None:
+    done = run(tmp_path / "out", tiny_lm)
+    assert trained == ["as it is, fold 1 of 2", "fold 1 of 2", "fold 2 of 2", "seed 0"]
+    folder = language_model_path(tmp_path / "out", "forward")
+    assert done.language_models == {"forward": folder}
+    assert json.loads((folder / "run.json").read_text())["stage"] == "adapt"
+    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
+    alike = run(tmp_path / "alike", before, adapting=None)
+    for name in ("blend", "ulmfit", "ulmfit-probe"):
+        assert np.array_equal(answers(done, name), answers(alike, name)), name
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.lm", "before", "alike"}
+
+
+def test_who_is_not_does_not_and_it_says_so(
+    tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hopeless(monkeypatch)
+    done = run(tmp_path / "out", tiny_lm)
+    assert trained == ["as it is, fold 1 of 2"]
+    assert done.language_models == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert "ulmfit" not in done.record["results"]["methods"]
+    assert "ulmfit-probe" in done.record["results"]["methods"]  # of the model as it is
+    assert done.record["blend"]["left_out"]["ulmfit"] == "so the judge says"
+    saved = textgraft.load(done.folder, precision="fp32").outputs(TEST.texts)
+    assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
+
+
+def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_lm: Path) -> None:
+    monkeypatch.setattr(race, "SURE", 1.1)
+    monkeypatch.setattr(race, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
+    monkeypatch.setattr(race, "losses", lambda kind, targets, outputs: -np.asarray(outputs).max(axis=1))
+    said = run(tmp_path / "out", tiny_lm).record["blend"]["left_out"]["ulmfit"]
+    assert said.startswith("given up before it read the unlabelled texts, after 1 of 2 folds: accuracy ")
+
+
+def test_who_names_a_recipe_has_it_read_at_once(
+    tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hopeless(monkeypatch)
+    options = FinetuneOptions(recipe=str(recipe), folds=0, settings=SETTINGS)
+    done = run(tmp_path / "out", tiny_lm, options=options)
+    assert trained == ["seed 0"]
+    assert list(done.language_models) == ["forward"]
+    assert done.record["base"]["stage"] == "adapt"
+
+
+class Killed(BaseException):
+    """As sudden as a signal."""
+
+
+@pytest.mark.parametrize("at", [2, 9, 13, 15, 17, 22])
+def test_killed_anywhere_it_ends_the_same(
+    at: int, peace: Finetuned, tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`at` counts the files that a run puts in place."""
+    real, calls = os.replace, [0]
+
+    def replace_until(*places: Any) -> None:
+        calls[0] += 1
+        if calls[0] == at:
+            raise Killed
+        real(*places)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("textgraft.files.os.replace", replace_until)
+        with pytest.raises(Killed):
+            run(tmp_path / "out", tiny_lm)
+    again = run(tmp_path / "out", tiny_lm)
+    assert again.comparison.chosen == peace.comparison.chosen
+    for one, other in zip(again.comparison.outcomes, peace.comparison.outcomes, strict=True):
+        assert np.array_equal(one.outputs, other.outputs)
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out.lm"}
+
+
+def test_what_reading_would_trip_over_is_told_first(tmp_path: Path, tiny_lm: Path, trained: list[str]) -> None:
+    with pytest.raises(UserError, match="too few to adapt a language model to"):
+        run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10])
+    adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, show=False)
+    with pytest.raises(UserError, match="was not adapted from the same model on the same texts"):
+        run(tmp_path / "out", tiny_lm)
+    assert trained == []
+
+
+def test_another_way_to_read_is_another_run(tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(members, "train_classifier", killed)
+        with pytest.raises(Killed):
+            run(tmp_path / "out", tiny_lm)
+    with pytest.raises(UserError, match="differs in: adapting"):
+        run(tmp_path / "out", tiny_lm, adapting=None)
+
+
+def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
+    tmp_path: Path, tiny_lm: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", show=False)
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24], "seeds": 1}
+    read: list[float] = []
+    real = members.adapt_seconds
+    monkeypatch.setattr(members, "adapt_seconds", lambda source: read.append(real(source)) or 3_000.0)
+    found = compare(TRAIN, tmp_path / "read", **asked, options=options)
+    assert read
+    assert read[-1] > 0
+    minutes = found["budgets"][0]["methods"]["default"]["minutes"]
+    assert 50 < minutes < 60  # not twice
+    with monkeypatch.context() as patch:
+        hopeless(patch)
+        read.clear()
+        compare(TRAIN, tmp_path / "unread", **asked, options=options)
+        assert read == []
