@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,20 @@ from made_up_reviews import reviews
 import textgraft
 from textgraft import compare
 from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.methods import MethodOptions
 from textgraft.stages import members, race
 from textgraft.stages.adapt import adapt
 from textgraft.stages.adapted import language_model_path
 from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.members import Finetuned
+from textgraft.stages.first_fold import fold_tokens, tokens_to_read
+from textgraft.stages.members import Course, Finetuned, read_parts
 from textgraft.stages.race import Race
+from textgraft.training.classifier import Plan
 from textgraft.training.loop import Settings
+from textgraft.training.phases import load_recipe
 
 RECIPE = """
 name = "quick"
@@ -153,6 +159,31 @@ def test_who_names_a_recipe_has_it_read_at_once(
     assert trained == ["seed 0"]
     assert list(done.language_models) == ["forward"]
     assert done.record["base"]["stage"] == "adapt"
+
+
+def test_where_the_fold_is_dear_beside_the_reading_it_is_not_tried(
+    tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hopeless(monkeypatch)
+    done = run(tmp_path / "out", tiny_lm, adapting=replace(SETTINGS, minutes=1e-4))
+    assert trained == ["fold 1 of 2", "fold 2 of 2", "seed 0"]
+    assert list(done.language_models) == ["forward"]
+
+
+def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
+    source, stage = load_one(tiny_lm), load_recipe(str(recipe))
+    about = tokens_to_read(POOL, source, stage.adapt, None)
+    folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
+    assert about == pytest.approx(json.loads((folder / "run.json").read_text())["tokens_seen"], rel=0.15)
+    assert tokens_to_read(POOL, source, stage.adapt, 0.01) == 2_400
+    labels = Labels.fit(TRAIN)
+    reading = read_parts(source, {"train": TRAIN}, labels, 512)
+    plan = Plan(source.model, False, stage.finetune, SETTINGS, labels, None, source.tokenizer.pad_id)
+    course = Course("folds", 0, 1, [(list(range(12)), list(range(12, 24)))], tmp_path, False)
+    lengths = [len(ids) for ids in reading.parts["train"].sequences[:12]]
+    assert fold_tokens(plan, reading, course) == pytest.approx(2 * 8 * np.mean(lengths))  # two steps of eight texts
+    longer = replace(plan, stage=replace(stage.finetune, least_steps=10))
+    assert fold_tokens(longer, reading, course) == pytest.approx(10 * 8 * np.mean(lengths))
 
 
 class Killed(BaseException):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from textgraft.artifact import Artifact
@@ -15,7 +15,8 @@ from textgraft.methods.base import POOL_AT_LEAST, Answers, MethodOptions
 from textgraft.methods.language import Ulmfit
 from textgraft.stages.blend import Entrant, contest, evidence_splits
 from textgraft.stages.candidates import Ground, linear_candidates
-from textgraft.stages.members import Course, Member, Reading, adapt_seconds, outcome_name, train_member, try_out
+from textgraft.stages.first_fold import tokens_to_read, trial
+from textgraft.stages.members import Course, Member, Reading, adapt_seconds, outcome_name, train_member
 from textgraft.stages.race import Race
 from textgraft.stages.ways import Spaces
 from textgraft.training.classifier import EncodedTexts
@@ -89,11 +90,11 @@ class Default(Ulmfit):
         as_it_is = reading(self._as_it_is)
         entrant = Entrant(outcome_name(self._as_it_is, "forward"), as_it_is, training)
         if self._adapts:
-            entrant = replace(
-                entrant,
-                try_out=partial(try_out, title, self._plan(self._as_it_is, labels), as_it_is, course),
-                adapted=lambda: reading(self._adapted()),
+            to_read = tokens_to_read(
+                self._spaces.texts, self._as_it_is, self._adapt_stage(), self.options.adapt_minutes
             )
+            trying = trial(title, self._plan(self._as_it_is, labels), as_it_is, course, to_read)
+            entrant = replace(entrant, try_out=trying, adapted=lambda: reading(self._adapted()))
         chosen, _ = contest(tried, [entrant], ground, examined="test", precision=self.options.precision)
         size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
         outcome = chosen.outcome(tried.shared_seconds)

@@ -10,6 +10,7 @@ from typing import Any
 from textgraft.artifact import Artifact
 from textgraft.ensemble import load_one
 from textgraft.stages.adapt import adapt, check_adapt
+from textgraft.stages.first_fold import tokens_to_read
 from textgraft.training.loop import Settings
 from textgraft.training.phases import load_recipe
 
@@ -44,6 +45,11 @@ class Adapted:
         about: Any = {"recipe": self.recipe, "settings": self.settings, "overwrite": self.overwrite}
         for direction, model in self.models.items():
             check_adapt(self.texts, language_model_path(self.out, direction), model=model, **about)
+
+    def tokens(self, source: Artifact) -> float:
+        """About how many tokens it is to read, `source` being the model."""
+        stage = load_recipe(source.suited(self.recipe)).adapt
+        return tokens_to_read(self.texts, source, stage, self.settings.minutes)
 
     def __call__(self, direction: str) -> Artifact:
         """Read now, or taken from where an earlier call has left it."""

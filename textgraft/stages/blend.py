@@ -127,9 +127,9 @@ class Entrant:
     """A language model that has its chance: what it is called, the parts of the data as it reads them, its training.
 
     `train` raises GivenUp where the race is lost; `own` is what run.json says of the classifier beside the whole's.
-    Where there are unlabelled texts for it to read, `try_out` trains the first fold without them, for which it raises
-    GivenUp too, and gives seconds; then `adapted` reads them. Reading takes long, and what it gains is little beside
-    what a model lacks that is surely worse than what has answered already (docs/lab-notes.md).
+    Where there are unlabelled texts for it to read, `adapted` does so. Before that `try_out`, if there is one, trains
+    the first fold without them, for which it raises GivenUp too, and gives seconds: reading takes long, and gains
+    little beside what a model lacks that is surely worse than what has answered already (docs/lab-notes.md).
     """
 
     name: str
@@ -154,8 +154,9 @@ def contest(
     for one in entrants:
         reading, spent = one.reading, 0.0
         try:
-            if one.try_out is not None and one.adapted is not None:
+            if one.try_out is not None:
                 spent = one.try_out(Race(candidates, ground, unread=True))
+            if one.adapted is not None:
                 reading = one.adapted()
         except GivenUp as lost:
             given_up[one.name] = lost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from textgraft.stages.adapted import Adapted
 from textgraft.stages.blend import Blend, Entrant, contest, evidence_splits
 from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
 from textgraft.stages.fine_tuning import asked, given
+from textgraft.stages.first_fold import trial
 from textgraft.stages.members import (
     Course,
     Finetuned,
@@ -31,7 +32,6 @@ from textgraft.stages.members import (
     outcome_name,
     read_parts,
     train_member,
-    try_out,
 )
 from textgraft.stages.probe import probe_name
 from textgraft.stages.race import Race
@@ -166,24 +166,30 @@ def finetune(
 class _Begun:
     """A fine-tuning before anything is trained: `options` fit the data, `data` describes each part of it.
 
-    `readings` are of the language models as they are; `adapted` those that have read the unlabelled texts, if they are
-    to.
+    `readings` are of the language models as they are; `adapted` gives those that have read the unlabelled texts, if
+    they are to.
     """
 
+    parts: Mapping[str, Examples]
     options: FinetuneOptions
     readings: Mapping[str, Reading]
-    adapted: Callable[[str], Reading] | None
+    adapted: Adapted | None
     recipe: str
     stage: Stage
     data: Mapping[str, Any]
     course: Course
     ground: Ground
 
+    def read(self, direction: str) -> Reading:
+        """By the language model that has read the unlabelled texts."""
+        assert self.adapted is not None
+        return read_parts(self.adapted(direction), self.parts, self.ground.labels, self.options.max_tokens)
+
     def having_read(self) -> _Begun:
         """The same with language models that have read the unlabelled texts, where they are to."""
         if self.adapted is None:
             return self
-        return replace(self, readings={direction: self.adapted(direction) for direction in self.readings})
+        return replace(self, readings={direction: self.read(direction) for direction in self.readings})
 
 
 def _begun(
@@ -218,24 +224,12 @@ def _begun(
     plan |= {"adapting": adapted.identity} if adapted is not None else {}
     course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, plan), show)
     ground = Ground(train, parts.get(examined), labels, unlabelled, splits, course.seed, course.folder)
-
-    def read_again(direction: str) -> Reading:
-        assert adapted is not None
-        return read_parts(adapted(direction), parts, labels, options.max_tokens)
-
-    again = read_again if adapted is not None else None
-    return _Begun(options, readings, again, recipe, stage, data, course, ground)
+    return _Begun(parts, options, readings, adapted, recipe, stage, data, course, ground)
 
 
 def _member(begun: _Begun, direction: str, reading: Reading, race: Race | None = None) -> Member:
     """The classifiers grown from one language model, trained now or taken from the work folder."""
     return train_member(_title(begun, direction), _plan(begun, reading.source), reading, begun.course, race)
-
-
-def _try_out(begun: _Begun, direction: str, race: Race) -> float:
-    """The first fold of a language model as it is, as `members.try_out`."""
-    reading = begun.readings[direction]
-    return try_out(_title(begun, direction), _plan(begun, reading.source), reading, begun.course, race)
 
 
 def _title(begun: _Begun, direction: str) -> str:
@@ -301,16 +295,20 @@ def _described(part: Examples) -> dict[str, Any]:
 def _weighed(linear: Tried, begun: _Begun) -> tuple[Blend, dict[str, Member]]:
     """The linear candidates and the language models', with their weights; and the language models that were trained."""
     names = {direction: outcome_name(one.source, direction) for direction, one in begun.readings.items()}
-    entrants = []
-    for direction, name in names.items():
-        first: dict[str, Any] = {}
-        if begun.adapted is not None:
-            first = {"try_out": partial(_try_out, begun, direction), "adapted": partial(begun.adapted, direction)}
-        training, own = partial(_member, begun, direction), partial(_own, first_seed=begun.ground.seed)
-        entrants.append(Entrant(name, begun.readings[direction], training, own, **first))
+    entrants = [_entrant(begun, direction, name) for direction, name in names.items()]
     asked_for = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
     chosen, trained = contest(linear, entrants, begun.ground, **asked_for)
     return chosen, {direction: trained[name] for direction, name in names.items() if name in trained}
+
+
+def _entrant(begun: _Begun, direction: str, name: str) -> Entrant:
+    reading = begun.readings[direction]
+    training, own = partial(_member, begun, direction), partial(_own, first_seed=begun.ground.seed)
+    if begun.adapted is None:
+        return Entrant(name, reading, training, own)
+    about = _title(begun, direction), _plan(begun, reading.source), reading, begun.course
+    trying = trial(*about, begun.adapted.tokens(reading.source))
+    return Entrant(name, reading, training, own, trying, partial(begun.read, direction))
 
 
 def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, beside: Sequence[Outcome]) -> Comparison:
