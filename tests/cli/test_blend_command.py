@@ -30,6 +30,21 @@ def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     run("adapt", desk / "pool.txt", "--model", out, "--out", tmp_path / "lm").mistake(str(out))
 
 
+def test_the_language_model_reads_the_unlabelled_text_or_it_says_why_not(desk: Desk, tmp_path: Path) -> None:
+    out = tmp_path / "clf"
+    command = ["finetune", desk / "train.csv", "--out", out, "--model", desk.lm, "--test", desk / "test.csv"]
+    pool = tmp_path / "pool.txt"
+    pool.write_text((desk / "pool.txt").read_text() * 20)  # to be worth a fold
+    done = spawn(*command, "-u", pool, "--folds", "2", "--precision", "fp32", "--json")
+    assert done.code == 0, done
+    assert "as it is, fold 1 of 2: " in done.err
+    told, read = json.loads(done.out), tmp_path / "clf.lm"
+    unread = "given up before it read the unlabelled texts, after 1 of 2 folds" in told["chosen"]
+    assert unread != read.is_dir()
+    assert told["language_models"]["forward"] == str(desk.lm if unread else read)
+    assert {path.name for path in tmp_path.iterdir()} <= {"pool.txt", "clf", "clf.lm"}
+
+
 def test_help_says_what_naming_no_recipe_means(run: Program) -> None:
     text = " ".join(run("finetune", "--help").out.replace("│", " ").split())
     assert "Without --recipe it is the best mean of a fine-tuned language model and linear classifiers" in text
