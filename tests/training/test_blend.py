@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up_reviews import reviews
+from sudden import killed_at
 
 import textgraft
 from textgraft.data.examples import Examples
@@ -357,27 +357,13 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
 
 
-class Killed(BaseException):
-    """As sudden as a signal."""
-
-
 @pytest.mark.parametrize("at", [1, 4, 7, 10])
 def test_killed_anywhere_it_ends_with_the_same_files(
     at: int, blended: Finetuned, quick: Callable[..., Finetuned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`at` counts the files that a run puts in place: plan, spaces, candidates, then the language model's."""
-    real, calls = os.replace, [0]
-
-    def replace_until(*places: Any) -> None:
-        calls[0] += 1
-        if calls[0] == at:
-            raise Killed
-        real(*places)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("textgraft.files.os.replace", replace_until)
-        with pytest.raises(Killed):
-            quick(test=TEST, unlabelled=POOL)
+    with killed_at(at, monkeypatch):
+        quick(test=TEST, unlabelled=POOL)
     assert not (tmp_path / "out").exists()
     again = quick(test=TEST, unlabelled=POOL)
     assert lasting(again.folder) == lasting(blended.folder)

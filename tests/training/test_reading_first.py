@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up_reviews import reviews
+from sudden import Killed, killed_at
 
 import textgraft
 from textgraft import compare
@@ -186,27 +186,13 @@ def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: P
     assert fold_tokens(longer, reading, course) == pytest.approx(10 * 8 * np.mean(lengths))
 
 
-class Killed(BaseException):
-    """As sudden as a signal."""
-
-
 @pytest.mark.parametrize("at", [2, 9, 13, 15, 17, 22])
 def test_killed_anywhere_it_ends_the_same(
     at: int, peace: Finetuned, tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`at` counts the files that a run puts in place."""
-    real, calls = os.replace, [0]
-
-    def replace_until(*places: Any) -> None:
-        calls[0] += 1
-        if calls[0] == at:
-            raise Killed
-        real(*places)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("textgraft.files.os.replace", replace_until)
-        with pytest.raises(Killed):
-            run(tmp_path / "out", tiny_lm)
+    with killed_at(at, monkeypatch):
+        run(tmp_path / "out", tiny_lm)
     again = run(tmp_path / "out", tiny_lm)
     assert again.comparison.chosen == peace.comparison.chosen
     for one, other in zip(again.comparison.outcomes, peace.comparison.outcomes, strict=True):

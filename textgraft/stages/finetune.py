@@ -149,7 +149,7 @@ def finetune(
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, begun, members, comparison) | _told(choice, begun.readings),
+        record=_record(out, begun, comparison) | _told(choice, begun.readings),
         examined=train.take(ground.known.tolist()) if ground.examined is None else ground.examined,
         members=members,
         stage=begun.stage,
@@ -353,9 +353,10 @@ def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[O
     return (named[0], []) if len(named) == 1 else (ensemble(named, name), named)
 
 
-def _record(out: Path, begun: _Begun, members: Mapping[str, Member], comparison: Comparison) -> dict[str, Any]:
+def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
-    source = members["forward"].source if "forward" in members else begun.readings["forward"].source
+    folders = begun.adapted.folders if begun.adapted is not None else {}
+    source = load_one(folders["forward"]) if "forward" in folders else begun.readings["forward"].source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stage)}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)
