@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -11,12 +12,13 @@ import torch
 from small_models import Tokens, classifier, copied, examples, language_model
 
 from textgraft.data.batch import Batch
-from textgraft.data.stream import LanguageModelStream
+from textgraft.data.stream import LanguageModelStream, ahead
 from textgraft.errors import UserError
 from textgraft.inference import embed_sequences, predict_logits
 from textgraft.model import Model, build
-from textgraft.nn import device
-from textgraft.nn.chunked import chunked_cross_entropy
+from textgraft.nn import chunked, device
+from textgraft.nn.chunked import COMPILED_FROM, chunked_cross_entropy
+from textgraft.nn.recurrent import LSTMLayer
 from textgraft.training import session
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
@@ -142,6 +144,98 @@ def test_other_devices_products_are_the_same(monkeypatch: pytest.MonkeyPatch) ->
     elsewhere(monkeypatch)
     for value, right in zip(gradients(None), expected, strict=True):
         torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_what_is_compiled_on_a_gpu_says_the_same(
+    smoothing: float, with_bias: bool, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function that a GPU has compiled, as it stands, over a whole chunk and a part of one."""
+    monkeypatch.setattr(chunked, "_compiled", lambda: chunked._gradients_in_place)
+    monkeypatch.setattr(chunked, "CHUNK_ROWS", {True: 512, False: 40})
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(61, 8, generator=generator), torch.randn(50, 8, generator=generator)
+    bias = torch.randn(50, generator=generator) if with_bias else None
+    weights = torch.rand(61, generator=generator) if weighted else None
+    targets = torch.randint(50, (61,), generator=generator)
+    targets[::7] = -100
+    leaves = [t.requires_grad_() for t in (hidden, weight, bias) if t is not None]
+    total, _ = chunked_cross_entropy(hidden, weight, bias, targets, weights=weights, label_smoothing=smoothing)
+    expected = [total.detach(), *torch.autograd.grad(total, leaves)]
+    with torch.no_grad():
+        found = chunked._compiled_loss(hidden, weight, bias, targets, weights, smoothing)
+    assert (found[-1] is None) == (bias is None)
+    for value, right in zip((v for v in found if v is not None), expected, strict=True):
+        torch.testing.assert_close(value.float(), right, rtol=1e-5, atol=1e-5)
+
+
+def test_batches_made_ahead_are_the_same_batches() -> None:
+    stream = LanguageModelStream(Tokens(), rows=4, bptt=20)
+    expected, found = list(stream.batches(0)), list(ahead(stream.batches(0)))
+    assert len(found) == len(expected) == stream.length(0)
+    for batch, other in zip(found, expected, strict=True):
+        assert torch.equal(batch.ids, other.ids)
+        assert torch.equal(batch.targets, other.targets)  # type: ignore[arg-type]
+
+
+def test_what_goes_wrong_ahead_is_said_where_the_batch_is_asked_for() -> None:
+    def broken() -> Iterator[Batch]:
+        yield from islice(LanguageModelStream(Tokens(), rows=4, bptt=20).batches(0), 2)
+        raise UserError("the disk is gone.")
+
+    batches = ahead(broken())
+    assert len(list(islice(batches, 2))) == 2
+    with pytest.raises(UserError, match="the disk is gone"):
+        next(batches)
+
+
+def far(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The distance of a from b, in lengths of b."""
+    a, b = (t.detach().cpu().double() for t in (a, b))
+    return float((a - b).norm() / b.norm())
+
+
+@needs_cuda
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-3), ("bf16", 2e-2)])
+def test_a_gpus_lstm_is_the_processors(precision: str, tolerance: float) -> None:
+    torch.manual_seed(0)
+    here, x = LSTMLayer(64, 128), torch.randn(30, 16, 64)
+    there = LSTMLayer(64, 128).cuda()
+    there.load_state_dict(here.state_dict())
+
+    def learned(layer: LSTMLayer, x: torch.Tensor, *, low: bool = False) -> list[torch.Tensor]:
+        x.requires_grad_()
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=low):
+            h, _ = layer(x)
+        h.float().square().sum().backward()
+        return [h, *(t.grad for t in (x, *layer.parameters()) if t.grad is not None)]
+
+    found, expected = learned(there, x.cuda(), low=precision == "bf16"), learned(here, x)
+    assert max(far(a, b) for a, b in zip(found, expected, strict=True)) < tolerance
+
+
+@needs_cuda
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1000, COMPILED_FROM + 777])
+def test_a_gpus_cross_entropy_is_the_processors(rows: int, smoothing: float) -> None:
+    """In bfloat16, with few rows by single operations and with many compiled."""
+    generator = torch.Generator().manual_seed(0)
+    leaves = [torch.randn(shape, generator=generator) for shape in ((rows, 64), (500, 64), (500,))]
+    leaves[1] *= 0.2
+    targets = torch.randint(0, 500, (rows,), generator=generator)
+    targets[::7] = -100
+    learned = []
+    for where in ("cpu", "cuda"):
+        given = [t.to(where).requires_grad_() for t in leaves]
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=where == "cuda"):
+            total, count = chunked_cross_entropy(*given, targets.to(where), label_smoothing=smoothing)
+        learned.append([total, *torch.autograd.grad(total, given)])
+        assert count == int((targets >= 0).sum())
+    expected, found = learned
+    assert far(found[0], expected[0]) < 1e-4
+    assert max(far(a, b) for a, b in zip(found[1:], expected[1:], strict=True)) < 1e-2
 
 
 @needs_cuda

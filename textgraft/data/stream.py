@@ -7,6 +7,7 @@ that a run resumes by two integers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -50,6 +51,15 @@ class Stream(Protocol):
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
 
     def rate_scale(self, batch: Batch) -> float: ...
+
+
+def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches, the next one being made in a thread of its own while a GPU works on this one."""
+    with ThreadPoolExecutor(1) as maker:
+        coming = maker.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = maker.submit(next, batches, None)
+            yield batch
 
 
 class LanguageModelStream:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from textgraft.nn.precision import compute_dtype
 IGNORE = -100
 CHUNK_ROWS = {True: 512, False: 4096}
 """Rows of logits at a time: on a processor what its products like, on a GPU enough to keep it busy."""
+COMPILED_FROM = 1 << 15
+"""Rows in all from which on a GPU ten seconds of compiling come back: pretraining has them, fine-tuning has not."""
 IN_CACHE = 1 << 18
 """Logits that a processor's cache holds beside their probabilities, two megabytes of float32 in all."""
 
@@ -28,6 +31,52 @@ def _product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     if not on_cpu(a) or a.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return torch.mm(a, b, out=out)
     return out.copy_(torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], ""))
+
+
+def _gradients_in_place(
+    products: Tensor, bias: Tensor | None, targets: Tensor, share: Tensor, smoothing: float
+) -> Tensor:
+    """The summed loss of a chunk; its logits without bias (N, V) are overwritten by their gradients.
+
+    What `_ChunkedCrossEntropy` does in a dozen passes over the logits, so written that a compiler makes two of them.
+    `targets` (N,) are all in the vocabulary; `share` (N,) says how much each counts, 0 for not at all.
+    """
+    logits = products.float() if bias is None else products.float() + bias
+    log_z = torch.logsumexp(logits, dim=1)
+    nll = log_z - logits.gather(1, targets[:, None]).squeeze(1)
+    wanted = torch.arange(products.shape[1], device=products.device) == targets[:, None]
+    if smoothing:
+        nll = (1 - smoothing) * nll + smoothing * (log_z - logits.mean(dim=1))
+    gradients = (logits - log_z[:, None]).exp() - torch.where(wanted, 1 - smoothing, 0.0) - smoothing / len(wanted[0])
+    products.copy_(gradients * share[:, None])
+    return (nll * share).sum(dtype=torch.float64)
+
+
+@lru_cache
+def _compiled() -> Callable[..., Tensor]:
+    """`_gradients_in_place`, compiled at its first call."""
+    return torch.compile(_gradients_in_place, dynamic=True)
+
+
+def _compiled_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor | None, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The summed loss and its gradients by hidden (N, D), weight (V, D) and bias (V,), on a GPU."""
+    rows = CHUNK_ROWS[False]
+    total = hidden.new_zeros((), dtype=torch.float64)
+    d_hidden, d_weight = torch.empty_like(hidden), hidden.new_zeros(weight.shape, dtype=torch.float32)
+    d_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
+    kept = targets != IGNORE
+    share = kept.float() if weights is None else kept * weights
+    targets = targets.masked_fill(~kept, 0)
+    for chunk in _ranges(0, len(targets), rows):
+        products = hidden[chunk] @ weight.t()
+        total += _compiled()(products, bias, targets[chunk], share[chunk], smoothing)
+        d_weight += products.t() @ hidden[chunk]
+        torch.mm(products, weight, out=d_hidden[chunk])
+        if d_bias is not None:
+            d_bias += products.sum(dim=0, dtype=torch.float32)
+    return total, d_hidden, d_weight, d_bias
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -54,6 +103,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         slice_rows: int,
         wants: bool,
     ) -> Tensor:
+        if wants and not on_cpu(hidden) and hidden.dtype == torch.bfloat16 and len(targets) >= COMPILED_FROM:
+            total, *gradients = _compiled_loss(hidden, weight, bias, targets, weights, smoothing)
+            ctx.save_for_backward(*gradients)
+            return total.float()
         vocab_size = weight.shape[0]
         wide = torch.promote_types(hidden.dtype, torch.float32)  # of all sums; bfloat16 is for matrix products only
         d_hidden = torch.empty_like(hidden) if wants else None

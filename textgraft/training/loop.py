@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from textgraft.data.batch import Batch
-from textgraft.data.stream import Stream
+from textgraft.data.stream import Stream, ahead
 from textgraft.encoders.base import State
 from textgraft.errors import UserError
 from textgraft.inference import Told, untold
@@ -216,6 +216,8 @@ class Run:
             epoch = first_epoch + at.epoch
             length = self.stream.length(epoch)
             batches = with_seen(self.stream.batches(epoch, at.batch), seen)
+            if self.device.type == "cuda":
+                batches = ahead(batches)
             while at.batch < length and done() < 1:
                 started = time.perf_counter()
                 micro = list(islice(batches, settings.accumulate))
