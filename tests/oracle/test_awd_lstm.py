@@ -244,14 +244,15 @@ def test_hidden_layers_are_wide_and_the_last_as_narrow_as_the_embedding() -> Non
     assert encoder.output_dim == D
 
 
-def test_input_scale_starts_the_table_smaller_and_the_input_as_large_as_ever() -> None:
-    """The table starts at 1 / (scale √D), so that as a tied output layer it gives small logits."""
+def test_an_input_scale_of_the_roots_makes_inputs_of_unit_variance() -> None:
+    """The table starts at 1 / √D, so that as a tied output layer it gives small logits."""
     dim, scale = 400, 20.0
     encoder = encoder_of(embedding_dim=dim, vocab_size=500, input_scale=scale).eval()
     batch = a_batch(rows=10, steps=50)
     shown = encoder(batch, keep="all").layers[0].detach()
     torch.testing.assert_close(shown, encoder.embedding(batch.ids).detach() * scale)
-    assert encoder.embedding.weight.std().item() * scale * dim**0.5 == pytest.approx(1, abs=0.02)
+    assert encoder.embedding.weight.std().item() * dim**0.5 == pytest.approx(1, abs=0.02)
+    assert shown.std().item() == pytest.approx(1, abs=0.05)
 
 
 def test_a_backward_model_is_a_forward_one_on_the_text_turned_round() -> None:

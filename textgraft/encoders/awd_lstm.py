@@ -3,7 +3,7 @@
 Three recurrent layers over a word (piece) embedding, the last one as wide as the embedding so that input and output
 tables can be tied. Regularisation is all dropout: whole words of the embedding, the input, the recurrent weights,
 between layers (here) and on the output (in the language-model head). Differs from the published code in three ways:
-the input can be scaled up, so that a tied table may start small; one bias stands for each gate's two; and one
+the input can be scaled up, as a tied table should start small; one bias stands for each gate's two; and one
 variational mask holds for a whole document instead of one for each window of it.
 """
 
@@ -30,7 +30,8 @@ DIRECTIONS = ("left", "right")
 class AWDLSTMConfig:
     """The shape of an AWD-LSTM and its dropouts.
 
-    `input_scale` multiplies the embeddings (1 in the paper). `truncate` stops gradients in time at every
+    `input_scale` multiplies the embeddings (1 in the paper); of √D it makes the inputs of a fresh model, whose table has
+    rows of unit length for the output layer's sake, numbers of unit variance, which an LSTM wants. `truncate` stops gradients in time at every
     so many steps of a long document (0: never), ULMFiT's "BPTT for text classification".
     """
 
@@ -63,7 +64,7 @@ class AWDLSTM(Encoder):
                 raise UserError(f"unknown {setting} '{value}'.", remedy=did_you_mean(value, known))
         self.config, self.direction, self.output_dim = config, config.direction, config.embedding_dim
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
-        nn.init.normal_(self.embedding.weight, std=1 / (config.input_scale * config.embedding_dim**0.5))
+        nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)
         layers: list[nn.Module]
         if config.cell == "lstm":
             layers = [LSTMLayer(a, b, weight_dropout=config.weight_dropout) for a, b in pairwise(self.widths)]
