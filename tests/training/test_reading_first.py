@@ -20,7 +20,7 @@ from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.methods import MethodOptions
-from textgraft.stages import members, race
+from textgraft.stages import blend, members, race
 from textgraft.stages.adapt import adapt
 from textgraft.stages.adapted import language_model_path
 from textgraft.stages.finetune import FinetuneOptions, finetune
@@ -140,6 +140,20 @@ def test_who_is_not_does_not_and_it_says_so(
     assert done.record["blend"]["left_out"]["ulmfit"] == "so the judge says"
     saved = textgraft.load(done.folder, precision="fp32").outputs(TEST.texts)
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
+
+
+def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_read(
+    tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Race, "lost", lambda self, logits, folds: None if self.unread else "so the judge says")
+    monkeypatch.setattr(blend, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
+    done = run(tmp_path / "out", tiny_lm)
+    assert "ulmfit" not in done.record["results"]["methods"]
+    assert "ulmfit-probe" in done.record["results"]["methods"]
+    assert (done.record["base"]["stage"], done.record["base"]["name"]) == ("adapt", "out.lm")
+    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, show=False)
+    alike = run(tmp_path / "alike", before, adapting=None)
+    assert np.array_equal(answers(done, "ulmfit-probe"), answers(alike, "ulmfit-probe"))
 
 
 def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_lm: Path) -> None:
