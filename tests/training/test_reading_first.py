@@ -151,7 +151,9 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     assert "ulmfit" not in done.record["results"]["methods"]
     assert "ulmfit-probe" in done.record["results"]["methods"]
     assert (done.record["base"]["stage"], done.record["base"]["name"]) == ("adapt", "out.lm")
-    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, show=False)
+    before = adapt(
+        POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, show=False
+    )
     alike = run(tmp_path / "alike", before, adapting=None)
     assert np.array_equal(answers(done, "ulmfit-probe"), answers(alike, "ulmfit-probe"))
 

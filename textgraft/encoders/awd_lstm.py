@@ -30,9 +30,10 @@ DIRECTIONS = ("left", "right")
 class AWDLSTMConfig:
     """The shape of an AWD-LSTM and its dropouts.
 
-    `input_scale` multiplies the embeddings (1 in the paper); of √D it makes the inputs of a fresh model, whose table has
-    rows of unit length for the output layer's sake, numbers of unit variance, which an LSTM wants. `truncate` stops gradients in time at every
-    so many steps of a long document (0: never), ULMFiT's "BPTT for text classification".
+    `input_scale` multiplies the embeddings (1 in the paper); of √D it makes the inputs of a fresh model, whose table
+    has rows of unit length for the output layer's sake, numbers of unit variance, which an LSTM wants. `truncate`
+    stops gradients in time at every so many steps of a long document (0: never), ULMFiT's "BPTT for text
+    classification".
     """
 
     vocab_size: int
