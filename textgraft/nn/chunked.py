@@ -38,7 +38,7 @@ def _gradients_in_place(
 ) -> Tensor:
     """The summed loss of a chunk; its logits without bias (N, V) are overwritten by their gradients.
 
-    What `_ChunkedCrossEntropy` does in a dozen passes over the logits, so written that a compiler makes two of them.
+    What `_ChunkedCrossEntropy` does in a dozen passes over the logits, so written that a compiler makes a few of them.
     `targets` (N,) are all in the vocabulary; `share` (N,) says how much each counts, 0 for not at all.
     """
     logits = products.float() if bias is None else products.float() + bias

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -115,14 +114,6 @@ def _windows_in_torch(
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs), c[0]
 
 
-@lru_cache
-def _that_is_quick_for(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """`dtype`, or on a GPU float32 where cuDNN has no LSTM of that kind: torch's own takes a dozen kernels a step."""
-    if device.type != "cuda" or torch.cudnn_is_acceptable(torch.zeros(1, dtype=dtype, device=device)):
-        return dtype
-    return torch.float32
-
-
 def reversed_within(x: Tensor, mask: Tensor) -> Tensor:
     """Each row of x (B, T, D) reversed within its own length, of which mask (B, T) tells; its own inverse."""
     positions = torch.arange(x.shape[1], device=x.device)
@@ -171,7 +162,7 @@ class LSTMLayer(nn.Module):
             h, c = read_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
             return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
-        dtype = _that_is_quick_for(compute_dtype(x), x.device)
+        dtype = compute_dtype(x)
         w_ih, w_hh, bias = (cast_once(w, dtype).to(dtype) for w in (self.weight_ih, w_hh, self.bias))
         if dtype == torch.bfloat16 and on_cpu(x):
             given = x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias

@@ -1,7 +1,7 @@
 """torch's optimizers, without its compiler.
 
 Their methods are wrapped to be left alone by it, and import it for that: three seconds and 71 MB of every process that
-trains, where nothing is compiled. What they wrap is what is here.
+trains on a processor, where nothing is compiled. What they wrap is what is here.
 """
 
 from __future__ import annotations
