@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "pretrain": "textgraft.stages.pretrain",
+    "tokenize": "textgraft.stages.tokenize",
     "adapt": "textgraft.stages.adapt",
     "finetune": "textgraft.stages.finetune",
     "FinetuneOptions": "textgraft.stages.finetune",

@@ -25,6 +25,20 @@ MEASURES = (
     "bits_per_character",
 )
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")]
+Sources = Annotated[list[Path] | None, typer.Argument(help="Files, folders or globs of general text, or hf:NAME.")]
+Languages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--language",
+        help="Sources of one language, as th=FILES; repeat it. Small languages are read more often "
+        "(the recipe's smoothing).",
+    ),
+]
+HeldOut = Annotated[
+    list[str] | None,
+    typer.Option("--valid", help="Held-out text, with --language as th=FILES too; else every 200th text."),
+]
+GivenTokenizer = Annotated[Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")]
 
 
 @contextmanager
@@ -59,26 +73,15 @@ def check_out(out: Path, overwrite: bool) -> None:
 def pretrain(
     out: Out,
     sources: Annotated[
-        list[Path] | None, typer.Argument(help="Files, folders or globs of general text, or hf:NAME.")
+        list[Path] | None,
+        typer.Argument(help="Files, folders or globs of general text, or hf:NAME; or what textgraft tokenize wrote."),
     ] = None,
-    language: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--language",
-            help="Sources of one language, as th=FILES; repeat it. Small languages are read more often "
-            "(the recipe's smoothing).",
-        ),
-    ] = None,
+    language: Languages = None,
     recipe: Annotated[
         str, typer.Option("--recipe", help="A name below recipes/pretrain, or a .toml file.")
     ] = "en-ulmfit",
-    valid: Annotated[
-        list[str] | None,
-        typer.Option("--valid", help="Held-out text, with --language as th=FILES too; else every 200th text."),
-    ] = None,
-    tokenizer: Annotated[
-        Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")
-    ] = None,
+    valid: HeldOut = None,
+    tokenizer: GivenTokenizer = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="A language model to go on from, with its tokenizer; else a fresh one."),

@@ -25,6 +25,7 @@ from textgraft.errors import UserError
 from textgraft.files import cannot_write, write_atomically
 from textgraft.text.tokenizer import Tokenizer
 
+INDEX = "index.json"
 SHARD_TOKENS = 16_777_216
 BATCH_CHARACTERS = 1_000_000
 """Texts are encoded in batches of about so many characters, so that memory does not depend on their number."""
@@ -61,11 +62,11 @@ class Index:
         counted = ("documents", "tokens", "words", "characters")
         counts = {name: sum(getattr(shard, name) for shard in self.shards) for name in counted}
         content = {"format": _FORMAT, "version": _VERSION, **counts, **asdict(self)}
-        write_atomically(folder / "index.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomically(folder / INDEX, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
     @classmethod
     def read(cls, folder: Path) -> Index:
-        path = folder / "index.json"
+        path = folder / INDEX
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["format"] == _FORMAT and content["version"] > _VERSION:
@@ -205,7 +206,7 @@ def _begin_or_resume(folder: Path, source: str, tokenizer: Tokenizer, shard_toke
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     elsewhere = "Choose another folder, or delete this one."
-    if not (folder / "index.json").exists():
+    if not (folder / INDEX).exists():
         # What a build killed just before its first index.json leaves is its own, and is written over.
         scraps = {_tokens_path(folder, 0), _starts_path(folder, 0)}
         if any(path.suffix != ".part" and path not in scraps for path in folder.iterdir()):

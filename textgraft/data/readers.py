@@ -28,6 +28,8 @@ from textgraft.errors import UserError
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 KINDS = ("single", "multi", "numeric", "choice")
 _STREAM_SNIFF = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
+TOKENS = "tokens.json"
+"""In a folder, what says that there are tokens in it and not text (stages.corpora)."""
 _FORMATS = (
     f"Formats: {', '.join(SUFFIXES)}, each also as .gz, .xz, .bz2 or .zst, or a folder with one subfolder a class."
 )
@@ -197,6 +199,8 @@ def _expand(path: str | os.PathLike[str]) -> list[Path]:
     found = Path(path)
     if is_dataset(found):
         return [found]
+    if (found / TOKENS).is_file():
+        raise UserError("this folder holds tokens, and not text.", where=str(found), remedy="Only pretrain reads them.")
     if found.is_dir():
         files = [file for file in _visible_files(found) if format_of(file) in SUFFIXES]
         if not files:

@@ -19,7 +19,8 @@ from textgraft.memory import all_parts_kept
 from textgraft.model import Model, build_fresh, has_setting, with_dropout
 from textgraft.nn.undrawn import Undrawn
 from textgraft.provenance import provenance
-from textgraft.stages.pretraining_text import Corpora, Paths, PretrainingText, of_language, pretraining_text
+from textgraft.stages.corpora import Corpora
+from textgraft.stages.pretraining_text import Paths, PretrainingText, kept_tokenizer, of_language, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings, load_values
 from textgraft.training.neighbours import refuse_without_neighbours, start_near
@@ -126,7 +127,8 @@ def pretrain(
 ) -> Path:
     """Train a tokenizer and a language model on files of general text and save them at `out`.
 
-    `sources` are files, folders, globs or data sets as read_texts takes them; a mapping from languages to such has each
+    `sources` are files, folders, globs or data sets as read_texts takes them, or one folder of tokens
+    (stages.tokenize), whose tokenizer and held-out text are then the model's; a mapping from languages to such has each
     language read in the recipe's smoothed share, by the tokenizer too. Held-out text comes from `valid` (by language if
     `sources` are), or is every 200th text (at most 300, of each language). `tokenizer` takes an existing tokenizer.json
     instead of training one; `model`, by name or folder, is a language model of the recipe's shape to go on from, with
@@ -147,7 +149,10 @@ def pretrain(
     folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens, before))
     if before is None and plan.token_vectors and not (folder / VECTORS).exists():
         gensim_word2vec()
-    tok = _tokenizer(plan, text, tokenizer, folder) if before is None else before.tokenizer
+    if before is not None:
+        tok = before.tokenizer
+    else:
+        tok = kept_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
     learner = new_language_model(plan, tok.vocab_size, settings.seed)
     _check_reading(learner, spelled=tok.spells)
     corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
@@ -302,14 +307,3 @@ def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, pa
             stretch = corpus.read(first, min(first + COUNTED_AT_ONCE, corpus.num_tokens))
             counts += np.bincount(stretch, minlength=size)
         head.output.start_from_counts(torch.from_numpy(counts))
-
-
-def _tokenizer(recipe: PretrainRecipe, text: PretrainingText, given: Path | str | None, folder: Path) -> Tokenizer:
-    path = folder / "tokenizer.json"
-    if not path.exists():
-        if given is not None:
-            Tokenizer.load(given).save(path)
-        else:
-            texts = text.for_tokenizer(recipe.tokenizer_every, folder)
-            Tokenizer.train(texts, **recipe.tokenizer).save(path)
-    return Tokenizer.load(path)

@@ -6,18 +6,18 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from textgraft.data.corpus import Corpus, build_corpus
 from textgraft.data.fingerprint import fingerprints
-from textgraft.data.languages import Mixture, repeats, sample
+from textgraft.data.languages import repeats, sample
 from textgraft.data.readers import read_texts
-from textgraft.data.stream import CountedTokens
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
+from textgraft.stages.corpora import TOKENIZER, Corpora, TokenFolder, mixed, part
 from textgraft.text.tokenizer import Tokenizer
 
 HELD_OUT_EVERY = 200
@@ -26,28 +26,14 @@ Paths = Sequence[str | Path]
 _CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 
 
-@dataclass(frozen=True)
-class Corpora:
-    """What is trained on and what is held out, the latter by language too where languages are known.
-
-    `languages` is what run.json says of each: texts and tokens to train on, its share of these and of what is read, and
-    how often its text is read.
-    """
-
-    train: CountedTokens
-    held: CountedTokens
-    held_by_language: Mapping[str, Corpus] = field(default_factory=dict)
-    languages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-
 class PretrainingText(Protocol):
-    """Sources of text: what they are known by, what a tokenizer learns from, and the corpora."""
+    """Sources of text: what they are known by, their tokenizer (of every so many-th text) and the corpora."""
 
     def asked(self) -> dict[str, Any]: ...
 
     def names(self) -> list[str]: ...
 
-    def for_tokenizer(self, every: int, folder: Path) -> Iterator[str]: ...
+    def tokenizer(self, every: int, settings: Mapping[str, Any], folder: Path) -> Tokenizer: ...
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora: ...
 
@@ -66,11 +52,12 @@ class PlainText:
     def names(self) -> list[str]:
         return [Path(path).name for path in self.sources]
 
-    def for_tokenizer(self, every: int, folder: Path) -> Iterator[str]:
-        return islice(read_texts(self.sources), 0, None, every)
+    def tokenizer(self, every: int, settings: Mapping[str, Any], folder: Path) -> Tokenizer:
+        return Tokenizer.train(islice(read_texts(self.sources), 0, None, every), **settings)
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
-        return Corpora(*built(self.sources, self.valid, tokenizer, (folder / "train", folder / "valid"), show=show))
+        folders = folder / part("train"), folder / part("valid")
+        return Corpora(*built(self.sources, self.valid, tokenizer, folders, show=show))
 
 
 @dataclass(frozen=True)
@@ -91,6 +78,9 @@ class TextByLanguage:
     def names(self) -> list[str]:
         return [f"{language}: {Path(path).name}" for language, paths in self.sources.items() for path in paths]
 
+    def tokenizer(self, every: int, settings: Mapping[str, Any], folder: Path) -> Tokenizer:
+        return Tokenizer.train(self.for_tokenizer(every, folder), **settings)
+
     def for_tokenizer(self, every: int, folder: Path) -> Iterator[str]:
         """As many characters of the largest language as every so many-th text has, and of the others in proportion."""
         sizes = self._characters(folder / "characters.json")
@@ -100,24 +90,11 @@ class TextByLanguage:
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
         train, held = {}, {}
         for language, paths in self.sources.items():
-            folders = folder / f"train-{language}", folder / f"valid-{language}"
+            folders = folder / part("train", language), folder / part("valid", language)
             valid = None if self.valid is None else self.valid[language]
             with of_language(language):
                 train[language], held[language] = built(paths, valid, tokenizer, folders, show=show)
-        sizes = {language: corpus.num_tokens for language, corpus in train.items()}
-        mixed = Mixture(list(train.values()), list(repeats(sizes, self.smoothing).values()), seed=seed)
-        whole = sum(sizes.values())
-        told = {
-            language: {
-                "texts": train[language].num_documents,
-                "tokens": sizes[language],
-                "share": sizes[language] / whole,
-                "share_read": int(tokens) / mixed.num_tokens,
-                "times_read": int(tokens) / sizes[language],
-            }
-            for language, tokens in zip(train, mixed.tokens_of, strict=True)
-        }
-        return Corpora(mixed, Mixture(list(held.values()), [1.0] * len(held), seed=0), held, told)
+        return mixed(train, held, self.smoothing, seed)
 
     def _characters(self, path: Path) -> dict[str, int]:
         """The characters of each language's text, counted in a pass over it, or earlier."""
@@ -134,12 +111,17 @@ class TextByLanguage:
 def pretraining_text(
     sources: Paths | Mapping[str, Paths], valid: Paths | Mapping[str, Paths] | None, smoothing: float
 ) -> PretrainingText:
-    """Plain text, or, where `sources` is a mapping from languages, text by language.
+    """Plain text; text by language, where `sources` is a mapping from such; or tokens, where it names a folder of them.
 
-    Raises UserError for a language that is spelt like none or has no source, and for held-out text that is not of the
-    same languages.
+    Raises UserError for a language that is spelt like none or has no source, for held-out text that is not of the
+    same languages, and for text beside a folder of tokens.
     """
     if not isinstance(sources, Mapping):
+        if (made := TokenFolder.among(sources, smoothing)) is not None:
+            if valid is not None:
+                remedy = "Leave it out: the folder has its own, which textgraft tokenize --valid names."
+                raise UserError("held-out text beside a folder of tokens.", where=str(made.folder), remedy=remedy)
+            return made
         if isinstance(valid, Mapping):
             raise UserError("held-out text is by language, and the sources are not.", remedy="Label both, or neither.")
         return PlainText(sources, valid)
@@ -150,6 +132,16 @@ def pretraining_text(
         remedy = f"Give held-out text of each: {', '.join(labelled)}."
         raise UserError("the sources are by language, and held-out text is not of the same ones.", remedy=remedy)
     return TextByLanguage(labelled, held, smoothing)
+
+
+def kept_tokenizer(
+    text: PretrainingText, given: Path | str | None, every: int, settings: Mapping[str, Any], folder: Path
+) -> Tokenizer:
+    """The tokenizer that `folder` keeps; on first use the `given` one, else the text's own."""
+    path = folder / TOKENIZER
+    if not path.exists():
+        (Tokenizer.load(given) if given is not None else text.tokenizer(every, settings, folder)).save(path)
+    return Tokenizer.load(path)
 
 
 def _checked(sources: Mapping[str, Paths]) -> dict[str, Paths]:

@@ -1,0 +1,210 @@
+"""Tokens made before pretraining: the same model as from the text, wherever they lie; kills, damage, mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from made_up_reviews import reviews
+from safetensors.torch import load_file
+from torch import equal
+
+from textgraft import artifact
+from textgraft.data import corpus
+from textgraft.errors import UserError
+from textgraft.opening import load
+from textgraft.stages.pretrain import pretrain
+from textgraft.stages.pretraining_text import Paths
+from textgraft.stages.tokenize import counted, tokenize
+from textgraft.text.tokenizer import Tokenizer
+from textgraft.training.loop import Run, Settings
+
+FP32 = Settings(precision="fp32", save_seconds=0)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    path = tmp_path / "pool.txt"
+    path.write_text("\n".join(reviews(400)[0]))
+    return path
+
+
+@pytest.fixture
+def recipe(tiny_recipe: Path) -> str:
+    return str(tiny_recipe)
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two models have the same values, bit for bit."""
+    values, others = (load_file(folder / "model.safetensors") for folder in (one, other))
+    return values.keys() == others.keys() and all(equal(value, others[name]) for name, value in values.items())
+
+
+def test_the_same_model_as_from_the_text_which_may_be_gone(pool: Path, recipe: str, tmp_path: Path) -> None:
+    whole = pretrain([pool], tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+    assert {path.name for path in tokens.iterdir()} == {"tokenizer.json", "train", "valid", "tokens.json"}
+    elsewhere = shutil.move(tokens, tmp_path / "elsewhere")
+    pool.unlink()
+    made = pretrain([elsewhere], tmp_path / "made", recipe=recipe, settings=FP32, show=False)
+    assert same(made, whole)
+    ours, theirs = (json.loads((folder / "run.json").read_text()) for folder in (made, whole))
+    assert ours["data"] == theirs["data"]
+    assert ours["held_out"] == theirs["held_out"]
+    assert ours["data"]["sources"] == ["pool.txt"]
+
+
+def test_so_with_languages_whose_shares_are_chosen_when_they_are_read(pool: Path, recipe: str, tmp_path: Path) -> None:
+    other = tmp_path / "few.txt"
+    other.write_text("\n".join(f"{text} {text}" for text in reviews(90, 5)[0]))
+    sources: Mapping[str, Paths] = {"en": [pool], "xx": [other]}
+    whole = pretrain(sources, tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
+    tokens = tokenize(sources, tmp_path / "tokens", recipe=recipe, show=False)
+    assert list(counted(tokens)) == ["train-en", "train-xx", "valid-en", "valid-xx"]
+    assert not (tokens / "characters.json").exists()
+    made = pretrain([tokens], tmp_path / "made", recipe=recipe, settings=FP32, show=False)
+    assert same(made, whole)
+    assert load(made).run["languages"] == load(whole).run["languages"]
+    even = tmp_path / "even.toml"
+    even.write_text(Path(recipe).read_text().replace("validate_every", "smoothing = 0.0\nvalidate_every"))
+    evened = load(pretrain([tokens], tmp_path / "evened", recipe=str(even), settings=FP32, show=False)).run
+    shares = [about["share_read"] for about in evened["languages"].values()]
+    assert shares == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def test_counted_are_the_texts_that_are_there(pool: Path, recipe: str, tmp_path: Path) -> None:
+    texts, held = pool.read_text().split("\n"), ["One held out.", "And another one."]
+    (tmp_path / "valid.txt").write_text("\n".join(held))
+    valid: Paths = [tmp_path / "valid.txt"]
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, valid=valid, show=False)
+    counts = counted(tokens)
+    tokenizer = Tokenizer.load(tokens / "tokenizer.json")
+    for name, some in (("train", texts), ("valid", held)):
+        assert counts[name] == {
+            "documents": len(some),
+            "tokens": sum(map(len, tokenizer.corpus_ids(some))),
+            "words": sum(len(text.split()) for text in some),
+            "characters": sum(map(len, some)),
+        }
+
+
+def test_killed_it_goes_on_and_another_call_is_refused(
+    pool: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tokenize([pool], tmp_path / "whole", recipe=recipe, show=False)
+    written: list[Path] = []
+    finish = corpus._ShardFile.finish
+
+    def fatal(file: corpus._ShardFile) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(file.path)
+        finish(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus._ShardFile, "finish", fatal)
+        with pytest.raises(KeyboardInterrupt):
+            tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+    assert [path.parent.name for path in written] == ["train", "train"]
+    assert not (tmp_path / "tokens").exists()
+    with pytest.raises(UserError, match="differs in: valid"):
+        tokenize([pool], tmp_path / "tokens", recipe=recipe, valid=[pool], show=False)
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+    for path in (path for path in whole.rglob("*") if path.is_file()):
+        assert (tokens / path.relative_to(whole)).read_bytes() == path.read_bytes(), path
+    assert not (tmp_path / "tokens.run").exists()
+    with pytest.raises(UserError, match="exists already"):
+        tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+
+
+def test_a_training_goes_on_where_the_tokens_were_moved(
+    pool: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+    whole = pretrain([tokens], tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
+    save, saved = Run.save, []
+
+    def fatal(run: Run, path: Path) -> None:
+        save(run, path)
+        saved.append(path)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "save", fatal)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain([tokens], tmp_path / "lm", recipe=recipe, settings=FP32, show=False)
+    moved = shutil.move(tokens, tmp_path / "moved")
+    assert same(pretrain([moved], tmp_path / "lm", recipe=recipe, settings=FP32, show=False), whole)
+
+
+def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recipe: str, tmp_path: Path) -> None:
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+    first = pretrain([tokens], tmp_path / "first", recipe=recipe, settings=FP32, show=False)
+    again = Settings(seed=1, precision="fp32")
+    second = pretrain([tokens], tmp_path / "second", recipe=recipe, model=first, settings=again, show=False)
+    assert artifact.load(second).run["earlier"][0]["name"] == "first"
+    smaller = tmp_path / "smaller.json"
+    Tokenizer.train(reviews(100, 7)[0], vocab_size=120).save(smaller)
+    strange = tokenize([pool], tmp_path / "strange", recipe=recipe, tokenizer=smaller, show=False)
+    assert Tokenizer.load(strange / "tokenizer.json").fingerprint == Tokenizer.load(smaller).fingerprint
+    with pytest.raises(UserError, match="made by another tokenizer"):
+        pretrain([strange], tmp_path / "third", recipe=recipe, model=first, settings=again, show=False)
+    with pytest.raises(UserError, match="made by another tokenizer"):
+        pretrain([tokens], tmp_path / "fourth", recipe=recipe, tokenizer=smaller, settings=FP32, show=False)
+
+
+def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path) -> None:
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+
+    def refused(match: str, sources: Paths, valid: Paths | None = None) -> None:
+        with pytest.raises(UserError, match=match):
+            pretrain(sources, tmp_path / "lm", recipe=recipe, valid=valid, show=False)
+        assert not (tmp_path / "lm").exists()
+
+    refused("read alone", [tokens, pool])
+    refused("held-out text beside a folder of tokens", [tokens], [pool])
+    with pytest.raises(UserError, match="tokens already"):
+        tokenize([tokens], tmp_path / "again", recipe=recipe, show=False)
+    with pytest.raises(UserError, match=r"nowhere\.txt"):
+        tokenize([tmp_path / "nowhere.txt"], tmp_path / "again", recipe=recipe, show=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("tokens.json", "damaged"),
+        ("tokenizer.json", "tokenizer.json"),
+        ("train/index.json", "altered since it was made"),
+        ("train/tokens-00000.bin", "bytes instead of"),
+        ("valid/starts-00000.bin", "bytes instead of"),
+    ],
+)
+def test_a_truncated_part_is_named(name: str, word: str, pool: Path, recipe: str, tmp_path: Path) -> None:
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+    path = tokens / name
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(UserError) as caught:
+        pretrain([tokens], tmp_path / "lm", recipe=recipe, show=False)
+    assert word in str(caught.value)
+    assert path.name in f"{caught.value} {caught.value.where}"
+    path.unlink()
+    with pytest.raises(UserError):
+        pretrain([tokens], tmp_path / "lm2", recipe=recipe, show=False)
+
+
+def test_an_altered_byte_and_a_later_version(pool: Path, recipe: str, tmp_path: Path) -> None:
+    tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
+    shard = tokens / "train" / "tokens-00000.bin"
+    data = bytearray(shard.read_bytes())
+    data[10] ^= 1
+    shard.write_bytes(bytes(data))
+    with pytest.raises(UserError, match="altered"):
+        pretrain([tokens], tmp_path / "lm", recipe=recipe, show=False)
+    path = tokens / "tokens.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 9}))
+    with pytest.raises(UserError, match="newer textgraft"):
+        pretrain([tokens], tmp_path / "lm2", recipe=recipe, show=False)

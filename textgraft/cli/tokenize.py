@@ -1,0 +1,42 @@
+"""textgraft tokenize: text made into tokens before pretraining."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli import train
+from textgraft.cli.console import print_json, print_table
+
+
+def tokenize(
+    out: train.Out,
+    sources: train.Sources = None,
+    language: train.Languages = None,
+    recipe: Annotated[
+        str, typer.Option("--recipe", help="The pretraining recipe whose tokenizer it is: a name, or a .toml file.")
+    ] = "en-ulmfit",
+    valid: train.HeldOut = None,
+    tokenizer: train.GivenTokenizer = None,
+    threads: o.Threads = None,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Make general text into tokens once, for pretraining several models, or on another machine."""
+    from textgraft.stages.tokenize import counted, tokenize
+
+    train.check_out(out, overwrite=False)
+    chosen = train.named_sources(sources or [], language or [])
+    held = train.by_language("--valid", valid) if language and valid else valid
+    with train.resumable(out):
+        tokenize(chosen, out, recipe=recipe, valid=held, tokenizer=tokenizer, show=not quiet)
+    counts = counted(out)
+    if as_json:
+        print_json({"out": out, "corpora": counts})
+        return
+    units = ("documents", "tokens", "words", "characters")
+    rows = [[name, *(f"{corpus[unit]:,}" for unit in units)] for name, corpus in counts.items()]
+    print_table(["corpus", *units], rows)
+    print(f"Written: {out}")
