@@ -326,6 +326,14 @@ def test_what_a_classifier_cannot_teach_is_explained(teacher: Path, tiny_lm: Pat
     (tmp_path / "there").mkdir()
     with pytest.raises(UserError, match="exists already"):
         distil(teacher, POOL, tmp_path / "there", student=tiny_lm, options=asked, show=False)
+
+
+@pytest.mark.parametrize("recipe", ["contrastive", "multifit", "gpt"])
+def test_recipes_that_want_labels_are_refused(recipe: str, teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="that learn from labels") as raised:
+        distil(teacher, POOL, tmp_path / "out", student=tiny_lm, options=DistilOptions(recipe), show=False)
+    assert raised.value.where == recipe
+    assert not list(tmp_path.iterdir())
     assert not (tmp_path / "out.run").exists()
 
 
@@ -456,6 +464,9 @@ def test_distilbert_is_the_default_and_a_wrong_recipe_is_explained(tmp_path: Pat
         path.write_text(line + LM_RECIPE.format(hidden=1.0))
         with pytest.raises(UserError, match=match):
             load_distil_recipe(str(path))
+    path.write_text(LM_RECIPE.format(hidden=1.0).replace("rows = 8", "rows = 8\nlabel_smoothing = 0.1"))
+    with pytest.raises(UserError, match="label_smoothing is for classifiers"):
+        load_distil_recipe(str(path))
     known = load_distil_recipe("distilbert")
     with pytest.raises(UserError, match="nothing to learn"):
         DistilRecipe(known.name, "", "", known.stage, soft=0.0, hard=0.0, hidden=0.0)

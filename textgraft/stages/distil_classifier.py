@@ -79,6 +79,7 @@ def distil_classifier(
     stage = load_recipe(recipe).finetune
     if not stage.phases:
         raise UserError("this recipe has no phases to fine-tune in.", where=recipe, remedy="Name one that has.")
+    stage.refuse_for_classifiers(recipe)
     parts = _parts(texts, labelled, test)
     for part in parts.values():
         teacher.check(part)

@@ -80,8 +80,14 @@ def check_temperature(value: float) -> None:
 
 
 def load_distil_recipe(name: str) -> DistilRecipe:
-    """A recipe of recipes/distil by name ("default": distilbert) or path. Raises UserError as read_toml does."""
-    return read_toml(find_recipe("distilbert" if name == "default" else name, "distil"), DistilRecipe)
+    """A recipe of recipes/distil by name ("default": distilbert) or path.
+
+    Raises UserError as read_toml does, and for one that wants labels.
+    """
+    path = find_recipe("distilbert" if name == "default" else name, "distil")
+    recipe = read_toml(path, DistilRecipe)
+    recipe.stage.refuse_for_classifiers(str(path))
+    return recipe
 
 
 @dataclass(frozen=True)

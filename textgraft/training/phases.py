@@ -173,17 +173,16 @@ class Stage:
             raise UserError(message, where="label_smoothing", remedy=remedy)
 
     def refuse_for_classifiers(self, where: str) -> None:
-        """Raises UserError, with the name of the recipe, where this stage wants what only classifiers have."""
+        """Raises UserError, with the name of the recipe, where this stage wants what only labels of texts can give."""
+        contrasts = any(phase.contrast for phase in self.phases)
         wanted = {
-            "auxiliary": (self.auxiliary, "the auxiliary loss is for classifiers of texts, pairs and choices."),
-            "contrast": (
-                any(phase.contrast for phase in self.phases),
-                "phases that contrast are for classifiers of texts and pairs.",
-            ),
-            "label_smoothing": (self.label_smoothing, "label_smoothing is for classifiers of one label a text."),
+            "auxiliary": (self.auxiliary, "the auxiliary loss is", "texts, pairs and choices"),
+            "contrast": (contrasts, "phases that contrast are", "texts and pairs"),
+            "label_smoothing": (self.label_smoothing, "label_smoothing is", "one label a text"),
         }
-        for key, (is_wanted, message) in wanted.items():
+        for key, (is_wanted, it, whose) in wanted.items():
             if is_wanted:
+                message = f"{it} for classifiers of {whose} that learn from labels."
                 raise UserError(message, where=where, remedy=f"Leave '{key}' out, or name another recipe.")
 
     def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
