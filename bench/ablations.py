@@ -45,7 +45,8 @@ from textgraft.nn.precision import computing_in
 from textgraft.stages.adapt import adapt
 from textgraft.training.classifier import EncodedTexts, Plan, new_classifier, outputs_from_logits, train_classifier
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import Phase, Stage, load_recipe
+from textgraft.training.phases import Phase, Stage
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash
 
 MAX_TOKENS = 256

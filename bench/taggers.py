@@ -30,7 +30,7 @@ from textgraft.report import wording
 from textgraft.stages.tagging import STACKED, TAGGER, TagOptions, tag_finetune
 from textgraft.tagging import Tagger
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import weights_hash
 from textgraft.training.tag_metrics import Ratio
 from textgraft.words.stack import Stack

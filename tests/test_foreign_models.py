@@ -19,7 +19,7 @@ from textgraft.model import build
 from textgraft.stages.finetune import FinetuneOptions
 from textgraft.text.wordpiece import WordPieceTokenizer, train
 from textgraft.training.loop import Settings
-from textgraft.training.phases import find_recipe
+from textgraft.training.recipes import find_recipe
 
 transformers = pytest.importorskip("transformers")
 

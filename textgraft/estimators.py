@@ -32,7 +32,7 @@ from textgraft.provenance import provenance
 from textgraft.stages.adapt import adapt as adapt_language_model
 from textgraft.training.classifier import EncodedTexts, Plan, as_model, train_classifier
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash
 
 Answers = Literal["single", "indicator", "sets"]

@@ -29,7 +29,8 @@ from textgraft.stages.tagging import TagOptions, tag_finetune
 from textgraft.text.wordpiece import train as train_wordpiece
 from textgraft.training.classifier import Plan, classifier_to_train
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import Phase, Stage, load_recipe
+from textgraft.training.phases import Phase, Stage
+from textgraft.training.recipes import load_recipe
 
 LENGTHS = (9, 3, 14, 2, 6, 11, 4, 7)
 AUXILIARY = """

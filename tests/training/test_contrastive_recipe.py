@@ -19,7 +19,7 @@ from textgraft.errors import UserError
 from textgraft.model import build
 from textgraft.training.classifier import EncodedTexts, Plan, classifier_to_train, train_classifier
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 
 TEXT = " ".join([*GOOD, *BAD, *PLAIN, "the film was ."])
 LABELS = Labels("single", ("neg", "pos"))

@@ -28,7 +28,7 @@ from textgraft.stages import distil_classifier, distil_language_model
 from textgraft.stages.distil_options import DistilRecipe, load_distil_recipe
 from textgraft.text import wordpiece
 from textgraft.training import teacher_answers
-from textgraft.training.phases import recipe_names
+from textgraft.training.recipes import recipe_names
 
 FP32 = Settings(precision="fp32")
 POOL = reviews(300, 3)[0]

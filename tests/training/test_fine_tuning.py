@@ -12,7 +12,7 @@ from textgraft.report import wording
 from textgraft.stages.fine_tuning import asked, cost, examined, given, table
 from textgraft.stages.tagging import TagOptions
 from textgraft.training.meter import Meter
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 
 
 def test_asked_names_all_that_a_result_depends_on() -> None:

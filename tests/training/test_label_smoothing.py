@@ -16,7 +16,8 @@ from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.training.classifier import EncodedTexts, Plan, as_model, classifier_to_train, train_classifier
 from textgraft.training.loop import Settings
-from textgraft.training.phases import Phase, Stage, load_recipe
+from textgraft.training.phases import Phase, Stage
+from textgraft.training.recipes import load_recipe
 
 PHASE = Phase("all", 30, 0.02)
 PLAIN, SMOOTHED = Stage((PHASE,), rows=4, dropout=0.0), Stage((PHASE,), rows=4, dropout=0.0, label_smoothing=0.3)

@@ -10,16 +10,8 @@ from torch import nn
 from textgraft.encoders.base import LayerGroup
 from textgraft.errors import UserError
 from textgraft.training.optimizers import build_optimizer, set_rates
-from textgraft.training.phases import (
-    Anneal,
-    Phase,
-    Stage,
-    load_recipe,
-    recipe_names,
-    schedule_curve,
-    schedule_table,
-    set_trainable,
-)
+from textgraft.training.phases import Anneal, Phase, Stage, schedule_curve, schedule_table, set_trainable
+from textgraft.training.recipes import load_recipe, recipe_names
 
 NAMES = ["embedding", "layer 1", "layer 2", "layer 3", "head"]
 

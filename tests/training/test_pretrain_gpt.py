@@ -14,7 +14,7 @@ from textgraft.opening import load
 from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.training.classifier import Plan, new_classifier
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 
 RECIPE = """
 name = "tiny-gpt"

@@ -29,7 +29,7 @@ from textgraft.stages.members import Course, Finetuned, read_parts
 from textgraft.stages.race import Race
 from textgraft.training.classifier import Plan
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 
 RECIPE = """
 name = "quick"

@@ -31,7 +31,7 @@ from textgraft.stages.questions import new_reader, qa_finetune
 from textgraft.stages.tagging import tag_finetune
 from textgraft.text.wordpiece import train as train_wordpiece
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import work_path
 
 FP32 = Settings(precision="fp32")

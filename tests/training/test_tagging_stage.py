@@ -26,7 +26,7 @@ from textgraft.stages.tagging import TagOptions, fitted, new_tagger, tag_finetun
 from textgraft.tagging import Tagger, tag_all
 from textgraft.tagging_network import NetworkTagger, decoded, word_logits
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 from textgraft.words.contextual import word_vectors
 
 TRAIN, TEST = sentences(150, 1, names=True), sentences(30, 2, names=True)

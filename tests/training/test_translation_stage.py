@@ -25,7 +25,7 @@ from textgraft.nn.scores import REACHES, SCORES
 from textgraft.stages import translation as stage
 from textgraft.stages.translation import CoVeOptions, cove_train, load_translation_recipe
 from textgraft.training.loop import Run, Settings
-from textgraft.training.phases import RECIPE_FOLDERS, recipe_names
+from textgraft.training.recipes import RECIPE_FOLDERS, recipe_names
 from textgraft.translation import NEVER, Translator, _Decoder
 
 TRAIN, VALID = pairs(400, 1), pairs(40, 2)

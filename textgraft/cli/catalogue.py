@@ -36,7 +36,7 @@ def recipes(as_json: o.AsJson = False) -> None:
     from textgraft.stages.distil_options import load_distil_recipe
     from textgraft.stages.pretrain import load_pretrain_recipe
     from textgraft.stages.translation import RECIPES, load_translation_recipe
-    from textgraft.training.phases import load_recipe, recipe_names
+    from textgraft.training.recipes import load_recipe, recipe_names
 
     found: list[dict[str, Any]] = []
     for recipe in map(load_recipe, recipe_names()):

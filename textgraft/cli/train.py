@@ -280,7 +280,7 @@ def finetune(
     from textgraft.stages.finetune import FinetuneOptions, finetune
     from textgraft.stages.preflight import check_finetune
     from textgraft.training.loop import Settings
-    from textgraft.training.phases import load_recipe
+    from textgraft.training.recipes import load_recipe
 
     check_out(out, overwrite)
     o.use_threads(threads)

@@ -18,7 +18,8 @@ from textgraft.data.examples import ONE_OF, Choice, Examples, Pair
 from textgraft.data.splits import nested_order
 from textgraft.errors import UserError, did_you_mean
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.phases import STRICT, find_recipe, read_toml
+from textgraft.training.phases import STRICT
+from textgraft.training.recipes import find_recipe, read_toml
 
 FIELDS = ("text", "text2", "label")
 _FIELD = re.compile(r"\{(\w*)\}")

@@ -20,7 +20,8 @@ from textgraft.stages.members import Course, Member, Reading, adapt_seconds, out
 from textgraft.stages.race import Race
 from textgraft.stages.ways import Spaces
 from textgraft.training.classifier import EncodedTexts
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage
+from textgraft.training.recipes import load_recipe
 
 
 class Default(Ulmfit):

@@ -18,7 +18,8 @@ from textgraft.errors import UserError
 from textgraft.methods.base import KINDS, Answers, MethodOptions, refuse_other_family
 from textgraft.stages.adapt import adapt
 from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash
 
 WHOLE_AT_ONCE = ("transformer", "contrastive")

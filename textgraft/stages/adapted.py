@@ -12,7 +12,7 @@ from textgraft.ensemble import load_one
 from textgraft.stages.adapt import adapt, check_adapt
 from textgraft.stages.first_fold import tokens_to_read
 from textgraft.training.loop import Settings
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 
 
 def language_model_path(out: Path, direction: str) -> Path:

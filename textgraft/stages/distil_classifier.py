@@ -31,7 +31,8 @@ from textgraft.training.distillation import FromAnswers, Taught, soft_losses, wi
 from textgraft.training.loop import Run, Scores
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import HEADLINE, bootstrap_interval, document_scores
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash, drive, put_in_place, weights_hash, work_folder
 from textgraft.training.teacher_answers import kept_answers
 

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison
 from textgraft.training.loop import Settings
-from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
+from textgraft.training.phases import STRICT, Stage
+from textgraft.training.recipes import find_recipe, read_toml
 
 TEMPERATURE, ALPHA = 2.0, 0.5
 

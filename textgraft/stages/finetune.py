@@ -37,7 +37,8 @@ from textgraft.stages.probe import probe_name
 from textgraft.stages.race import Race
 from textgraft.training.classifier import Plan, refuse_unpredictive
 from textgraft.training.loop import Settings
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import (
     content_hash,
     put_in_place,

@@ -11,7 +11,7 @@ from textgraft.errors import UserError
 from textgraft.nn.readout import new_readout
 from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models, refuse_single_texts
 from textgraft.training.classifier import refuse_unpredictive
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 
 
 def check_finetune(

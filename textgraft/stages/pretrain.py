@@ -25,7 +25,8 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings, load_values
 from textgraft.training.neighbours import refuse_without_neighbours, start_near
 from textgraft.training.objectives import Objective, objective
-from textgraft.training.phases import STRICT, Phase, Stage, find_recipe, read_toml
+from textgraft.training.phases import STRICT, Phase, Stage
+from textgraft.training.recipes import find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
 from textgraft.training.token_vectors import cached_token_vectors, gensim_word2vec, only_table, start_from_vectors
 

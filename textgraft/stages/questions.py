@@ -26,7 +26,8 @@ from textgraft.training.answer_metrics import AnswerScores
 from textgraft.training.loop import Run, Scores, Settings
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import paired_test
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
 
 READER = "reader"

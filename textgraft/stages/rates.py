@@ -21,7 +21,8 @@ from textgraft.training.classifier import Plan, classifier_to_train
 from textgraft.training.loop import Settings
 from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
 from textgraft.training.objectives import objective
-from textgraft.training.phases import Phase, ScheduleRow, Stage, load_recipe, schedule_curve, schedule_table
+from textgraft.training.phases import Phase, ScheduleRow, Stage, schedule_curve, schedule_table
+from textgraft.training.recipes import load_recipe
 
 StageName = Literal["finetune", "adapt"]
 MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {

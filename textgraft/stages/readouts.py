@@ -36,7 +36,7 @@ from textgraft.tagging_network import NetworkTagger
 from textgraft.training.classifier import Plan, outputs_from_logits, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.metrics import HEADLINE, document_scores
-from textgraft.training.phases import load_recipe
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash, weights_hash
 from textgraft.training.tag_metrics import Ratio, paired_ratio_test
 

@@ -32,7 +32,8 @@ from textgraft.tagging_network import NetworkTagger
 from textgraft.training.loop import Run, Settings
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.meter import Meter
-from textgraft.training.phases import Stage, load_recipe
+from textgraft.training.phases import Stage
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import alone, drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.tag_metrics import TagScores, paired_ratio_test, score_tags
 from textgraft.words.stack import Stack

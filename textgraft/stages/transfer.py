@@ -40,7 +40,8 @@ from textgraft.training.classifier import (
 )
 from textgraft.training.loop import Settings
 from textgraft.training.metrics import HEADLINE, document_scores
-from textgraft.training.phases import Stage, load_recipe, with_frozen_bottom
+from textgraft.training.phases import Stage, with_frozen_bottom
+from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash, weights_hash, work_folder
 from textgraft.transfer_results import ARMS, FRESH, FROZEN, B, Curves, Kind, Networks, transfer_results
 

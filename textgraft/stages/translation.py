@@ -22,7 +22,8 @@ from textgraft.provenance import provenance
 from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
 from textgraft.training.bleu import sacrebleu
 from textgraft.training.loop import Run, Scores, Settings
-from textgraft.training.phases import STRICT, Stage, find_recipe, read_toml
+from textgraft.training.phases import STRICT, Stage
+from textgraft.training.recipes import find_recipe, read_toml
 from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
 from textgraft.translation import (
     MAX_TOKENS,

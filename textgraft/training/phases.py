@@ -1,20 +1,16 @@
-"""Staged fine-tuning as data: recipes of stages, stages of phases, and a phase trains some layer groups."""
+"""Staged fine-tuning as data: stages of phases, and a phase trains some layer groups. Recipes name them (recipes)."""
 
 from __future__ import annotations
 
-import json
 import math
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, get_args
 
 from textgraft.encoders.base import LayerGroup
 from textgraft.errors import UserError, did_you_mean
 from textgraft.training.schedules import SCHEDULES, group_rates
 
-T = TypeVar("T")
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
 LEAST = {"rows": 1, "bptt": 1, "dropout": 0, "clip": 0, "least_steps": 0, "auxiliary": 0}  # of a stage's settings
 KINDS = {"multi": "any number", "numeric": "a number", "choice": "options"}
@@ -209,24 +205,6 @@ class Stage:
         return plan
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A published way to fine-tune: what to do with unlabelled text (`adapt`) and what with labels."""
-
-    name: str
-    description: str
-    source: str
-    finetune: Stage
-    adapt: Stage = Stage()
-
-    __pydantic_config__: ClassVar[Any] = STRICT
-
-    def __post_init__(self) -> None:
-        if self.finetune.rows < 2:
-            raise UserError("finetune.rows is 1.", remedy="Batch normalisation needs 2 texts or more in a batch.")
-        self.adapt.refuse_for_classifiers("adapt")
-
-
 def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup]:
     """Freeze and thaw so that exactly the groups of `phase` train; returns those.
 
@@ -306,66 +284,3 @@ def schedule_table(stage: Stage, group_names: Sequence[str], steps_per_epoch: in
                 rows.append(ScheduleRow(phase.name, epoch, name, rate is not None, *rates_of_epoch))
         begin += total
     return rows
-
-
-RECIPE_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[2] / "recipes")
-"""Where the recipes that ship are: inside an installed package, or beside it in a checkout."""
-
-
-def recipe_names(kind: str = "") -> list[str]:
-    """The names of the recipes that ship with textgraft, sorted; `kind` "pretrain" for those of language models."""
-    return sorted({path.stem for folder in RECIPE_FOLDERS for path in (folder / kind).glob("*.toml")})
-
-
-def find_recipe(name: str, kind: str = "") -> Path:
-    """The file of the recipe `name`, which is one that ships (see `recipe_names`) or a path to a .toml file.
-
-    Raises UserError for a name or path that does not exist.
-    """
-    if name.endswith(".toml"):
-        if not Path(name).is_file():
-            raise UserError("there is no such recipe file.", where=name, remedy="Check the path.")
-        return Path(name)
-    for folder in RECIPE_FOLDERS:
-        if (folder / kind / f"{name}.toml").is_file():
-            return folder / kind / f"{name}.toml"
-    raise UserError(f"unknown recipe '{name}'.", remedy=did_you_mean(name, recipe_names(kind)))
-
-
-def load_recipe(name: str) -> Recipe:
-    """Read the recipe `name` (see `find_recipe`); unknown keys and wrong values raise UserError."""
-    return read_toml(find_recipe(name), Recipe)
-
-
-def read_toml(path: Path, kind: type[T]) -> T:
-    """The dataclass `kind` from a TOML file; unknown keys and wrong values raise UserError with their place."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"this is not a TOML file: {error}.", where=str(path)) from error
-    try:
-        # By way of JSON, where pydantic's strict mode takes a list for a tuple, and is lax in nothing else.
-        return TypeAdapter(kind).validate_json(json.dumps(table, default=str))
-    except ValidationError as error:
-        raise _explained(error, path, kind) from error
-
-
-def _explained(error: Any, path: Path, kind: Any) -> UserError:
-    """Pydantic's first complaint in our own words: which key of which phase, and what to write."""
-    first = error.errors()[0]
-    loc = first["loc"]
-    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
-    where = f"{path}, {place}" if place else str(path)
-    inner = first.get("ctx", {}).get("error")
-    if isinstance(inner, UserError):
-        return UserError(inner.message, where=where, remedy=inner.remedy)
-    if first["type"] == "unexpected_keyword_argument":
-        inside: Any = Anneal if "anneal" in loc else Phase if "phases" in loc else Stage
-        table = kind if len(loc) == 1 else inside
-        known = [f.name for f in fields(table)]
-        return UserError(f"unknown key '{loc[-1]}'.", where=where, remedy=did_you_mean(loc[-1], known))
-    if first["type"] == "missing":
-        return UserError(f"the key '{loc[-1]}' is missing.", where=where, remedy="Add it.")
-    return UserError(f"{first['msg']}, not {first['input']!r}.", where=where, remedy="Correct the value.")
