@@ -9,6 +9,7 @@ from torch import nn
 
 from textgraft.encoders.base import LayerGroup
 from textgraft.errors import UserError
+from textgraft.stages.pretrain import load_pretrain_recipe
 from textgraft.training.optimizers import build_optimizer, set_rates
 from textgraft.training.phases import Anneal, Phase, Stage, schedule_curve, schedule_table, set_trainable
 from textgraft.training.recipes import load_recipe, recipe_names
@@ -191,3 +192,48 @@ def test_mistakes_in_annealing_are_named_with_their_place(tmp_path: Path) -> Non
             load_recipe(str(path))
         assert "anneal" in str(error.value)
         assert expected in str(error.value)
+
+
+def like(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_recipe_like_another_says_only_where_it_differs(tmp_path: Path) -> None:
+    own = 'like = "lstm-small"\nname = "mine"\ndescription = "For tests"\n\n[finetune]\nrows = 5\n'
+    mine, base = load_recipe(str(like(tmp_path, "mine", own))), load_recipe("lstm-small")
+    assert mine == replace(base, name="mine", description="For tests", finetune=replace(base.finetune, rows=5))
+    phase = '\n[[finetune.phases]]\nname = "head"\nepochs = 1\nlr = 0.1\n'
+    child = like(tmp_path, "child", 'like = "mine.toml"\nname = "child"\ndescription = "For tests"\n' + phase)
+    found = load_recipe(str(child))
+    assert found.adapt == base.adapt
+    assert found.finetune == replace(mine.finetune, phases=(Phase("head", 1, 0.1),))
+
+
+def test_a_recipe_for_pretraining_is_like_one_of_these() -> None:
+    forward, backward = map(load_pretrain_recipe, ("en-ulmfit", "en-ulmfit-backward"))
+    assert replace(backward, name="en-ulmfit", description=forward.description, model=forward.model) == forward
+    assert backward.model == {**forward.model, "direction": "right"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('like = "lstm-smal"', ["mine.toml, like", "unknown recipe 'lstm-smal'", "Did you mean 'lstm-small'?"]),
+        ('like = "en-ulmfit"', ["mine.toml, like", "unknown recipe 'en-ulmfit'"]),
+        ('like = "gone.toml"', ["mine.toml, like", "no such recipe file"]),
+        ("like = 3", ["mine.toml, like", "3, and not a recipe's name"]),
+        ('like = "mine.toml"', ["mine.toml, like", "like itself"]),
+        ('like = "other.toml"', ["other.toml, like", "like itself"]),
+        ('like = "lstm-small"', ["'name' is missing"]),
+        ('like = "lstm-small"\nname = "x"\ndescription = ""\n[finetune]\nrow = 3', ["unknown key 'row'", "'rows'"]),
+        ('like = "lstm-small"\nname = "x"\ndescription = ""\nfinetune = 3', ["mine.toml, finetune"]),
+    ],
+)
+def test_mistakes_in_a_recipe_like_another(tmp_path: Path, text: str, expected: list[str]) -> None:
+    like(tmp_path, "other", 'like = "mine.toml"\nname = "other"\n')
+    with pytest.raises(UserError) as raised:
+        load_recipe(str(like(tmp_path, "mine", text)))
+    for word in expected:
+        assert word in str(raised.value)

@@ -137,7 +137,7 @@ def load_template(name: str) -> Template:
 
     Raises UserError, with file and key, for one that does not exist or cannot be used.
     """
-    return read_toml(find_recipe(name, "prompts"), Template)
+    return read_toml(find_recipe(name, "prompts"), Template, "prompts")
 
 
 def draw(examples: Examples, shots: int, seed: int) -> list[int]:

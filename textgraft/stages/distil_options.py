@@ -86,7 +86,7 @@ def load_distil_recipe(name: str) -> DistilRecipe:
     Raises UserError as read_toml does, and for one that wants labels.
     """
     path = find_recipe("distilbert" if name == "default" else name, "distil")
-    recipe = read_toml(path, DistilRecipe)
+    recipe = read_toml(path, DistilRecipe, "distil")
     recipe.stage.refuse_for_classifiers(str(path))
     return recipe
 

@@ -82,7 +82,7 @@ class PretrainRecipe:
 def load_pretrain_recipe(name: str) -> PretrainRecipe:
     """A recipe by name or path. Raises UserError for unknown keys, and where it describes no model."""
     path = find_recipe(name, "pretrain")
-    recipe = read_toml(path, PretrainRecipe)
+    recipe = read_toml(path, PretrainRecipe, "pretrain")
     recipe.stage.refuse_for_classifiers(str(path))
     for key in recipe.tokenizer:
         if key not in TOKENIZER_SETTINGS:

@@ -83,7 +83,7 @@ class CoVeOptions:
 def load_translation_recipe(name: str) -> TranslationRecipe:
     """A recipe by name or path. Raises UserError for unknown keys, and where it describes no translator."""
     path = find_recipe(name, RECIPES)
-    recipe = read_toml(path, TranslationRecipe)
+    recipe = read_toml(path, TranslationRecipe, RECIPES)
     recipe.stage.refuse_for_classifiers(str(path))
     for table in ("tokenizer", "target_tokenizer"):
         for key in getattr(recipe, table):

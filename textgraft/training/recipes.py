@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -14,6 +15,8 @@ from textgraft.training.phases import STRICT, Anneal, Phase, Stage
 T = TypeVar("T")
 RECIPE_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[2] / "recipes")
 """Where the recipes that ship are: inside an installed package, or beside it in a checkout."""
+OWN = ("name", "description")
+"""What a recipe says of itself, however like another it is."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +62,50 @@ def load_recipe(name: str) -> Recipe:
     return read_toml(find_recipe(name), Recipe)
 
 
-def read_toml(path: Path, kind: type[T]) -> T:
-    """The dataclass `kind` from a TOML file; unknown keys and wrong values raise UserError with their place."""
+def read_toml(path: Path, kind: type[T], folder: str = "") -> T:
+    """The dataclass `kind` from a TOML file; unknown keys and wrong values raise UserError with their place.
+
+    A file that begins with `like = "NAME"` says only where it differs from that recipe, which is found as
+    `find_recipe(NAME, folder)` finds it, or, being a .toml file, from where this one lies. Tables are laid over its
+    tables, all else replaces what it has, lists of phases too. Its name and description are never taken.
+    """
     from pydantic import TypeAdapter, ValidationError
 
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"this is not a TOML file: {error}.", where=str(path)) from error
+    table = _table(path, folder, ())
     try:
         # By way of JSON, where pydantic's strict mode takes a list for a tuple, and is lax in nothing else.
         return TypeAdapter(kind).validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         raise _explained(error, path, kind) from error
+
+
+def _table(path: Path, folder: str, above: tuple[Path, ...]) -> dict[str, Any]:
+    """What the file says, laid over what it is like; `above` are the files that are like this one."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"this is not a TOML file: {error}.", where=str(path)) from error
+    like, above = table.pop("like", None), (*above, path.resolve())
+    if like is None:
+        return table
+    where, remedy = f"{path}, like", "Name a recipe that ships, or another .toml file."
+    if not isinstance(like, str):
+        raise UserError(f"this is {like!r}, and not a recipe's name.", where=where, remedy=remedy)
+    try:
+        base = find_recipe(str(path.parent / like) if like.endswith(".toml") else like, folder)
+    except UserError as error:
+        raise UserError(error.message, where=where, remedy=error.remedy) from error
+    if base.resolve() in above:
+        raise UserError("this recipe is like itself.", where=where, remedy=remedy)
+    below = {key: value for key, value in _table(base, folder, above).items() if key not in OWN}
+    return _laid_over(below, table)
+
+
+def _laid_over(below: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """`table`, and what only `below` has."""
+    pairs = {key: (below.get(key), value) for key, value in table.items()}
+    inside = {k: _laid_over(b, v) if isinstance(b, dict) and isinstance(v, dict) else v for k, (b, v) in pairs.items()}
+    return {**below, **inside}
 
 
 def _explained(error: Any, path: Path, kind: Any) -> UserError:
