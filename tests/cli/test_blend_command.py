@@ -45,6 +45,12 @@ def test_the_language_model_reads_the_unlabelled_text_or_it_says_why_not(desk: D
     assert {path.name for path in tmp_path.iterdir()} <= {"pool.txt", "clf", "clf.lm"}
 
 
+def test_minutes_are_for_a_language_model_that_may_be_left_out(desk: Desk, tmp_path: Path, run: Program) -> None:
+    command = ["finetune", desk / "train.csv", "--out", tmp_path / "clf", "--minutes", "5"]
+    run(*command, "--recipe", desk / "quick.toml").mistake("all that is asked for", "Leave out the minutes")
+    assert not list(tmp_path.iterdir())
+
+
 def test_help_says_what_naming_no_recipe_means(run: Program) -> None:
     text = " ".join(run("finetune", "--help").out.replace("│", " ").split())
     assert "Without --recipe it is the best mean of a fine-tuned language model and linear classifiers" in text

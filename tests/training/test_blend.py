@@ -401,3 +401,41 @@ def test_another_question_is_not_mixed_in(quick: Callable[..., Finetuned], monke
         quick(test=TEST, unlabelled=POOL)
     with pytest.raises(UserError, match="differs in: options"):
         quick(test=TEST, options=FinetuneOptions(folds=2, settings=replace(SETTINGS, seed=1)))
+
+
+def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[..., Finetuned]) -> None:
+    done = quick(test=TEST, options=FinetuneOptions(folds=2, minutes=1e-6, settings=SETTINGS))
+    choice = done.record["blend"]
+    assert set(choice["candidates"]) == {"linear", "ulmfit-probe"}
+    assert "its trainings would take" in choice["left_out"]["ulmfit"]
+    assert "the language model was given up: its trainings would take" in choice["chosen"]
+    assert not done.members
+
+
+def test_minutes_enough_change_nothing(quick: Callable[..., Finetuned]) -> None:
+    done = [
+        quick(TRAIN, name, test=TEST, options=options)
+        for name, options in {
+            "without": FinetuneOptions(folds=2, settings=SETTINGS),
+            "with": FinetuneOptions(folds=2, minutes=60, settings=SETTINGS),
+        }.items()
+    ]
+    assert answers(done[0], "ulmfit").tolist() == answers(done[1], "ulmfit").tolist()
+    assert done[0].counted == done[1].counted
+
+
+def test_minutes_are_for_a_choice() -> None:
+    for asking in ({"recipe": "full"}, {"class_weights": "balanced"}, {"from_scratch": True}, {"baselines": False}):
+        with pytest.raises(UserError, match="all that is asked for"):
+            FinetuneOptions(minutes=1, **asking)  # type: ignore[arg-type]
+    for minutes in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UserError, match="above 0"):
+            FinetuneOptions(minutes=minutes)
+
+
+def test_each_training_has_the_share_that_its_texts_have(tmp_path: Path) -> None:
+    """Two folds of 6 of 12 texts, and two seeds on all 12: 36 texts are read in an epoch of each."""
+    splits = [(list(range(6)), list(range(6, 12))), (list(range(6, 12)), list(range(6)))]
+    course = members.Course("test", 0, 2, splits, tmp_path, False, seconds=72.0)
+    assert course.may_take(splits[0][0], 12) == pytest.approx(12.0)
+    assert replace(course, seconds=None).may_take(splits[0][0], 12) is None

@@ -33,9 +33,10 @@ from textgraft.model import Model
 from textgraft.stages.adapt import adapt
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.stages.pretrain import pretrain
-from textgraft.training.loop import Run, Scores, Settings
+from textgraft.training import session
+from textgraft.training.loop import Run, Scores, Settings, Step
 from textgraft.training.phases import Phase
-from textgraft.training.session import Stopped, drive, weights_hash, work_folder
+from textgraft.training.session import Stopped, TooSlow, drive, weights_hash, work_folder
 
 PHASES = [Phase("head", 1, 0.01, trainable=1), Phase("all", 2, 0.01)]
 OFTEN = Settings(precision="fp32", save_seconds=0.0)
@@ -399,3 +400,24 @@ def test_a_finetuning_is_told_from_one_of_another_model(tiny_lm: Path, tmp_path:
     artifact.save(moved, tmp_path / "moved")
     with pytest.raises(UserError, match=r"differs in: model\."):
         stop(tmp_path / "moved")
+
+
+def test_a_training_that_would_take_too_long_is_left_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TooSlow) as early:
+        drive(small_run(), tmp_path / "a", title="t", show=False, within=1e-9)
+    assert early.value.seconds == early.value.spent  # nothing is projected from the first steps
+    monkeypatch.setattr(session, "PROJECTED_FROM", 0.0)
+    with pytest.raises(TooSlow) as late:
+        drive(small_run(), tmp_path / "b", title="t", show=False, within=1e-9)
+    assert late.value.seconds > late.value.spent
+    assert drive(small_run(), tmp_path / "c", title="t", show=False, within=1e9).progress.finished
+
+
+def test_how_long_it_takes_is_told_by_epochs() -> None:
+    """Phases of one and of two epochs; twenty seconds are gone."""
+    run = small_run()
+    for phase, progress, whole in ((0, 0.5, 120.0), (0, 1.0, 60.0), (1, 0.25, 40.0), (1, 1.0, 20.0)):
+        run.progress.phase = phase
+        step = Step("x", 0, 1, progress, 1.0, 0.1, tokens=10, seconds=20.0)
+        assert session._projected(step, run) == pytest.approx(whole)
+    assert session._projected(replace(step, progress=0.01, seconds=9.0), run) == 9.0

@@ -255,6 +255,14 @@ def finetune(
         float | None,
         typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs."),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes",
+            min=0.01,
+            help="Leave the language model out where its trainings would take longer in all, adapting aside.",
+        ),
+    ] = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
@@ -294,6 +302,7 @@ def finetune(
         both_orders=both_orders,
         baselines=baselines,
         readout=readout,
+        minutes=minutes,
         settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}

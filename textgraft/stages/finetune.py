@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -61,6 +62,8 @@ class FinetuneOptions:
     keeps the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the
     head see the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is
     seen (Radford et al. 2018, "similarity"). `readout` is which layers the head reads (nn.readout.READOUTS).
+    `minutes` is what the trainings of one language model may take in all, for the blend: who would take longer is given
+    up as soon as that is to be seen. What it reads unlabelled text in does not count, nor a first fold before that.
     """
 
     recipe: str | None = None
@@ -74,9 +77,15 @@ class FinetuneOptions:
     baselines: bool = True
     settings: Settings = field(default_factory=Settings)
     readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    minutes: float | None = field(default=None, repr=False)  # so is this
 
     def __post_init__(self) -> None:
         check_readout(self.readout)
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
+        if self.minutes is not None and not self.blends:
+            message = "minutes bound a language model that may be left out, and here it is all that is asked for."
+            raise UserError(message, remedy="Leave out the minutes, or what asks for it, such as a recipe.")
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
@@ -223,7 +232,9 @@ def _begun(
     data = {name: _described(part) for name, part in parts.items()}
     plan = asked("finetune", data, sources.values(), stage, options) | {"unlabelled": content_hash(unlabelled)}
     plan |= {"adapting": adapted.identity} if adapted is not None else {}
-    course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, plan), show)
+    plan |= {"minutes": options.minutes} if options.minutes is not None else {}
+    seconds = None if options.minutes is None else 60 * options.minutes
+    course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, plan), show, seconds)
     ground = Ground(train, parts.get(examined), labels, unlabelled, splits, course.seed, course.folder)
     return _Begun(parts, options, readings, adapted, recipe, stage, data, course, ground)
 

@@ -25,6 +25,7 @@ from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
 from textgraft.training.meter import Meter
 from textgraft.training.phases import Stage
+from textgraft.training.session import TooSlow
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,11 @@ def read_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, 
 
 @dataclass(frozen=True)
 class Course:
-    """What all members have in common: seeds, folds, which part is examined, and where unfinished work lies."""
+    """What all members have in common: seeds, folds, which part is examined, and where unfinished work lies.
+
+    `seconds`, if not None, is what the trainings of one language model may take in all; who would take longer is given
+    up in a fold. Each training has a share of it by the number of its texts.
+    """
 
     examined: str  # "test", "valid" or "folds"
     seed: int
@@ -121,6 +126,13 @@ class Course:
     splits: Sequence[Split]
     folder: Path
     show: bool
+    seconds: float | None = None
+
+    def may_take(self, kept: Sequence[int], texts: int) -> float | None:
+        """How many seconds the training of a fold may take that is on the texts `kept` of so many."""
+        if self.seconds is None:
+            return None
+        return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits) + self.seeds * texts)
 
 
 def try_out(name: str, plan: Plan, reading: Reading, course: Course, race: Race) -> float:
@@ -212,15 +224,24 @@ def _train_folds(
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
     seconds, lost = 0.0, None
     for number, (kept, held) in enumerate(course.splits[:most], start=1):
-        trained = train_classifier(
-            plan,
-            encoded.take(kept),
-            {"held": encoded.take(held)},
-            seed=course.seed,
-            folder=course.folder,
-            title=f"{title}fold {number} of {len(course.splits)}",
-            show=course.show,
-        )
+        within = course.may_take(kept, len(encoded.sequences))
+        try:
+            trained = train_classifier(
+                plan,
+                encoded.take(kept),
+                {"held": encoded.take(held)},
+                seed=course.seed,
+                folder=course.folder,
+                title=f"{title}fold {number} of {len(course.splits)}",
+                show=course.show,
+                within=within,
+            )
+        except TooSlow as slow:
+            assert within is not None
+            assert course.seconds is not None
+            seconds, whole = seconds + slow.spent, course.seconds * slow.seconds / within
+            lost = f"given up: its trainings would take {whole / 60:.2g} minutes, of {course.seconds / 60:.2g} allowed"
+            break
         found = trained.logits["held"]
         logits[held] = -np.inf  # where others have more options than any of these
         logits[held, : found.shape[1]] = found

@@ -162,6 +162,7 @@ def train_classifier(
     title: str,
     show: bool = True,
     watched: str | None = None,
+    within: float | None = None,
 ) -> Trained:
     """Train on `train` and give logits for every set in `evaluated`; "valid" among them also guides early stopping.
 
@@ -169,7 +170,7 @@ def train_classifier(
     last weights, and each row of the history has every text's score (metrics.document_scores) as "by_text".
 
     The result is kept in `folder` as `title`.safetensors and taken from there next time; while training, a checkpoint
-    lies beside it.
+    lies beside it. Raises TooSlow where it would take more than `within` seconds.
     """
     done = folder / f"{title}.safetensors"
     if done.exists():
@@ -187,7 +188,7 @@ def train_classifier(
     if watched is not None:
         run.validate = _watching(run, plan, evaluated[watched])
     checkpoint = folder / f"{title}.checkpoint.safetensors"
-    drive(run, checkpoint, title=title, show=show)
+    drive(run, checkpoint, title=title, show=show, within=within)
     model.auxiliary, model.contrast = None, 0.0  # they have done their part, and are none of the classifier
     logits = {
         name: predict_logits(model, part.sequences, plan.pad_id, settings.precision)

@@ -33,9 +33,20 @@ from textgraft.model import Model
 from textgraft.nn.device import device_name, peak
 from textgraft.training.loop import Run, Step
 
+PROJECTED_FROM = 10.0
+"""Seconds of training that say how long the rest will take; the first steps are slower than the others."""
+
 
 class Stopped(UserError):
     """The user pressed Ctrl-C, or the system wants the process to end; the run is saved."""
+
+
+class TooSlow(Exception):
+    """A training that would take `seconds` in all, which is more than it may, and has taken `spent` of them."""
+
+    def __init__(self, seconds: float, spent: float) -> None:
+        super().__init__(f"it would take {seconds:.0f} s")
+        self.seconds, self.spent = seconds, spent
 
 
 def work_folder(out: Path, plan: dict[str, Any]) -> Path:
@@ -135,12 +146,13 @@ def weights_hash(model: Model) -> str:
     return hashlib.sha256(artifact.weights(model)).hexdigest()
 
 
-def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
+def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, within: float | None = None) -> Run:
     """Train to the end, resuming from `checkpoint` if it is there and saving to it by `run.settings.save_seconds`.
 
     Shows one line of progress with loss, rate, tokens/s and time left on stderr, on a GPU that nn.device.PEAKS knows
     also what share of its peak those tokens take; a line for each validation; and why it ended, if patience ended it.
-    Raises Stopped on Ctrl-C and SIGTERM, after saving, and UserError where another process trains in the same folder.
+    Raises Stopped on Ctrl-C and SIGTERM, after saving, UserError where another process trains in the same folder, and
+    TooSlow as soon as it is to be seen that this training takes more than `within` seconds.
     """
     with alone(checkpoint.parent), _interrupts_noted() as interrupted, _bar(show) as bar:
         run.resume(checkpoint)
@@ -161,6 +173,8 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
                 bar.console.print(_scored(step), highlight=False)
             if interrupted():
                 break
+            if within is not None and (whole := _projected(step, run)) > within:
+                raise TooSlow(whole, step.seconds)
             if time.monotonic() - last_save >= run.settings.save_seconds:
                 run.save(checkpoint)
                 last_save = time.monotonic()
@@ -171,6 +185,15 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True) -> Run:
         if show and run.out_of_patience():
             bar.console.print(_patience_word(run, title), highlight=False)
     return run
+
+
+def _projected(step: Step, run: Run) -> float:
+    """How many seconds the training takes in all, by its pace; in its first seconds, what it has taken by now."""
+    if step.seconds < PROJECTED_FROM:
+        return step.seconds
+    epochs = [phase.epochs for phase in run.phases]
+    at = run.progress.phase
+    return step.seconds * sum(epochs) / (sum(epochs[:at]) + step.progress * epochs[at])
 
 
 def _stopped(title: str) -> Stopped:
