@@ -55,6 +55,12 @@ def difference(value: float, metric: str) -> str:
     return f"{100 * value:.1f} points" if is_share(metric) else f"{value:.4g}"
 
 
+def minutes(seconds: float) -> str:
+    """Seconds as minutes: `0.3`, `4.2`, `1,250`."""
+    found = seconds / 60
+    return f"{found:,.0f}" if found >= 10 else f"{found:.2g}"
+
+
 def p_value(p: float) -> str:
     """`p = 0.031`, or `p < 0.001` where more digits would pretend to know."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -20,6 +20,7 @@ from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
+from textgraft.report import wording
 from textgraft.stages.race import Race
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.classifier import EncodedTexts, Plan, Trained, as_model, outputs_from_logits, train_classifier
@@ -240,7 +241,8 @@ def _train_folds(
             assert within is not None
             assert course.seconds is not None
             seconds, whole = seconds + slow.spent, course.seconds * slow.seconds / within
-            lost = f"given up: its trainings would take {whole / 60:.2g} minutes, of {course.seconds / 60:.2g} allowed"
+            told = f"{wording.minutes(whole)} minutes, of {wording.minutes(course.seconds)} allowed"
+            lost = f"given up: its trainings would take {told}"
             break
         found = trained.logits["held"]
         logits[held] = -np.inf  # where others have more options than any of these
