@@ -23,10 +23,10 @@ FEW_TOKENS = 2_048
 """A transformer's batch on a processor: what its layers pass on stays near, and a sixth of the time is saved."""
 
 Told = Callable[[int], None]
-"""Who hears, after each batch, how many texts have been read; an error of theirs ends the reading."""
+"""Who hears, after each batch, how many texts (or tokens) have been read; an error of theirs ends the reading."""
 
 
-def untold(texts: int) -> None:
+def untold(count: int) -> None:
     """Nobody hears."""
 
 

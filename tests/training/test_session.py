@@ -421,3 +421,19 @@ def test_how_long_it_takes_is_told_by_epochs() -> None:
         step = Step("x", 0, 1, progress, 1.0, 0.1, tokens=10, seconds=20.0)
         assert session._projected(step, run) == pytest.approx(whole)
     assert session._projected(replace(step, progress=0.01, seconds=9.0), run) == 9.0
+
+
+@pytest.mark.parametrize("show", [False, True])
+def test_held_out_text_is_read_before_ones_eyes(show: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    heard: list[bool] = []
+
+    def validate(model: Model, tell: Callable[[int], None] = lambda count: None) -> Scores:
+        heard.append(model.training or torch.is_grad_enabled())
+        tell(1_500_000)
+        return {"score": 1.0}
+
+    model = classifier().train()
+    assert session.measured(validate, model, 2_000_000, title="adapt", show=show) == {"score": 1.0}
+    assert heard == [False]
+    told = " ".join(capsys.readouterr().err.split())
+    assert ("adapt: held-out text" in told and "1.50 M tokens" in told) == show

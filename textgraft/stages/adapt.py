@@ -28,7 +28,15 @@ from textgraft.training.loop import Run, Settings
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
-from textgraft.training.session import content_hash, drive, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.session import (
+    content_hash,
+    drive,
+    measured,
+    put_in_place,
+    refuse_existing,
+    weights_hash,
+    work_folder,
+)
 
 HELD_OUT_TOKENS = 100_000
 FEW = 1_000
@@ -78,13 +86,13 @@ def adapt(
     adapted = with_dropout_of(stage, source.model)
     stream = learns.stream(adapted, train, source.tokenizer, stage, settings.seed)
     validate = learns.validator(adapted, valid, source.tokenizer, tokens=math.inf)
-    with torch.no_grad():
-        before = validate(source.model.to(resolve_device(settings.device)).eval())
+    told: dict[str, Any] = {"title": "adapt", "show": show}
+    source.model.to(resolve_device(settings.device))
+    before = measured(validate, source.model, valid.num_tokens, **told)
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
     with all_parts_kept():
-        drive(run, folder / "checkpoint.safetensors", title="adapt", show=show)
-    with torch.no_grad():
-        after = validate(adapted.eval())
+        drive(run, folder / "checkpoint.safetensors", **told)
+    after = measured(validate, adapted, valid.num_tokens, **told)
     data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}
     about: dict[str, Any] = {"data": data, "recipe": begun.recipe, "settings": settings.of(stage)}
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)

@@ -6,10 +6,9 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from textgraft import artifact
 from textgraft.artifact import Artifact
@@ -23,10 +22,11 @@ from textgraft.provenance import ancestry, provenance
 from textgraft.stages.adapt import held_out, with_dropout_of
 from textgraft.stages.distil_options import Distilled, DistilOptions, DistilRecipe, load_distil_recipe, told_sizes
 from textgraft.training.distillation import FromLanguageModel, Taught
+from textgraft.training.language_model import Validator
 from textgraft.training.loop import Run, Scores
-from textgraft.training.objectives import Validator, objective
+from textgraft.training.objectives import objective
 from textgraft.training.phases import Stage
-from textgraft.training.session import content_hash, drive, put_in_place, weights_hash, work_folder
+from textgraft.training.session import content_hash, drive, measured, put_in_place, weights_hash, work_folder
 from textgraft.training.students import fresh_half_of, half_of, without_next_sentence
 
 
@@ -71,15 +71,16 @@ def distil_language_model(
     folder = work_folder(out, asked)
     teacher.model.to(resolve_device(settings.device)).eval()
     validate = learns.validator(pupil, valid, teacher.tokenizer, tokens=math.inf)
-    of_teacher, teacher_seconds = _scored(teacher.model, validate)
-    before, _ = _scored(pupil.to(teacher.model.device).eval(), validate)
+    scored = partial(_scored, validate=validate, tokens=valid.num_tokens, show=show)
+    of_teacher, teacher_seconds = scored(teacher.model)
+    before, _ = scored(pupil.to(teacher.model.device))
     stream = learns.stream(pupil, train, teacher.tokenizer, recipe.stage, settings.seed)
     taught = Taught(pupil, lesson)
     run = Run(taught, recipe.stage.plan(len(taught.layer_groups())), stream, settings, validate)
     with all_parts_kept():
         drive(run, folder / "checkpoint.safetensors", title="distil", show=show)
     made = taught.student
-    after, student_seconds = _scored(made, validate)
+    after, student_seconds = scored(made)
     record = _record(out, teacher, base, recipe, options) | {"parameters": _parameters(made)}
     record["data"] = {"texts": len(texts), "sha256": asked["texts"], "tokens": train.num_tokens}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
@@ -137,11 +138,10 @@ def _record(
     }
 
 
-def _scored(model: Model, validate: Validator) -> tuple[Scores, float]:
-    """The scores of a model in eval mode, and the seconds that this took."""
+def _scored(model: Model, validate: Validator, tokens: int, show: bool) -> tuple[Scores, float]:
+    """The scores of a model on so many held-out tokens, and the seconds that this took."""
     started = time.perf_counter()
-    with torch.no_grad():
-        scores = validate(model)
+    scores = measured(validate, model, tokens, title="distil", show=show)
     return scores, time.perf_counter() - started
 
 

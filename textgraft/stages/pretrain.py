@@ -27,7 +27,7 @@ from textgraft.training.neighbours import refuse_without_neighbours, start_near
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage
 from textgraft.training.recipes import find_recipe, read_toml
-from textgraft.training.session import drive, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.session import drive, measured, put_in_place, refuse_existing, weights_hash, work_folder
 from textgraft.training.token_vectors import cached_token_vectors, gensim_word2vec, only_table, start_from_vectors
 
 VALIDATION_TOKENS = 100_000
@@ -178,7 +178,7 @@ def pretrain(
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in learner.parameters())}
     record |= {"earlier": _legs(before.run)} if before is not None else {}
-    record |= _measured(learner, tok, corpora, learns)
+    record |= _measured(learner, tok, corpora, learns, show=show)
     put_in_place(Artifact(learner, tok, None, record), out, half=True)
     return out
 
@@ -247,14 +247,13 @@ def _check_held_out(corpora: Corpora, model: Model, tokenizer: Tokenizer, learns
             learns.stream(model, part, tokenizer, stage, 0)
 
 
-def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Objective) -> dict[str, Any]:
+def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Objective, *, show: bool) -> dict[str, Any]:
     """What run.json says of the held-out text, and of each language."""
-    model.eval()
-    parts = {"": corpora.held, **corpora.held_by_language}
-    with torch.no_grad():
-        scores = {
-            name: learns.validator(model, part, tokenizer, tokens=math.inf)(model) for name, part in parts.items()
-        }
+    scores = {}
+    for name, part in {"": corpora.held, **corpora.held_by_language}.items():
+        validate = learns.validator(model, part, tokenizer, tokens=math.inf)
+        title = f"pretrain, {name}" if name else "pretrain"
+        scores[name] = measured(validate, model, part.num_tokens, title=title, show=show)
     held = {"tokens": corpora.held.num_tokens, "words": corpora.held.num_words, "after": scores.pop("")}
     if not corpora.languages:
         return {"held_out": held}

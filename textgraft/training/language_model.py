@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from textgraft.data.stream import BothEndsStream, CountedTokens, LanguageModelStream
 from textgraft.encoders.base import State
 from textgraft.heads.bidirectional_language_model import SIDES
+from textgraft.inference import Told, untold
 from textgraft.model import Model
 from textgraft.training.loop import Scores
 
 
+class Validator(Protocol):
+    """Scores a language model on held-out text; `tell` hears how many tokens it has read."""
+
+    def __call__(self, model: Model, tell: Told = untold) -> Scores: ...
+
+
 def language_model_validator(
     corpus: CountedTokens, *, tokens: float = math.inf, rows: int = 32, window: int = 140
-) -> Callable[[Model], Scores]:
+) -> Validator:
     """A function that scores a model on `corpus`, for the training loop and for model cards.
 
     `tokens` are enough, taken from the beginnings of `rows` equal stretches; by default all are read.
@@ -28,7 +35,7 @@ def language_model_validator(
     for an encoder without one, each of whose windows, as long as it can look at, starts from nothing.
     """
 
-    def validate(model: Model) -> Scores:
+    def validate(model: Model, tell: Told = untold) -> Scores:
         bptt = model.encoder.max_length or window
         stream = LanguageModelStream(
             corpus, rows=rows, bptt=bptt, direction=model.encoder.direction, variable=False, shuffle=False
@@ -39,6 +46,7 @@ def language_model_validator(
             loss = model.loss(batch, state)
             state = loss.state
             total, count = total + loss.parts["nll"], count + loss.count
+            tell(count)
             if count >= tokens:
                 break
         return _scores(corpus, total / count)
@@ -48,14 +56,14 @@ def language_model_validator(
 
 def bidirectional_validator(
     corpus: CountedTokens, spellings: np.ndarray, *, tokens: float = math.inf, rows: int = 32, window: int = 140
-) -> Callable[[Model], Scores]:
+) -> Validator:
     """The same for a language model of each direction, which read the text from both its ends (data.stream).
 
     `loss` is the mean of both, nats per word of the vocabulary, its unknown one among them, and `perplexity` its
     exponential; `perplexity_forward` and `perplexity_backward` are those of either. `tokens` counts what one reads.
     """
 
-    def validate(model: Model) -> Scores:
+    def validate(model: Model, tell: Told = untold) -> Scores:
         stream = BothEndsStream(corpus, spellings, rows=rows, bptt=window, variable=False, shuffle=False)
         sums: Counter[str] = Counter()
         state: State | None = None
@@ -63,6 +71,7 @@ def bidirectional_validator(
             loss = model.loss(batch, state)
             state = loss.state
             sums.update(loss.parts)
+            tell(int(sums["forward"]))
             if sums["forward"] >= tokens:
                 break
         of_each = {f"perplexity_{side}": _perplexity(sums[f"{side}_nll"] / sums[side]) for side in SIDES}

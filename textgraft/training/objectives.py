@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,14 +10,13 @@ import numpy as np
 from textgraft.data.masking import MaskedStream, MaskingTokens
 from textgraft.data.stream import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
 from textgraft.errors import UserError
+from textgraft.inference import Told, untold
 from textgraft.model import Model
 from textgraft.text.spelling import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.language_model import bidirectional_validator, language_model_validator
+from textgraft.training.language_model import Validator, bidirectional_validator, language_model_validator
 from textgraft.training.loop import Scores
 from textgraft.training.phases import Stage
-
-Validator = Callable[[Model], Scores]
 
 
 class Objective(Protocol):
@@ -54,7 +52,7 @@ class MaskedTokens:
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
         """`loss` is nats per masked token, `perplexity` its exponential; the same tokens are masked each time, 15 %."""
 
-        def validate(model: Model) -> Scores:
+        def validate(model: Model, tell: Told = untold) -> Scores:
             stream = _masked(model, corpus, tokenizer, length=128, rows=32, seed=0)
             nats, of_pairs, count, read = 0.0, 0.0, 0, 0
             for batch in stream.batches(0):
@@ -62,6 +60,7 @@ class MaskedTokens:
                 nats, count = nats + loss.parts["nll"], count + loss.count
                 of_pairs += loss.parts.get("next_sentence_nll", 0.0)
                 read += int(batch.mask.sum())
+                tell(read)
                 if read >= tokens:
                     break
             scores = {"loss": nats / count, "perplexity": math.exp(min(700.0, nats / count))}

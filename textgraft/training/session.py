@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from textgraft import artifact, model_folder
@@ -31,7 +32,8 @@ from textgraft.files import write_atomically
 from textgraft.interrupts import already_pressed
 from textgraft.model import Model
 from textgraft.nn.device import device_name, peak
-from textgraft.training.loop import Run, Step
+from textgraft.training.language_model import Validator
+from textgraft.training.loop import Run, Scores, Step
 
 PROJECTED_FROM = 10.0
 """Seconds of training that say how long the rest will take; the first steps are slower than the others."""
@@ -185,6 +187,19 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, within: 
         if show and run.out_of_patience():
             bar.console.print(_patience_word(run, title), highlight=False)
     return run
+
+
+def measured(validate: Validator, model: Model, tokens: int, *, title: str, show: bool = True) -> Scores:
+    """The scores of a language model, in eval mode, on so many held-out tokens; a line of progress on stderr."""
+    with _bar(show) as bar, torch.no_grad():
+        task = bar.add_task(f"{title}: held-out text", total=tokens, detail="")
+
+        def tell(count: int) -> None:
+            bar.update(task, completed=count, detail=f"{count / 1e6:.2f} M tokens")
+
+        scores = validate(model.eval(), tell)
+        bar.update(task, completed=tokens)
+    return scores
 
 
 def _projected(step: Step, run: Run) -> float:
