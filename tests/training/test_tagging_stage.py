@@ -43,7 +43,7 @@ def options(folder: Path, epochs: int = 1, **others: Any) -> TagOptions:
 
 
 def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_path: Path) -> None:
-    done = tag_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 16), show=False)
+    done = tag_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 24), show=False)
     results = done.record["results"]
     assert results["methods"]["tagger"]["f1"]["mean"] > 0.9
     assert results["methods"]["frequent tag"]["f1"]["mean"] < 0.5  # the name of a noun is in the word before
