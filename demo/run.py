@@ -2,7 +2,7 @@
 
 Prints and writes demo/results.json and demo/report.html: the mean of what does best on held-out folds of the labels,
 beside each of its candidates: `textgraft finetune train.csv --unlabelled pool.txt --test test.csv --adapt-minutes 2
---max-tokens 400`, on a folder that is emptied first.
+--max-tokens 400 --minutes 20`, on a folder that is emptied first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 WORK = HERE / "work"
 MODEL = "en-ulmfit"
 ADAPTING = Settings(minutes=2)
-OPTIONS = FinetuneOptions(max_tokens=400)
+OPTIONS = FinetuneOptions(max_tokens=400, minutes=20)
 
 
 def main() -> None:
