@@ -101,16 +101,18 @@ class TokenFolder:
         path = self.folder / TOKENS
         try:
             content = dict(json.loads(path.read_text(encoding="utf-8")))
+            if content["format"] == _FORMAT and content["version"] != _VERSION:
+                message = f"this is version {content['version']}, and this textgraft reads version {_VERSION}."
+                raise UserError(message, where=str(path), remedy="Install a newer textgraft.")
             languages, indexes = list(content["languages"]), dict(content["indexes"])
             wanted = {part(kind, lang) for kind in ("train", "valid") for lang in languages or [""]}
             if content["format"] != _FORMAT or indexes.keys() != wanted or not isinstance(content["sources"], list):
                 raise ValueError("it describes no tokens")
+        except UserError:
+            raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             message = f"damaged ({type(error).__name__}: {error})."
             raise UserError(message, where=str(path), remedy=_AGAIN) from error
-        if content["version"] != _VERSION:
-            message = f"this is version {content['version']}, and this textgraft reads version {_VERSION}."
-            raise UserError(message, where=str(path), remedy="Install a newer textgraft.")
         return content
 
     def asked(self) -> dict[str, Any]:
