@@ -36,7 +36,6 @@ def tokenize(
     if as_json:
         print_json({"out": out, "corpora": counts})
         return
-    units = ("documents", "tokens", "words", "characters")
-    rows = [[name, *(f"{corpus[unit]:,}" for unit in units)] for name, corpus in counts.items()]
-    print_table(["corpus", *units], rows)
+    rows = [[name, *(f"{count:,}" for count in corpus.values())] for name, corpus in counts.items()]
+    print_table(["corpus", *next(iter(counts.values()))], rows)
     print(f"Written: {out}")

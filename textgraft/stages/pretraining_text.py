@@ -27,7 +27,13 @@ _CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 
 
 class PretrainingText(Protocol):
-    """Sources of text: what they are known by, their tokenizer (of every so many-th text) and the corpora."""
+    """Sources of text: what they are known by, their tokenizer (of every so many-th text) and the corpora.
+
+    `languages` is empty where they are not known.
+    """
+
+    @property
+    def languages(self) -> list[str]: ...
 
     def asked(self) -> dict[str, Any]: ...
 
@@ -44,6 +50,10 @@ class PlainText:
 
     sources: Paths
     valid: Paths | None
+
+    @property
+    def languages(self) -> list[str]:
+        return []
 
     def asked(self) -> dict[str, Any]:
         valid = fingerprints(self.valid) if self.valid is not None else None
@@ -70,6 +80,10 @@ class TextByLanguage:
     sources: Mapping[str, Paths]
     valid: Mapping[str, Paths] | None
     smoothing: float
+
+    @property
+    def languages(self) -> list[str]:
+        return list(self.sources)
 
     def asked(self) -> dict[str, Any]:
         valid = _fingerprints(self.valid) if self.valid is not None else None

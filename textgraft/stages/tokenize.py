@@ -12,7 +12,7 @@ from textgraft.errors import UserError
 from textgraft.files import cannot_write
 from textgraft.stages.corpora import TokenFolder
 from textgraft.stages.pretrain import load_pretrain_recipe
-from textgraft.stages.pretraining_text import Paths, TextByLanguage, kept_tokenizer, pretraining_text
+from textgraft.stages.pretraining_text import Paths, kept_tokenizer, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.session import alone, work_folder
 
@@ -50,9 +50,8 @@ def tokenize(
     folder = work_folder(out, {"stage": "tokenize", **text.asked(), "tokenizer": settings})
     with alone(folder):
         made = kept_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
-        corpora = text.corpora(made, folder, seed=0, show=show)
-        del corpora  # its shards are mapped, and some systems rename no folder with an open file
-        TokenFolder.write(folder, made, text.names(), list(text.sources) if isinstance(text, TextByLanguage) else [])
+        text.corpora(made, folder, seed=0, show=show)  # not kept: some systems rename no folder with a mapped file
+        TokenFolder.write(folder, made, text.names(), text.languages)
     try:
         folder.rename(out)
     except OSError as error:
