@@ -139,6 +139,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--recipe", default="default")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--adapt-minutes", type=float)
+    parser.add_argument("--minutes", type=float, help="what the language model's trainings may take in a blend")
     parser.add_argument(
         "--tested", type=so_many, default=5000, help="so many of the test texts, the same each time, or all"
     )
@@ -164,7 +165,11 @@ def main() -> None:
         labels=asked.labels.split(","),
         seeds=asked.seeds,
         options=MethodOptions(
-            model=asked.model, recipe=asked.recipe, max_tokens=asked.max_tokens, adapt_minutes=asked.adapt_minutes
+            model=asked.model,
+            recipe=asked.recipe,
+            max_tokens=asked.max_tokens,
+            adapt_minutes=asked.adapt_minutes,
+            minutes=asked.minutes,
         ),
         reuse=asked.reuse,
     )

@@ -186,6 +186,16 @@ def test_where_the_fold_is_dear_beside_the_reading_it_is_not_tried(
     assert list(done.language_models) == ["forward"]
 
 
+def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
+    tmp_path: Path, tiny_lm: Path, trained: list[str]
+) -> None:
+    briefly = replace(SETTINGS, minutes=1e-4)
+    done = run(tmp_path / "out", tiny_lm, adapting=briefly, options=replace(OPTIONS, minutes=1e-6))
+    assert trained == ["as it is, fold 1 of 2"]
+    assert done.language_models == {}
+    assert "its trainings would take" in done.record["blend"]["left_out"]["ulmfit"]
+
+
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
     source, stage = load_one(tiny_lm), load_recipe(str(recipe))
     about = tokens_to_read(POOL, source, stage.adapt, None)
@@ -255,3 +265,18 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
         read.clear()
         compare(TRAIN, tmp_path / "unread", **asked, options=options)
         assert read == []
+
+
+def test_compare_gives_up_who_would_take_longer_than_the_minutes(
+    tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str]
+) -> None:
+    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", show=False, minutes=1e-6)
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24], "seeds": 1}
+    found = compare(TRAIN, tmp_path / "brief", **asked, options=options)
+    assert len(trained) == 1
+    assert found["run"]["minutes"] == 1e-6
+    trained.clear()
+    compare(TRAIN, tmp_path / "patient", **asked, options=replace(options, minutes=60.0), reuse=tmp_path / "brief")
+    assert len(trained) > 3  # nothing of the brief one serves
+    with pytest.raises(UserError, match="above 0"):
+        replace(options, minutes=0.0)

@@ -40,6 +40,10 @@ def compare(
         float | None,
         typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs."),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", min=0.01, help="For default: give up a language model that would take longer."),
+    ] = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     threads: o.Threads = None,
@@ -91,6 +95,7 @@ def compare(
         recipe=recipe,
         max_tokens=max_tokens,
         adapt_minutes=adapt_minutes,
+        minutes=minutes,
         precision=precision,
         seed=seed,
         show=not quiet,

@@ -16,7 +16,7 @@ from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.training.loop import Settings
-from textgraft.training.session import content_hash, weights_hash
+from textgraft.training.session import allowed_seconds, content_hash, weights_hash
 
 POOL_AT_LEAST = 20
 """Unlabelled texts, as many as adapting a language model takes."""
@@ -28,7 +28,8 @@ class MethodOptions:
     """What methods may be told: the language model, how it trains, and how much of a text it reads.
 
     `adapt_minutes` replaces the epochs of the recipe's adaptation; `seed` is that of what is done once for all
-    trainings, which have seeds of their own. `kind` is that of the labels, where it is known.
+    trainings, which have seeds of their own. `kind` is that of the labels, where it is known. `minutes` is what the
+    trainings of the language model may take in each of `default`'s blends, as in `finetune`.
     """
 
     model: str | Path = "en-ulmfit"
@@ -39,8 +40,10 @@ class MethodOptions:
     seed: int = 0
     show: bool = True
     kind: TargetKind | None = None
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
+        allowed_seconds(self.minutes)  # an impossible one is refused now
         if self.max_tokens < 1:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 1 or more.")
 

@@ -22,6 +22,7 @@ from textgraft.stages.ways import Spaces
 from textgraft.training.classifier import EncodedTexts
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
+from textgraft.training.session import allowed_seconds
 
 
 class Default(Ulmfit):
@@ -45,7 +46,8 @@ class Default(Ulmfit):
         return load_recipe(self._suited).adapt
 
     def _recipe_stages(self) -> str:
-        return f"{super()._recipe_stages()}, tried out before it reads"
+        within = "" if self.options.minutes is None else f", within {self.options.minutes} minutes"
+        return f"{super()._recipe_stages()}, tried out before it reads{within}"
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         self._spaces, self._folder = Spaces(pool, folder / "spaces", seed=self.options.seed), folder
@@ -79,7 +81,8 @@ class Default(Ulmfit):
         ground = Ground(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
         tried = linear_candidates(ground, self._spaces, show=False)
         title = f"{self.name}, {len(train):,} labels, seed {seed},"
-        course = Course("test", seed, 1, splits, folder, self.options.show)
+        seconds = allowed_seconds(self.options.minutes)
+        course = Course("test", seed, 1, splits, folder, self.options.show, seconds)
 
         def reading(source: Artifact) -> Reading:
             known, asked = self._encoded(source, train.texts, texts)

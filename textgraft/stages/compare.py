@@ -311,7 +311,7 @@ def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options:
     )
     reads_it = any(known and "@" not in name and not METHODS[name].model for name, known in asked["methods"].items())
     facts |= {"seeds": list(question.orders), "model": str(options.model) if reads_it else None}
-    facts |= {"max_tokens": options.max_tokens, "adapt_minutes": options.adapt_minutes}
+    facts |= {"max_tokens": options.max_tokens, "adapt_minutes": options.adapt_minutes, "minutes": options.minutes}
     if not any(asked["methods"].values()):  # none of them is a language model
         facts |= dict.fromkeys(("recipe", "max_tokens", "precision"))
     del facts["settings"]  # the stages' own are in the recipe

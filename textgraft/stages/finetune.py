@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,6 +40,7 @@ from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 from textgraft.training.session import (
+    allowed_seconds,
     content_hash,
     put_in_place,
     refuse_existing,
@@ -81,8 +81,7 @@ class FinetuneOptions:
 
     def __post_init__(self) -> None:
         check_readout(self.readout)
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
+        allowed_seconds(self.minutes)  # an impossible one is refused now
         if self.minutes is not None and not self.blends:
             message = "minutes bound a language model that may be left out, and here it is all that is asked for."
             raise UserError(message, remedy="Leave out the minutes, or what asks for it, such as a recipe.")
@@ -233,8 +232,8 @@ def _begun(
     plan = asked("finetune", data, sources.values(), stage, options) | {"unlabelled": content_hash(unlabelled)}
     plan |= {"adapting": adapted.identity} if adapted is not None else {}
     plan |= {"minutes": options.minutes} if options.minutes is not None else {}
-    seconds = None if options.minutes is None else 60 * options.minutes
-    course = Course(examined, options.settings.seed, options.seeds, splits, work_folder(out, plan), show, seconds)
+    folder, seconds = work_folder(out, plan), allowed_seconds(options.minutes)
+    course = Course(examined, options.settings.seed, options.seeds, splits, folder, show, seconds)
     ground = Ground(train, parts.get(examined), labels, unlabelled, splits, course.seed, course.folder)
     return _Begun(parts, options, readings, adapted, recipe, stage, data, course, ground)
 

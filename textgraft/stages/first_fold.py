@@ -26,8 +26,11 @@ SAMPLE = 200
 
 
 def trial(name: str, plan: Plan, reading: Reading, course: Course, to_read: float) -> Callable[[Race], float] | None:
-    """`members.try_out` of a language model as it is; None where the fold is dear beside `to_read` tokens of a pool."""
-    if LEAST * fold_tokens(plan, reading, course) > to_read:
+    """`members.try_out` of a language model as it is; None where the fold is dear beside `to_read` tokens of a pool.
+
+    A fold that may take only so long is not dear: who is too slow for it is known in seconds.
+    """
+    if course.seconds is None and LEAST * fold_tokens(plan, reading, course) > to_read:
         return None
     return partial(try_out, name, plan, reading, course)
 

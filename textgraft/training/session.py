@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -49,6 +50,15 @@ class TooSlow(Exception):
     def __init__(self, seconds: float, spent: float) -> None:
         super().__init__(f"it would take {seconds:.0f} s")
         self.seconds, self.spent = seconds, spent
+
+
+def allowed_seconds(minutes: float | None) -> float | None:
+    """What trainings may take that may take so many minutes. Raises UserError for what is no time."""
+    if minutes is None:
+        return None
+    if not 0 < minutes < math.inf:
+        raise UserError(f"minutes is {minutes}.", remedy="Give a number above 0.")
+    return 60 * minutes
 
 
 def work_folder(out: Path, plan: dict[str, Any]) -> Path:
