@@ -10,11 +10,13 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import examples, quick_options, write_family, write_vectors
 
+from textgraft import inference
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear import fasttext
 from textgraft.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, new_method
 from textgraft.methods.default import Default
+from textgraft.stages import race
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage
@@ -117,6 +119,43 @@ def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> No
     assert made.comparison.outcomes[0].name == "blend"
     np.testing.assert_array_equal(answers.outputs, made.comparison.outcomes[0].outputs[0])
     assert answers.about.startswith(made.comparison.outcomes[0].about)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "readings"),
+    [("frozen", "single", 1), ("frozen", "numeric", 1), ("no-adapt", "single", 3), ("default", "single", 4)],
+)
+def test_what_a_model_that_stands_still_says_of_the_test_is_asked_once(
+    name: str, kind: TargetKind, readings: int, quick: MethodOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three trainings: of 20, 30 and 20 texts, asked for the same 40; and each answers as if it were the only one."""
+    texts, names = reviews(30, 1)
+    train, asked = Examples(texts, KINDS[kind](names), kind), reviews(40, 2)[0]
+    labels = Labels.fit(train)
+    monkeypatch.setattr(race, "SURE", 0.0)  # nobody is given up
+    read: list[int] = []
+    real = inference.budget_batches
+    monkeypatch.setattr(inference, "budget_batches", lambda sizes, **how: read.append(len(sizes)) or real(sizes, **how))
+
+    def made() -> Method:
+        method = METHODS[name](quick)
+        method.prepare([], tmp_path / "prepared")
+        return method
+
+    def answered(method: Method, count: int, cell: str) -> np.ndarray:
+        some = train.take(list(range(count)))
+        return method.answer(some, asked, labels, 5, tmp_path / cell).outputs
+
+    once, cells = made(), [(20, "a"), (30, "b"), (20, "c")]
+    together = [answered(once, count, cell) for count, cell in cells]
+    tests_read = read.count(40)
+    alone = [answered(made(), count, f"{cell}-alone") for count, cell in cells]
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert tests_read == readings  # of default: the probe's, and each training's
+    assert answered(once, 20, "again").tolist() == together[0].tolist()
+    other = once.answer(train.take(list(range(20))), asked[:5], labels, 5, tmp_path / "others")
+    np.testing.assert_allclose(other.outputs, together[0][:5], atol=1e-5)
 
 
 def test_the_ngrams_that_fasttext_hashes() -> None:

@@ -38,12 +38,11 @@ def config_of(description: Mapping[str, Any], hashes: Mapping[str, str]) -> byte
     return to_json(content | {"sha256": _digest(content)})
 
 
-def refuse_existing(folder: Path, overwrite: bool = False) -> None:
-    """Raises UserError if `folder` is there already and may not be replaced."""
+def refuse_existing(folder: Path, overwrite: bool | None = False) -> None:
+    """Raises UserError if `folder` is there already and may not be replaced; None: nor could it be."""
     if folder.exists() and not overwrite:
-        raise UserError(
-            "this path exists already.", where=str(folder), remedy="Name another, or pass --overwrite to replace it."
-        )
+        remedy = "Name another." if overwrite is None else "Name another, or pass --overwrite to replace it."
+        raise UserError("this path exists already.", where=str(folder), remedy=remedy)
     if folder.exists() and not (folder / "config.json").exists():
         raise UserError(
             "this is not a model folder, so it is not overwritten.", where=str(folder), remedy="Name another path."

@@ -71,3 +71,12 @@ def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path
     named = ["--recipe", "ulmfit", "--minutes", "0.01"]
     assert run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "a", *named).code == 0
     assert load(tmp_path / "a").suited("default") == "frozen"
+
+
+def test_no_pretraining_is_replaced(desk: Desk, tmp_path: Path, run: Program) -> None:
+    """And --overwrite, which it does not have, is not what it says to take."""
+    command = ["pretrain", desk / "pool.txt", "--recipe", desk / "backward.toml", "--tokens", "500", "--quiet"]
+    assert run(*command, "--out", tmp_path / "lm").code == 0
+    again = run(*command, "--out", tmp_path / "lm")
+    again.mistake("exists already", "Name another.", str(tmp_path / "lm"))
+    assert "--overwrite" not in again.err

@@ -27,7 +27,7 @@ def tokenize(
     """Make general text into tokens once, for pretraining several models, or on another machine."""
     from textgraft.stages.tokenize import counted, tokenize
 
-    train.check_out(out, overwrite=False)
+    train.check_out(out, overwrite=None)
     chosen = train.named_sources(sources or [], language or [])
     held = train.by_language("--valid", valid) if language and valid else valid
     with train.resumable(out):

@@ -61,7 +61,7 @@ def resumable(*outs: Path) -> Iterator[None]:
         raise
 
 
-def check_out(out: Path, overwrite: bool) -> None:
+def check_out(out: Path, overwrite: bool | None) -> None:
     """Raises UserError if nothing could be put at `out` in the end."""
     from textgraft.files import check_writable
     from textgraft.training.session import refuse_existing
@@ -101,7 +101,7 @@ def pretrain(
     from textgraft.stages.pretrain import pretrain
     from textgraft.training.loop import Settings
 
-    check_out(out, overwrite=False)
+    check_out(out, overwrite=None)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
     chosen = named_sources(sources or [], language or [])

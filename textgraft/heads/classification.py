@@ -73,9 +73,10 @@ class ClassificationHead(Head):
 
     def forward(self, encoded: Encoded) -> Tensor:
         """(E, outputs) logits of the examples, which mostly are the B rows. Raises UserError as `vectors` does."""
-        return self._logits(self.vectors(encoded))
+        return self.logits_of(self.vectors(encoded))
 
-    def _logits(self, vectors: Tensor) -> Tensor:
+    def logits_of(self, vectors: Tensor) -> Tensor:
+        """(E, outputs) logits of the examples of which `vectors` (E, D) is what the layers see."""
         with torch.autocast(vectors.device.type, enabled=False):
             logits: Tensor = self.layers(vectors.float())
             return logits
@@ -113,7 +114,7 @@ class ClassificationHead(Head):
         a share to all classes alike.
         """
         assert batch.targets is not None
-        logits = self._logits(vectors)
+        logits = self.logits_of(vectors)
         if self.config.kind == "single":
             smoothing = self.label_smoothing
             total = F.cross_entropy(

@@ -19,7 +19,6 @@ from textgraft.stages.first_fold import tokens_to_read, trial
 from textgraft.stages.members import Course, Member, Reading, adapt_seconds, outcome_name, train_member
 from textgraft.stages.race import Race
 from textgraft.stages.ways import Spaces
-from textgraft.training.classifier import EncodedTexts
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 from textgraft.training.session import allowed_seconds
@@ -85,8 +84,7 @@ class Default(Ulmfit):
         course = Course("test", seed, 1, splits, folder, self.options.show, seconds)
 
         def reading(source: Artifact) -> Reading:
-            known, asked = self._encoded(source, train.texts, texts)
-            return Reading(source, {"train": EncodedTexts(known, labels.encode(train)), "test": EncodedTexts(asked)})
+            return Reading(source, self._encoded(source, train, texts, labels))
 
         def training(read: Reading, race: Race) -> Member:
             return train_member(title, self._plan(read.source, labels), read, course, race)

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.data.sequences import TokenIds
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.methods.base import KINDS, Answers, MethodOptions, refuse_other_family
+from textgraft.model import Model
 from textgraft.stages.adapt import adapt
 from textgraft.training.classifier import EncodedTexts, Plan, outputs_from_logits, train_classifier
 from textgraft.training.phases import Stage
@@ -39,6 +40,7 @@ class NoAdapt:
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
         self._source: Artifact | None = None
+        self._asked: WeakKeyDictionary[Model, tuple[Sequence[str], EncodedTexts]] = WeakKeyDictionary()
         known = options.language_model
         self._suited = known.recipe
         self._stage.plan(known.groups + 1)  # and the head
@@ -66,11 +68,11 @@ class NoAdapt:
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
         assert self._source is not None, "prepare comes first"
-        known, asked = self._encoded(self._source, train.texts, texts)
+        parts = self._encoded(self._source, train, texts, labels)
         trained = train_classifier(
             self._plan(self._source, labels),
-            EncodedTexts(known, labels.encode(train)),
-            {"test": EncodedTexts(asked)},
+            parts["train"],
+            {"test": parts["test"]},
             seed=seed,
             folder=folder,
             title=f"{self.name}, {len(train):,} labels, seed {seed}",
@@ -82,8 +84,16 @@ class NoAdapt:
         about = f"{self.about[:-1]} (model {Path(self.options.model).name}, recipe {Path(self._recipe).stem})."
         return Answers(outputs, size, about, trained.seconds)
 
-    def _encoded(self, source: Artifact, *parts: Sequence[str]) -> list[list[TokenIds]]:
-        return [source.encoded(part, self.options.max_tokens)[0] for part in parts]
+    def _encoded(
+        self, source: Artifact, train: Examples, texts: Sequence[str], labels: Labels
+    ) -> dict[str, EncodedTexts]:
+        """What is learned from, as "train", and what is asked, as "test", which is the same for all trainings."""
+        known, _ = source.encoded(train.texts, self.options.max_tokens)
+        same, asked = self._asked.get(source.model, (None, None))
+        if asked is None or same is not texts:
+            asked = EncodedTexts(source.encoded(texts, self.options.max_tokens)[0], read={})
+            self._asked[source.model] = texts, asked
+        return {"train": EncodedTexts(known, labels.encode(train)), "test": asked}
 
     def _plan(self, source: Artifact, labels: Labels) -> Plan:
         return Plan(

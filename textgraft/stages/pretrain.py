@@ -142,7 +142,7 @@ def pretrain(
     for a recipe that does not fit, and for a `model` of another shape, or beside a `tokenizer`.
     """
     out = Path(out)
-    refuse_existing(out, overwrite=False)
+    refuse_existing(out, overwrite=None)
     plan = load_pretrain_recipe(recipe)
     before = None if model is None else _model_before(plan, model, tokenizer)
     settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)

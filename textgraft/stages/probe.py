@@ -78,7 +78,8 @@ def probe_candidate(
 
 
 def _means(source: Artifact, part: EncodedTexts, precision: str) -> NDArray[np.float32]:
-    return embed_sequences(source.model, part.sequences, source.tokenizer.pad_id, POOLING, precision)
+    pad_id = source.tokenizer.pad_id
+    return part.once("probe", lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision))
 
 
 def fitted(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:

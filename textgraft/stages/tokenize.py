@@ -40,7 +40,7 @@ def tokenize(
     Raises UserError if `out` exists or cannot be written, and as `pretrain` does for sources and recipes.
     """
     out = Path(out)
-    model_folder.refuse_existing(out)
+    model_folder.refuse_existing(out, overwrite=None)
     plan = load_pretrain_recipe(recipe)
     text = pretraining_text(sources, valid, plan.smoothing)
     if isinstance(text, TokenFolder):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from textgraft.errors import UserError
 from textgraft.heads.auxiliary import AuxiliaryLanguageModel
 from textgraft.heads.classification import ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
-from textgraft.inference import as_read_by, predict_logits
+from textgraft.inference import as_read_by, predict_logits, seen_by_head
 from textgraft.model import Model, build_fresh, graft, new_head, with_dropout
 from textgraft.nn.readout import LAST, new_readout
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.frozen import still_like
 from textgraft.training.loop import Run, Scores, Settings, load_values
 from textgraft.training.metrics import document_scores, evaluate
 from textgraft.training.phases import Stage
@@ -32,10 +33,23 @@ from textgraft.training.session import drive
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Token ids of N texts and, where known, their targets."""
+    """Token ids of N texts and, where known, their targets.
+
+    `read` are vectors of the texts that a language model has given, by what they are for: for texts that many trainings
+    are asked about and that a model which has not learned need not read again. None: nothing is kept.
+    """
 
     sequences: Sequence[TokenIds]
     targets: np.ndarray | None = None
+    read: dict[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
+
+    def once(self, purpose: str, reading: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `reading` gives, or has given for this purpose."""
+        if self.read is None:
+            return reading()
+        if purpose not in self.read:
+            self.read[purpose] = reading()
+        return self.read[purpose]
 
     def take(self, indices: Sequence[int]) -> EncodedTexts:
         targets = None if self.targets is None else self.targets[list(indices)]
@@ -190,15 +204,28 @@ def train_classifier(
     checkpoint = folder / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=show, within=within)
     model.auxiliary, model.contrast = None, 0.0  # they have done their part, and are none of the classifier
-    logits = {
-        name: predict_logits(model, part.sequences, plan.pad_id, settings.precision)
-        for name, part in evaluated.items()
-        if part.sequences
-    }
+    logits = {name: _answers(model, plan, part) for name, part in evaluated.items() if part.sequences}
     trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
     _write(done, trained)
     checkpoint.unlink(missing_ok=True)
     return _read(done)
+
+
+@torch.no_grad()
+def _answers(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
+    """Logits for each text; where only the head has learned, of what it has seen of the part for an earlier one."""
+    precision = plan.settings.precision
+    if (
+        part.read is None
+        or not isinstance(model.head, ClassificationHead)
+        or not still_like(model, plan.language_model)
+    ):
+        return predict_logits(model, part.sequences, plan.pad_id, precision)
+    sequences = as_read_by(model, part.sequences)
+    seen = part.once("head", lambda: seen_by_head(model, sequences, plan.pad_id, precision).numpy())
+    head: Any = model.eval().head
+    answers: np.ndarray = head.logits_of(torch.from_numpy(seen).to(model.device)).cpu().numpy()
+    return answers
 
 
 def drop_weights(trained: Trained, folder: Path, title: str) -> Trained:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
+import torch
 from torch import Tensor
 
 from textgraft.data.batch import Batch
@@ -35,6 +36,14 @@ def _stands_still(model: Model) -> bool:
     below = [*model.encoder.parameters(), *(model.readout.parameters() if model.readout is not None else ())]
     draws = any(rate for name, rate in asdict(model.encoder.config).items() if name.endswith("dropout"))
     return not (draws or model.auxiliary or model.contrast or any(p.requires_grad for p in below))
+
+
+def still_like(model: Model, source: Model) -> bool:
+    """Whether a classifier's encoder, and what reads its layers, says what that of the language model says."""
+    if model.readout is not None and any(True for _ in model.readout.parameters()):
+        return False
+    own, first = (dict(one.encoder.named_parameters()) for one in (model, source))
+    return own.keys() == first.keys() and all(torch.equal(own[name].cpu(), first[name].cpu()) for name in own)
 
 
 def with_seen(batches: Iterator[Batch], seen: Tensor | None) -> Iterator[Batch]:

@@ -100,13 +100,14 @@ def work_path(out: Path) -> Path:
     return out.with_name(out.name + ".run")
 
 
-def refuse_existing(out: Path, overwrite: bool) -> None:
-    """Raises UserError if `out` is there already and may not be replaced.
+def refuse_existing(out: Path, overwrite: bool | None) -> None:
+    """Raises UserError if `out` is there already and may not be replaced; None: nor could it be.
 
     With unfinished work beside it, that waits for `put_in_place`: `out` may come from the same command, killed
     after its last but one act.
     """
-    model_folder.refuse_existing(out, overwrite or (work_path(out) / "plan.json").exists())
+    unfinished = (work_path(out) / "plan.json").exists()
+    model_folder.refuse_existing(out, unfinished or overwrite)
 
 
 def put_in_place(
