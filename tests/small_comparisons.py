@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,13 @@ def write_vectors(folder: Path, words: list[str] = GOOD + BAD + PLAIN) -> Path:
     rows = np.random.default_rng(0).normal(size=(len(words), 7)).astype(np.float32)
     rows[:, 0] = [4.0 * ((word in GOOD) - (word in BAD)) for word in words]
     return vectors_folder.write(WordVectors(words, rows, lowercase=False).stream(), folder / "vectors")
+
+
+def backwards(folder: Path) -> Artifact:
+    """The same weights, read from right to left."""
+    source = artifact.load(folder)
+    description = source.model.describe()
+    description["encoder"]["direction"] = "right"
+    model = build(description)
+    artifact.fill(model, source.model.values(), where="model")
+    return replace(source, model=model)

@@ -311,7 +311,7 @@ def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
         ({"methods": ["features@en-ulmfit@top"]}, ["unknown readout 'top'"]),
         ({"methods": ["features@en-ulmfit+"]}, ["en-ulmfit+: a model's name is missing", "MODEL+MODEL"]),
         ({"methods": ["no-adapt@en-ulmfit+en-ulmfit"]}, ["a model comes twice"]),
-        ({"methods": ["default@en-ulmfit+en-ulmfit-backward"]}, ["blends one language model", "ulmfit with both"]),
+        ({"methods": ["default@en-ulmfit+nowhere"]}, ["no model 'nowhere'"]),
         ({"methods": ["vectors"], "unlabelled": ["one"]}, ["'vectors' learns from unlabelled texts"]),
         ({"methods": ["vectors@en-ulmfit"], "unlabelled": POOL}, ["this is a model, not word vectors", "features@"]),
         ({"methods": ["bert@en-ulmfit"], "unlabelled": POOL}, ["models of the family 'bert', and this is 'awd_lstm'"]),

@@ -25,9 +25,9 @@ from textgraft.linear import pool_words
 from textgraft.linear.scale import Scale
 from textgraft.linear.word_space import WordSpace
 from textgraft.methods import METHODS, MethodOptions, new_method
-from textgraft.methods.base import models_of
 from textgraft.methods.features import Elmo, Features, without_middle
 from textgraft.methods.language import Bert
+from textgraft.model_folder import models_of
 from textgraft.opening import load
 from textgraft.stages import adapt as adapting
 from textgraft.vectors.corpus import words_of

@@ -44,6 +44,7 @@ CALLS = [
     "vectors@VECTORS",
     "features@LM+VECTORS",
     "no-adapt@LM+FLAIR",
+    "default@LM+FLAIR",
 ]
 
 
@@ -113,7 +114,8 @@ def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> No
     options = FinetuneOptions(max_tokens=32, settings=Settings(seed=4))
     made = finetune(train, tmp_path / "made", model=tiny_lm, test=test, unlabelled=pool, options=options, show=False)
     method = Default(MethodOptions(model=tiny_lm, max_tokens=32, seed=4, show=False))
-    method._adapt_stage = Stage  # type: ignore[method-assign]  # finetune leaves adapting to the command line
+    for one in method._models:  # finetune leaves adapting to the command line
+        one._adapt_stage = Stage  # type: ignore[method-assign]
     method.prepare(pool, tmp_path / "prepared")
     answers = method.answer(train, test.texts, Labels.fit(train), 4, tmp_path / "cell")
     assert made.comparison.outcomes[0].name == "blend"

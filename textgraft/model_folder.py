@@ -165,3 +165,17 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 def to_json(value: Any) -> bytes:
     """JSON as every artifact's files have it: the same value, the same bytes."""
     return (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+
+
+def models_of(named: str | Path) -> list[str]:
+    """The models that stand behind an @, parted by +; a path that is there may have a + in it.
+
+    Raises UserError where a name is missing, or comes twice.
+    """
+    whole = str(named)
+    names = [whole] if Path(whole).exists() else [name.strip() for name in whole.split("+")]
+    if not all(names):
+        raise UserError("a model's name is missing.", where=whole, remedy="Write MODEL, or MODEL+MODEL.")
+    if len(set(names)) < len(names):
+        raise UserError("a model comes twice.", where=whole, remedy="Name each once.")
+    return names

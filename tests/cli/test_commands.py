@@ -75,17 +75,17 @@ def test_finetune_with_a_pool_and_a_backward_model(
     desk: Desk, pretrained: tuple[Path, Result], tmp_path: Path, run: Program
 ) -> None:
     out, recipe = tmp_path / "clf", ["--recipe", desk / "quick.toml"]
-    arguments = ["--model", desk.lm, "--backward", pretrained[0], "--unlabelled", desk / "pool.txt", *recipe]
+    arguments = ["--model", f"{desk.lm}+{pretrained[0]}", "--unlabelled", desk / "pool.txt", *recipe]
     result = spawn("finetune", desk / "train.csv", "--out", out, *arguments, "--test", desk / "test.csv", "--json")
     assert result.code == 0, result
     shown = result.json()
-    assert list(shown["methods"]) == ["ulmfit", "forward", "backward", "linear", "lsa"]
+    assert list(shown["methods"]) == ["ulmfit + ulmfit-backward", "ulmfit", "ulmfit-backward", "linear", "lsa"]
     assert (shown["labels"], shown["test_n"], shown["seeds"]) == (24, 20, 1)
-    adapted = {"forward": f"{out}.lm", "backward": f"{out}.backward.lm"}
+    adapted = {name: f"{out}.{name}.lm" for name in ("ulmfit", "ulmfit-backward")}
     assert shown["language_models"] == adapted
     assert [load(path).run["stage"] for path in adapted.values()] == ["adapt", "adapt"]
-    assert "forward seed 0" in result.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["clf", "clf.backward.lm", "clf.lm"]
+    assert "ulmfit-backward seed 0" in result.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clf", "clf.ulmfit-backward.lm", "clf.ulmfit.lm"]
     predicted = run("predict", out, "--text", "a great film", "--json")
     assert predicted.json()["predictions"][0]["label"] in ("neg", "pos")
     run("adapt", desk / "pool.txt", "--model", out, "--out", tmp_path / "x").mistake("an ensemble of several models")

@@ -146,7 +146,7 @@ def test_options_that_do_not_fit(finetune: Callable, tmp_path: Path, options: li
 
 def test_models_that_do_not_fit(finetune: Callable, desk: Desk, tmp_path: Path, run: Program) -> None:
     (tmp_path / "train.csv").write_text(GOOD)
-    finetune("train.csv", "--backward", desk.lm)(str(desk.lm), "does not read from right to left")
+    finetune("train.csv", "--model", f"{desk.lm}+")(f"{desk.lm}+", "a model's name is missing")
     finetune("train.csv", "--model", tmp_path)("no config.json here", "not a model folder")
     run("predict", desk.lm, "--text", "x").mistake("it is a language model", "Fine-tune it first")
     pool = ["adapt", desk / "pool.txt", "--out", tmp_path / "out"]

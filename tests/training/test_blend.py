@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up_reviews import reviews
+from small_comparisons import backwards, write_family
 from sudden import killed_at
 
 import textgraft
+from textgraft import artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
@@ -28,6 +30,7 @@ from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.stages.members import Finetuned
 from textgraft.stages.race import Race
 from textgraft.training.loop import Settings
+from textgraft.training.recipes import load_recipe
 from textgraft.training.selection import mean_loss
 from textgraft.training.session import Stopped
 
@@ -73,7 +76,7 @@ def quick(tmp_path: Path, tiny_lm: Path, recipe: Path) -> Callable[..., Finetune
 
     def run(train: Examples = TRAIN, out: str = "out", *, options: Any = None, **given: Any) -> Finetuned:
         asked = options or FinetuneOptions(folds=2, settings=SETTINGS)
-        return finetune(train, tmp_path / out, model=tiny_lm, options=asked, show=False, **given)
+        return finetune(train, tmp_path / out, options=asked, show=False, **{"model": tiny_lm, **given})
 
     return run
 
@@ -242,12 +245,11 @@ def test_many_labels_are_judged_by_one_fifth(quick: Callable[..., Finetuned], mo
 
 
 def test_seeds_spread_and_a_backward_model_is_a_candidate(
-    quick: Callable[..., Finetuned], tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Callable[..., Finetuned], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = {"forward": load_one(tiny_lm), "backward": load_one(tiny_lm)}
-    monkeypatch.setattr(stage, "language_models", lambda *_: both)
+    other = artifact.save(backwards(tiny_lm), tmp_path / "other")
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.25, 0.0, 0.25]))
-    done = quick(test=TEST, backward="any", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
+    done = quick(test=TEST, model=f"{tiny_lm}+{other}", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
     seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
     grown = {"ulmfit": 2, "ulmfit-probe": 1, "ulmfit-backward": 2, "ulmfit-backward-probe": 1}
     assert seeds == {"blend": 2, "linear": 1} | grown
@@ -256,6 +258,37 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
     assert "50 % linear, 25 % the language model, 25 % the language model (ulmfit-backward)" in done.comparison.chosen
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(blend[0], abs=1e-5)
+
+
+def test_models_of_two_families_are_candidates_of_their_own_names(
+    quick: Callable[..., Finetuned], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpt, again = write_family(tmp_path, "gpt"), artifact.save(load_one(tiny_lm), tmp_path / "again")
+    monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
+    done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
+    grown = ["ulmfit", "gpt", "ulmfit-2"]
+    assert list(done.members) == list(done.stages) == grown
+    assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["blend"]["candidates"])
+    assert np.array_equal(answers(done, "ulmfit"), answers(done, "ulmfit-2"))
+    assert not np.array_equal(answers(done, "ulmfit"), answers(done, "gpt"))
+    assert [load_one(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
+    saved = textgraft.load(done.folder, precision="fp32")
+    assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
+
+
+def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_path: Path) -> None:
+    options = FinetuneOptions(recipe="default", folds=0, baselines=False, settings=SETTINGS)
+    gpt = write_family(tmp_path, "gpt")
+    done = finetune(TRAIN, tmp_path / "out", model=f"{gpt}+{tiny_lm}", test=TEST, options=options, show=False)
+    assert done.record["recipe"] == "transformer + default"
+    assert done.stages == {
+        name: load_recipe(recipe).finetune for name, recipe in {"gpt": "transformer", "ulmfit": "default"}.items()
+    }
+    mean, gpt_alone, lstm_alone = (
+        outcome.outputs[0] for outcome in (done.comparison.outcomes[0], *done.comparison.parts)
+    )
+    assert mean == pytest.approx((gpt_alone + lstm_alone) / 2)
+    assert [outcome.name for outcome in done.comparison.outcomes[:1]] == ["gpt + ulmfit"]
 
 
 def test_five_folds_are_what_it_is_chosen_by_if_none_are_asked_for(quick: Callable[..., Finetuned]) -> None:

@@ -8,17 +8,15 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from small_comparisons import backwards
 
 from textgraft import artifact
-from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.errors import UserError
-from textgraft.model import build
 from textgraft.stages.adapt import adapt
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.stages.pretrain import pretrain
@@ -48,24 +46,15 @@ def make_adapted(out: Path, inputs: Path) -> None:
     adapt(TEXTS, out, model=inputs / "lm", own_vocabulary=True, settings=SETTINGS, overwrite=True, show=False)
 
 
-def make_classifier(out: Path, inputs: Path, **models: Path) -> None:
+def make_classifier(out: Path, inputs: Path, *others: str) -> None:
     train = Examples(TEXTS[:16], ["dull" if i % 4 == 2 else "fine" for i in range(16)], "single")
     options = FinetuneOptions(recipe=str(inputs / "recipe.toml"), folds=2, baselines=False, settings=SETTINGS)
-    finetune(train, out, model=inputs / "lm", options=options, overwrite=True, show=False, **models)
+    model = "+".join(str(inputs / name) for name in ("lm", *others))
+    finetune(train, out, model=model, options=options, overwrite=True, show=False)
 
 
 def make_ensemble(out: Path, inputs: Path) -> None:
-    make_classifier(out, inputs, backward=inputs / "backward")
-
-
-def backwards(folder: Path) -> Artifact:
-    """The same weights, read from right to left."""
-    source = artifact.load(folder)
-    description = source.model.describe()
-    description["encoder"]["direction"] = "right"
-    model = build(description)
-    artifact.fill(model, source.model.values(), where="model")
-    return replace(source, model=model)
+    make_classifier(out, inputs, "backward")
 
 
 @pytest.fixture

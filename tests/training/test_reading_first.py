@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up_reviews import reviews
+from small_comparisons import write_family
 from sudden import Killed, killed_at
 
 import textgraft
@@ -22,9 +23,9 @@ from textgraft.errors import UserError
 from textgraft.methods import MethodOptions
 from textgraft.stages import blend, members, race
 from textgraft.stages.adapt import adapt
-from textgraft.stages.adapted import language_model_path
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.stages.first_fold import fold_tokens, tokens_to_read
+from textgraft.stages.language_models import adapted_path
 from textgraft.stages.members import Course, Finetuned, read_parts
 from textgraft.stages.race import Race
 from textgraft.training.classifier import Plan
@@ -56,6 +57,7 @@ lr = 0.01
 POOL = reviews(150, 9)[0]
 SETTINGS = Settings(precision="fp32", save_seconds=0.0)
 OPTIONS = FinetuneOptions(folds=2, settings=SETTINGS)
+AFTER = ("fold 1 of 2", "fold 2 of 2", "seed 0")
 
 
 def labelled(count: int, seed: int) -> Examples:
@@ -117,14 +119,33 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
 ) -> None:
     done = run(tmp_path / "out", tiny_lm)
     assert trained == ["as it is, fold 1 of 2", "fold 1 of 2", "fold 2 of 2", "seed 0"]
-    folder = language_model_path(tmp_path / "out", "forward")
-    assert done.language_models == {"forward": folder}
+    folder = adapted_path(tmp_path / "out", "ulmfit", ["ulmfit"])
+    assert done.language_models == {"ulmfit": folder}
     assert json.loads((folder / "run.json").read_text())["stage"] == "adapt"
     before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
     alike = run(tmp_path / "alike", before, adapting=None)
     for name in ("blend", "ulmfit", "ulmfit-probe"):
         assert np.array_equal(answers(done, name), answers(alike, name)), name
     assert {path.name for path in tmp_path.iterdir()} == {"out", "out.lm", "before", "alike"}
+
+
+def test_each_of_several_is_judged_and_reads_for_itself(
+    tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Race.lost
+
+    def lost(race: Race, logits: np.ndarray, folds: int) -> str | None:
+        first = "ulmfit-probe" not in [rival.name for rival in race.rivals]
+        return "so the judge says" if first and race.unread else real(race, logits, folds)
+
+    monkeypatch.setattr(Race, "lost", lost)
+    gpt = write_family(tmp_path, "gpt")
+    done = run(tmp_path / "out", f"{tiny_lm}+{gpt}")
+    assert trained == ["ulmfit as it is, fold 1 of 2", *(f"gpt {name}" for name in ("as it is, fold 1 of 2", *AFTER))]
+    assert done.language_models == {"gpt": tmp_path / "out.gpt.lm"}
+    assert {path.name for path in tmp_path.iterdir()} == {"gpt", "out", "out.gpt.lm"}
+    assert done.record["blend"]["left_out"]["ulmfit"] == "so the judge says"
+    assert "; the language model was so the judge says" in done.comparison.chosen
 
 
 def test_who_is_not_does_not_and_it_says_so(
@@ -173,7 +194,7 @@ def test_who_names_a_recipe_has_it_read_at_once(
     options = FinetuneOptions(recipe=str(recipe), folds=0, settings=SETTINGS)
     done = run(tmp_path / "out", tiny_lm, options=options)
     assert trained == ["seed 0"]
-    assert list(done.language_models) == ["forward"]
+    assert list(done.language_models) == ["ulmfit"]
     assert done.record["base"]["stage"] == "adapt"
 
 
@@ -183,7 +204,7 @@ def test_where_the_fold_is_dear_beside_the_reading_it_is_not_tried(
     hopeless(monkeypatch)
     done = run(tmp_path / "out", tiny_lm, adapting=replace(SETTINGS, minutes=1e-4))
     assert trained == ["fold 1 of 2", "fold 2 of 2", "seed 0"]
-    assert list(done.language_models) == ["forward"]
+    assert list(done.language_models) == ["ulmfit"]
 
 
 def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(

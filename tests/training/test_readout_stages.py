@@ -238,7 +238,7 @@ def test_impossible_readouts_are_refused_before_anything_is_written(tiny_lm: Pat
         grown(tiny_lm, tmp_path / "out", frozen(tmp_path), readout="mix")
     options = FinetuneOptions(readout="sum")
     with pytest.raises(UserError, match=possible):
-        check_finetune(examples(16, 1), models={"forward": tiny_lm}, held_out=[examples(8, 2)], options=options)
+        check_finetune(examples(16, 1), model=tiny_lm, held_out=[examples(8, 2)], options=options)
     with pytest.raises(UserError, match=possible):
         tag_finetune(TRAIN, tmp_path / "out", model=tiny_lm, options=TagOptions(readout="sum-last-4"), show=False)
     squad = parse_squad(questions(10, 1))

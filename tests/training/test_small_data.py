@@ -63,7 +63,7 @@ def tune(tiny_lm: Path, tmp_path: Path) -> Any:
 )
 def test_a_few_texts_in_folds(train: Examples, options: dict[str, Any], tune: Any) -> None:
     done = tune(train, **options)
-    member = done.members["forward"]
+    member = done.members["ulmfit"]
     assert [row["step"] for row in member.runs[0].history] == [1, 2]  # 17 texts are one batch of 17, not 16 and 1
     assert member.folds.logits is not None
     answered = ~np.isnan(member.folds.logits[:, 0])
@@ -75,7 +75,7 @@ def test_a_few_texts_in_folds(train: Examples, options: dict[str, Any], tune: An
 )
 def test_two_texts_and_a_validation_set(train: Examples, valid: Examples, tune: Any) -> None:
     done = tune(train, valid)
-    assert len(done.members["forward"].runs[0].history) == 2
+    assert len(done.members["ulmfit"].runs[0].history) == 2
     told = {problem.name: problem.count for problem in done.problems}
     assert told["validation-leak-training"] == 2  # both texts are in the validation set too
 
@@ -90,7 +90,7 @@ def reviews_as(*labels: str) -> Examples:
 
 def test_fewer_batches_than_are_accumulated_make_one_step_an_epoch(tune: Any) -> None:
     settings = Settings(precision="fp32", accumulate=50)
-    history = tune(reviews(17), reviews(4), settings=settings).members["forward"].runs[0].history
+    history = tune(reviews(17), reviews(4), settings=settings).members["ulmfit"].runs[0].history
     assert [row["step"] for row in history] == [1, 2]
 
 

@@ -207,11 +207,10 @@ def by_language(option: str, values: Sequence[str]) -> dict[str, Paths]:
 def finetune(
     train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
     out: Out,
-    model: o.Model = "en-ulmfit",
-    backward: Annotated[
-        str | None,
-        typer.Option("--backward", help="A model that reads from right to left; answers are the mean of the two."),
-    ] = None,
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", help="MODEL, or several as MODEL+MODEL, such as en-ulmfit+en-ulmfit-backward."),
+    ] = "en-ulmfit",
     valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts that guide early stopping.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Labelled texts that nothing is chosen by.")] = None,
     unlabelled: Annotated[
@@ -284,8 +283,8 @@ def finetune(
     Without --recipe it is the best mean of a fine-tuned language model and linear classifiers, and says which and why.
     """
     from textgraft.data.check import to_json
-    from textgraft.stages.adapted import language_model_path
     from textgraft.stages.finetune import FinetuneOptions, finetune
+    from textgraft.stages.language_models import adapted_path, language_models
     from textgraft.stages.preflight import check_finetune
     from textgraft.training.loop import Settings
     from textgraft.training.recipes import load_recipe
@@ -310,19 +309,18 @@ def finetune(
     parts = {"train": train, "valid": valid, "test": test}
     examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
     pool = o.read_pool(unlabelled, encoding=encoding)
-    models = {"forward": model} | ({"backward": backward} if backward is not None else {})
     held_out = [part for name, part in examples.items() if name != "train"]
-    check_finetune(examples["train"], models=models, held_out=held_out, options=asked)
+    check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
     problems = _problems(examples, pool, quiet)
     adapting = None
     if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
         adapting = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
-    with resumable(out, *(language_model_path(out, direction) for direction in models)):
+    models = {name: source.place for name, source in language_models(model).items()}
+    with resumable(out, *(adapted_path(out, name, models) for name in models)):
         done = finetune(
             examples["train"],
             out,
             model=model,
-            backward=backward,
             valid=examples.get("valid"),
             test=examples.get("test"),
             unlabelled=pool,

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from textgraft import model_folder
 from textgraft.errors import UserError, did_you_mean
-from textgraft.methods.base import POOL_AT_LEAST, Answers, Method, MethodOptions, models_of
+from textgraft.methods.base import POOL_AT_LEAST, Answers, Method, MethodOptions
 from textgraft.methods.counting import FastText, GivenVectors, Linear, Lsa, SelfTraining, Vectors
 from textgraft.methods.default import Default
 from textgraft.methods.features import Cove, Elmo, Features, Flair
 from textgraft.methods.language import Bert, Frozen, Gpt, MeanOf, NoAdapt, Scratch, Ulmfit
+from textgraft.model_folder import models_of
 
 METHODS: dict[str, type[Method]] = {
     "linear": Linear,
@@ -31,7 +32,7 @@ METHODS: dict[str, type[Method]] = {
 }
 """By name, the quick ones first, and last those with models of their own."""
 OF_MODEL: dict[str, type[Method]] = {
-    **{name: kind for name, kind in METHODS.items() if issubclass(kind, NoAdapt | Features)},
+    **{name: kind for name, kind in METHODS.items() if issubclass(kind, NoAdapt | Features | Default)},
     "vectors": GivenVectors,
 }
 """What METHOD@MODEL is, for the methods that read a model."""
@@ -72,12 +73,11 @@ def new_method(name: str, options: MethodOptions) -> Method:
 
 def _made(kind: type[Method], options: MethodOptions, models: Sequence[str]) -> Method:
     """One of the method, or the mean of it over several models where it does not read them side by side itself."""
-    if len(models) < 2 or not issubclass(kind, NoAdapt):
+    if len(models) < 2:
         return kind(options)
     if issubclass(kind, Default):
-        remedy = "Name one, or write ulmfit with both."
-        raise UserError("'default' blends one language model with what is counted.", where="default", remedy=remedy)
-    return MeanOf(kind, options, models)
+        return kind(options, models)
+    return MeanOf(kind, options, models) if issubclass(kind, NoAdapt) else kind(options)
 
 
 def _refuse_missing(method: str, models: Sequence[str]) -> None:

@@ -115,20 +115,6 @@ class Method(Protocol):
         ...
 
 
-def models_of(named: str | Path) -> list[str]:
-    """The models that stand behind an @, parted by +; a path that is there may have a + in it.
-
-    Raises UserError where a name is missing, or comes twice.
-    """
-    whole = str(named)
-    names = [whole] if Path(whole).exists() else [name.strip() for name in whole.split("+")]
-    if not all(names):
-        raise UserError("a model's name is missing.", where=whole, remedy="Write MODEL, or MODEL+MODEL.")
-    if len(set(names)) < len(names):
-        raise UserError("a model comes twice.", where=whole, remedy="Name each once.")
-    return names
-
-
 def family_of(source: Artifact) -> str:
     """The name of a model's encoder."""
     return str(source.model.describe()["encoder"]["name"])

@@ -18,7 +18,8 @@ from textgraft.data.progress import Meter as Progress
 from textgraft.data.sequences import budget_batches
 from textgraft.linear.linear import fit_output
 from textgraft.linear.scale import Scale
-from textgraft.methods.base import KINDS, Answers, MethodOptions, family_of, models_of, refuse_other_family
+from textgraft.methods.base import KINDS, Answers, MethodOptions, family_of, refuse_other_family
+from textgraft.model_folder import models_of
 from textgraft.nn.readout import LAST
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter

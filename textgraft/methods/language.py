@@ -193,7 +193,7 @@ class Gpt(Bert):
 
 
 class MeanOf:
-    """The mean of what one method makes of several models, as `finetune --backward` reads a text both ways.
+    """The mean of what one method makes of several models, as `finetune --recipe` makes of them.
 
     Raises UserError as the method does for each model.
     """
@@ -208,11 +208,18 @@ class MeanOf:
         return sum(member.prepare(pool, folder) for member in self._members)
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
-        """Probabilities, or standardised values, averaged; what they cost, added up."""
-        each = [m.answer(train, texts, labels, seed, folder / str(i)) for i, m in enumerate(self._members)]
-        return Answers(
-            np.mean([answers.outputs for answers in each], axis=0),
-            sum(answers.model_bytes for answers in each),
-            " Averaged with: ".join(answers.about for answers in each),
-            sum(answers.seconds for answers in each),
-        )
+        return mean_answers(self._members, train, texts, labels, seed, folder)
+
+
+def mean_answers(
+    members: Sequence[NoAdapt], train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
+) -> Answers:
+    """Probabilities, or standardised values, averaged; what they cost, added up."""
+    places = [folder] if len(members) == 1 else [folder / str(i) for i in range(len(members))]
+    each = [m.answer(train, texts, labels, seed, place) for m, place in zip(members, places, strict=True)]
+    return Answers(
+        np.mean([answers.outputs for answers in each], axis=0),
+        sum(answers.model_bytes for answers in each),
+        " Averaged with: ".join(answers.about for answers in each),
+        sum(answers.seconds for answers in each),
+    )

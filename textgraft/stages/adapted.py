@@ -11,25 +11,21 @@ from textgraft.artifact import Artifact
 from textgraft.ensemble import load_one
 from textgraft.stages.adapt import adapt, check_adapt
 from textgraft.stages.first_fold import tokens_to_read
+from textgraft.stages.language_models import Source, adapted_path
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
 
 
-def language_model_path(out: Path, direction: str) -> Path:
-    """Where the language model that reads forward or backward is kept once it has read the unlabelled texts."""
-    return out.with_name(out.name + {"forward": ".lm", "backward": ".backward.lm"}[direction])
-
-
 @dataclass(frozen=True)
 class Adapted:
-    """What `adapt` is told of each direction's model, and where its work lies: beside `out`, that of the fine-tuning.
+    """What `adapt` is told of each language model, and where its work lies: beside `out`, that of the fine-tuning.
 
-    Called with a direction, gives the model that has read the texts. `folders` are those that have been asked for.
+    Called with a model's name, gives the model that has read the texts. `folders` are those that have been asked for.
     """
 
     out: Path
     texts: Sequence[str]
-    models: Mapping[str, str | Path]
+    sources: Mapping[str, Source]
     recipe: str
     settings: Settings
     overwrite: bool = False
@@ -42,19 +38,25 @@ class Adapted:
 
     def check(self) -> None:
         """Raises UserError for what `adapt` would refuse."""
-        about: Any = {"recipe": self.recipe, "settings": self.settings, "overwrite": self.overwrite}
-        for direction, model in self.models.items():
-            check_adapt(self.texts, language_model_path(self.out, direction), model=model, **about)
+        for name in self.sources:
+            check_adapt(self.texts, self._folder(name), **self._asked(name))
 
-    def tokens(self, source: Artifact) -> float:
-        """About how many tokens it is to read, `source` being the model."""
+    def tokens(self, name: str) -> float:
+        """About how many tokens it is to read."""
+        source = self.sources[name].model
         stage = load_recipe(source.suited(self.recipe)).adapt
         return tokens_to_read(self.texts, source, stage, self.settings.minutes)
 
-    def __call__(self, direction: str) -> Artifact:
+    def __call__(self, name: str) -> Artifact:
         """Read now, or taken from where an earlier call has left it."""
-        folder = language_model_path(self.out, direction)
-        about: Any = {"recipe": self.recipe, "settings": self.settings, "overwrite": self.overwrite}
-        adapt(self.texts, folder, model=self.models[direction], **about, reuse=True, show=self.show)
-        self.folders[direction] = folder
+        folder = self._folder(name)
+        adapt(self.texts, folder, **self._asked(name), reuse=True, show=self.show)
+        self.folders[name] = folder
         return load_one(folder)
+
+    def _folder(self, name: str) -> Path:
+        return adapted_path(self.out, name, self.sources)
+
+    def _asked(self, name: str) -> dict[str, Any]:
+        place = self.sources[name].place
+        return {"model": place, "recipe": self.recipe, "settings": self.settings, "overwrite": self.overwrite}

@@ -23,16 +23,16 @@ class Options(Protocol):
 
 
 def asked(
-    stage: str, data: Mapping[str, Any], sources: Iterable[Artifact], recipe: Stage, options: Options
+    stage: str, data: Mapping[str, Any], sources: Iterable[Artifact], recipes: Iterable[Stage], options: Options
 ) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run."""
+    """What the result depends on: another of any of these is another run. `recipes` may be alike."""
     found = list(sources)
     return {
         "stage": stage,
         "data": data,
         "model": " ".join(weights_hash(source.model) for source in found),
         "tokenizer": " ".join(source.tokenizer.fingerprint for source in found),
-        "recipe": recipe.identity,
+        "recipe": " ".join(dict.fromkeys(recipe.identity for recipe in recipes)),
         "options": repr(options),
     } | ({"readout": options.readout} if options.readout != LAST else {})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +23,13 @@ from textgraft.stages.blend import Blend, Entrant, contest, evidence_splits
 from textgraft.stages.candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
 from textgraft.stages.fine_tuning import asked, given
 from textgraft.stages.first_fold import trial
+from textgraft.stages.language_models import Source, language_models
 from textgraft.stages.members import (
     Course,
     Finetuned,
     Member,
     Reading,
     ensemble,
-    outcome_name,
     read_parts,
     train_member,
 )
@@ -109,7 +109,6 @@ def finetune(
     out: Path | str,
     *,
     model: str | Path = "en-ulmfit",
-    backward: str | Path | None = None,
     valid: Examples | None = None,
     test: Examples | None = None,
     unlabelled: Sequence[str] | None = None,
@@ -125,12 +124,14 @@ def finetune(
     the language model's answers and those of the linear classifiers (stages/candidates.py), with weights chosen by what
     each said of training texts that it had not seen (stages/blend.py); `comparison.chosen` says what and why. Scores
     come from `test`; without one, from `valid`, or else from cross-validation. Probabilities are temperature-scaled on
-    `valid` or on the folds' held-out texts. `backward` is a language model that reads from right to left: a second
-    classifier grows from it, and the mean of the two answers (§5), or each is a candidate. `unlabelled` serves the
-    linear classifiers, and with `adapting` the language model too, which then reads it first (stages/adapt.py, by these
-    settings and the recipe) and is kept beside `out` (`language_model_path`); without a recipe it does so only once a
-    first fold has shown that it is worth it as it is. `beside` are other methods' outcomes on the same texts, to stand
-    in the same table. The folder holds report.html too. Killed, the same call goes on where it was.
+    `valid` or on the folds' held-out texts. `model` may be several language models, parted by +, such as one that reads
+    from left to right and one that reads from right to left: a classifier grows from each, by a recipe of its own where
+    none is named, and what is saved is the mean of their answers (§5); for the blend each is a candidate. `unlabelled`
+    serves the linear classifiers, and with `adapting` the language models too, which then read it first
+    (stages/adapt.py, by these settings and the recipe) and are kept beside `out` (`adapted_path`); without a recipe
+    they do so only once a first fold has shown that it is worth it as they are. `beside` are other methods' outcomes on
+    the same texts, to stand in the same table. The folder holds report.html too. Killed, the same call goes on where it
+    was.
 
     Raises UserError if `out` exists, for labels that cannot be learned, for labels unseen in training, and as `adapt`
     does.
@@ -138,19 +139,19 @@ def finetune(
     out = Path(out)
     refuse_existing(out, overwrite)
     parts = {"train": train, **given(valid=valid, test=test)}
-    options = options or FinetuneOptions()
+    options, sources = options or FinetuneOptions(), language_models(model)
     adapted = None
     if adapting is not None and unlabelled:
-        names = {"forward": model} | given(backward=backward)
-        adapted = Adapted(out, unlabelled, names, options.language_recipe, adapting, overwrite=overwrite, show=show)
-    begun = _begun(out, parts, language_models(model, backward), unlabelled or (), options, adapted, show=show)
+        recipe = options.language_recipe
+        adapted = Adapted(out, unlabelled, sources, recipe, adapting, overwrite=overwrite, show=show)
+    begun = _begun(out, parts, sources, unlabelled or (), options, adapted, show=show)
     ground, options = begun.ground, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
     linear = linear_candidates(ground, show=show) if options.blends and ground.splits else None
     choice: Blend | None = None
     if linear is None:
         begun = begun.having_read()
-        members = {direction: _member(begun, direction, one) for direction, one in begun.readings.items()}
+        members = {name: _member(begun, name, one) for name, one in begun.readings.items()}
         comparison = _beside_the_language_model(members, ground, options, beside)
     else:
         choice, members = _weighed(linear, begun)
@@ -158,11 +159,11 @@ def finetune(
     done = Finetuned(
         folder=out,
         comparison=comparison,
-        record=_record(out, begun, comparison) | _told(choice, begun.readings),
+        record=_record(out, begun, comparison) | _told(choice, sources),
         examined=train.take(ground.known.tolist()) if ground.examined is None else ground.examined,
         members=members,
-        stage=begun.stage,
-        cut=begun.readings["forward"].cut,
+        stages=begun.stages,
+        cut=next(iter(begun.readings.values())).cut,
         problems=check(train, valid=valid, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
@@ -175,8 +176,8 @@ def finetune(
 class _Begun:
     """A fine-tuning before anything is trained: `options` fit the data, `data` describes each part of it.
 
-    `readings` are of the language models as they are; `adapted` gives those that have read the unlabelled texts, if
-    they are to.
+    `readings` are of the language models as they are, by name, and `stages` how each is trained; `adapted` gives those
+    that have read the unlabelled texts, if they are to.
     """
 
     parts: Mapping[str, Examples]
@@ -184,27 +185,27 @@ class _Begun:
     readings: Mapping[str, Reading]
     adapted: Adapted | None
     recipe: str
-    stage: Stage
+    stages: Mapping[str, Stage]
     data: Mapping[str, Any]
     course: Course
     ground: Ground
 
-    def read(self, direction: str) -> Reading:
+    def read(self, name: str) -> Reading:
         """By the language model that has read the unlabelled texts."""
         assert self.adapted is not None
-        return read_parts(self.adapted(direction), self.parts, self.ground.labels, self.options.max_tokens)
+        return read_parts(self.adapted(name), self.parts, self.ground.labels, self.options.max_tokens)
 
     def having_read(self) -> _Begun:
         """The same with language models that have read the unlabelled texts, where they are to."""
         if self.adapted is None:
             return self
-        return replace(self, readings={direction: self.read(direction) for direction in self.readings})
+        return replace(self, readings={name: self.read(name) for name in self.readings})
 
 
 def _begun(
     out: Path,
     parts: Mapping[str, Examples],
-    sources: Mapping[str, Artifact],
+    sources: Mapping[str, Source],
     unlabelled: Sequence[str],
     options: FinetuneOptions,
     adapted: Adapted | None,
@@ -217,54 +218,42 @@ def _begun(
     if train.kind == "choice":  # linear classifiers have no part in it
         options = replace(options, recipe=options.language_recipe)
     labels = Labels.fit(train)
-    recipe = sources["forward"].suited(options.language_recipe, kind_of_texts(train, labels))
-    stage = load_recipe(recipe).finetune
-    stage.refuse_kind(labels.kind)
-    for source in sources.values():
-        new_readout(options.readout, source.model.encoder.widths)  # an impossible one is refused now
-        refuse_unpredictive(source.model, stage)
+    kind, models = kind_of_texts(train, labels), {name: source.model for name, source in sources.items()}
+    recipes = {name: model.suited(options.language_recipe, kind) for name, model in models.items()}
+    stages = {name: load_recipe(recipe).finetune for name, recipe in recipes.items()}
+    for name, model in models.items():
+        stages[name].refuse_kind(labels.kind)
+        new_readout(options.readout, model.model.encoder.widths)  # an impossible one is refused now
+        refuse_unpredictive(model.model, stages[name])
     if adapted is not None:
         adapted.check()
-    readings = {name: read_parts(source, parts, labels, options.max_tokens) for name, source in sources.items()}
+    readings = {name: read_parts(model, parts, labels, options.max_tokens) for name, model in models.items()}
     examined = next((name for name in ("test", "valid") if name in parts), "folds")
     splits = chosen_folds(train, options, measured=examined != "folds")
     data = {name: _described(part) for name, part in parts.items()}
-    plan = asked("finetune", data, sources.values(), stage, options) | {"unlabelled": content_hash(unlabelled)}
+    plan = asked("finetune", data, models.values(), stages.values(), options) | {"unlabelled": content_hash(unlabelled)}
     plan |= {"adapting": adapted.identity} if adapted is not None else {}
     plan |= {"minutes": options.minutes} if options.minutes is not None else {}
     folder, seconds = work_folder(out, plan), allowed_seconds(options.minutes)
     course = Course(examined, options.settings.seed, options.seeds, splits, folder, show, seconds)
     ground = Ground(train, parts.get(examined), labels, unlabelled, splits, course.seed, course.folder)
-    return _Begun(parts, options, readings, adapted, recipe, stage, data, course, ground)
+    recipe = " + ".join(dict.fromkeys(recipes.values()))
+    return _Begun(parts, options, readings, adapted, recipe, stages, data, course, ground)
 
 
-def _member(begun: _Begun, direction: str, reading: Reading, race: Race | None = None) -> Member:
+def _member(begun: _Begun, name: str, reading: Reading, race: Race | None = None) -> Member:
     """The classifiers grown from one language model, trained now or taken from the work folder."""
-    return train_member(_title(begun, direction), _plan(begun, reading.source), reading, begun.course, race)
+    return train_member(_title(begun, name), _plan(begun, name, reading.source), reading, begun.course, race)
 
 
-def _title(begun: _Begun, direction: str) -> str:
-    return direction if len(begun.readings) > 1 else ""
+def _title(begun: _Begun, name: str) -> str:
+    return name if len(begun.readings) > 1 else ""
 
 
 def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
     """Raises UserError where pairs are asked for, to be read in both orders, and there are none."""
     if options.both_orders and reads(train.texts) != "pairs":
         raise UserError("only pairs can be read in both orders.", where=train.source, remedy="Leave both_orders out.")
-
-
-def language_models(model: str | Path, backward: str | Path | None) -> dict[str, Artifact]:
-    """The language models by the direction in which they read. Raises UserError for a backward one that does not."""
-    sources = {"forward": load_one(model)}
-    if backward is not None:
-        sources["backward"] = load_one(backward)
-        if sources["backward"].model.encoder.direction != "right":
-            raise UserError(
-                "this model does not read from right to left.",
-                where=str(backward),
-                remedy='Give one that was pretrained with direction = "right".',
-            )
-    return sources
 
 
 def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -> Sequence[Split]:
@@ -282,12 +271,12 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
     return stratified_folds(train, count, options.settings.seed) if count else ()
 
 
-def _plan(begun: _Begun, source: Artifact) -> Plan:
+def _plan(begun: _Begun, name: str, source: Artifact) -> Plan:
     options, labels = begun.options, begun.ground.labels
     return Plan(
         language_model=source.model,
         from_scratch=options.from_scratch,
-        stage=begun.stage,
+        stage=begun.stages[name],
         settings=options.settings,
         labels=labels,
         class_weights=labels.class_weights(begun.ground.train, options.class_weights),
@@ -305,21 +294,19 @@ def _described(part: Examples) -> dict[str, Any]:
 
 def _weighed(linear: Tried, begun: _Begun) -> tuple[Blend, dict[str, Member]]:
     """The linear candidates and the language models', with their weights; and the language models that were trained."""
-    names = {direction: outcome_name(one.source, direction) for direction, one in begun.readings.items()}
-    entrants = [_entrant(begun, direction, name) for direction, name in names.items()]
+    entrants = [_entrant(begun, name) for name in begun.readings]
     asked_for = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
-    chosen, trained = contest(linear, entrants, begun.ground, **asked_for)
-    return chosen, {direction: trained[name] for direction, name in names.items() if name in trained}
+    return contest(linear, entrants, begun.ground, **asked_for)
 
 
-def _entrant(begun: _Begun, direction: str, name: str) -> Entrant:
-    reading = begun.readings[direction]
-    training, own = partial(_member, begun, direction), partial(_own, first_seed=begun.ground.seed)
+def _entrant(begun: _Begun, name: str) -> Entrant:
+    reading = begun.readings[name]
+    training, own = partial(_member, begun, name), partial(_own, first_seed=begun.ground.seed)
     if begun.adapted is None:
         return Entrant(name, reading, training, own)
-    about = _title(begun, direction), _plan(begun, reading.source), reading, begun.course
-    trying = trial(*about, begun.adapted.tokens(reading.source))
-    return Entrant(name, reading, training, own, trying, partial(begun.read, direction))
+    about = _title(begun, name), _plan(begun, name, reading.source), reading, begun.course
+    trying = trial(*about, begun.adapted.tokens(name))
+    return Entrant(name, reading, training, own, trying, partial(begun.read, name))
 
 
 def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, beside: Sequence[Outcome]) -> Comparison:
@@ -336,7 +323,7 @@ def _beside_the_language_model(
     members: Mapping[str, Member], ground: Ground, options: FinetuneOptions, beside: Sequence[Outcome]
 ) -> Comparison:
     """The language model's classifiers first, then the linear baselines."""
-    outcome, parts = _outcomes(members, "scratch" if options.from_scratch else members["forward"].outcome.name)
+    outcome, parts = _outcomes(members, "scratch" if options.from_scratch else " + ".join(members))
     comparison = compare_methods(
         ground.train,
         ground.examined,
@@ -358,18 +345,17 @@ def _beside_the_language_model(
 
 def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[Outcome]]:
     """What is measured, and, where that is an ensemble, what its members answer alone."""
-    named = [
-        replace(member.outcome, name=direction if len(members) > 1 else name) for direction, member in members.items()
-    ]
+    named = [replace(member.outcome, name=own if len(members) > 1 else name) for own, member in members.items()]
     return (named[0], []) if len(named) == 1 else (ensemble(named, name), named)
 
 
 def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
-    source = load_one(folders["forward"]) if "forward" in folders else begun.readings["forward"].source
+    name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
+    source = load_one(folders[name]) if name in folders else reading.source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
-    about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stage)}
+    about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)
     return shared | {
         "reads": reads(begun.ground.train.texts),
@@ -380,17 +366,16 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
         "from_scratch": options.from_scratch,
         "max_tokens": options.max_tokens,
         "readout": options.readout,
-        "tokens_lost": {name: truncation.share for name, truncation in begun.readings["forward"].cut.items()},
+        "tokens_lost": {part: truncation.share for part, truncation in reading.cut.items()},
         "examined": begun.course.examined,
         "results": comparison.results(labels=texts, seeds=options.seeds),
     }
 
 
-def _told(choice: Blend | None, readings: Mapping[str, Reading]) -> dict[str, Any]:
+def _told(choice: Blend | None, names: Collection[str]) -> dict[str, Any]:
     """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
     if choice is None:
         return {}
-    names = [outcome_name(one.source, direction) for direction, one in readings.items()]
     grown = {*names, *map(probe_name, names)}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 

@@ -1,6 +1,6 @@
 """The classifiers that grow from one language model: one a seed, one a fold, and what they answer.
 
-A fine-tuning has one member, or a forward and a backward one whose probabilities are averaged.
+A fine-tuning has a member for each language model that it grows from; their probabilities are averaged.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class GivenUp(Exception):
 class Finetuned:
     """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
 
-    `examined` are the texts of `comparison`, in its order; `members` one trained model, or a forward and a backward
-    one, or none where all were given up; `cut` says for each part of the data what truncation lost; `counted` how much
-    each of the outcomes named counts in what is saved, where that is not the mean of the members.
-    `language_models` are where those lie that have read the unlabelled texts.
+    `examined` are the texts of `comparison`, in its order; `members` the trained models, none where all were given up,
+    and `stages` how each was trained, by the names of stages.language_models; `cut` says for each part of the data what
+    truncation lost; `counted` how much each of the outcomes named counts in what is saved, where that is not the mean
+    of the members. `language_models` are where those lie that have read the unlabelled texts.
     """
 
     folder: Path
@@ -86,7 +86,7 @@ class Finetuned:
     record: dict[str, Any]
     examined: Examples
     members: dict[str, Member]
-    stage: Stage
+    stages: Mapping[str, Stage]
     cut: dict[str, Truncation]
     problems: list[Problem]
     counted: Mapping[str, float] = field(default_factory=dict)
@@ -193,12 +193,6 @@ def train_member(
 def adapt_seconds(source: Artifact) -> float:
     """What adapting the language model took, if it was, which is part of the method's price."""
     return float(source.run.get("seconds", 0.0)) if source.run.get("stage") == "adapt" else 0.0
-
-
-def outcome_name(source: Artifact, direction: str) -> str:
-    """What a language model's classifiers are called where they stand beside other candidates."""
-    method = source.model.encoder.method
-    return method if direction == "forward" else f"{method}-{direction}"
 
 
 def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:

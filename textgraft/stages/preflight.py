@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.errors import UserError
 from textgraft.nn.readout import new_readout
-from textgraft.stages.finetune import FinetuneOptions, chosen_folds, language_models, refuse_single_texts
+from textgraft.stages.finetune import FinetuneOptions, chosen_folds, refuse_single_texts
+from textgraft.stages.language_models import language_models
 from textgraft.training.classifier import refuse_unpredictive
 from textgraft.training.recipes import load_recipe
 
@@ -17,23 +18,23 @@ from textgraft.training.recipes import load_recipe
 def check_finetune(
     train: Examples,
     *,
-    models: Mapping[str, str | Path],
+    model: str | Path,
     held_out: Sequence[Examples] = (),
     options: FinetuneOptions,
 ) -> None:
     """Everything that `finetune` would refuse later: models, recipe, readout, labels, class weights, folds.
 
-    `models` are the "forward" language model and perhaps a "backward" one, `held_out` the validation and the test
-    set. Raises the UserError that is due.
+    `model` may be several, as there; `held_out` are the validation and the test set. Raises the UserError that is due.
     """
     stage = load_recipe(options.language_recipe).finetune
     if not stage.phases:
         message = "this recipe has no phases to fine-tune in."
         raise UserError(message, where=options.language_recipe, remedy="Name one that has.")
-    for source in language_models(models["forward"], models.get("backward")).values():
-        stage.plan(len(source.model.encoder.layer_groups()) + 1)  # and the head
-        new_readout(options.readout, source.model.encoder.widths)
-        refuse_unpredictive(source.model, stage)
+    for source in language_models(model).values():
+        network = source.model.model
+        stage.plan(len(network.encoder.layer_groups()) + 1)  # and the head
+        new_readout(options.readout, network.encoder.widths)
+        refuse_unpredictive(network, stage)
     refuse_single_texts(train, options)
     labels = Labels.fit(train)
     stage.refuse_kind(labels.kind)

@@ -105,7 +105,7 @@ def qa_finetune(
     stage = load_recipe(options.recipe).finetune
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
-    folder = work_folder(out, asked("qa", data, [source], stage, options))
+    folder = work_folder(out, asked("qa", data, [source], [stage], options))
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
         drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=show)

@@ -11,7 +11,7 @@ import numpy as np
 from textgraft.data.sequences import Truncation
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.report.report import Method, Report, confident_mistakes
-from textgraft.stages.members import Finetuned, outcome_name
+from textgraft.stages.members import Finetuned
 from textgraft.training.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.training.metrics import class_scores, confusion_matrix
 from textgraft.training.phases import schedule_curve, schedule_table
@@ -50,14 +50,15 @@ def finetune_report(done: Finetuned) -> Report:
 
 
 def _schedule(done: Finetuned) -> dict[str, Any]:
-    """How fast each layer group was trained; nothing where no language model was trained to its end."""
+    """How fast each layer group was trained, of the first language model that was trained to its end, if one was."""
     if not done.members:
         return {}
-    groups = [group.name for group in next(iter(done.members.values())).artifact({}).model.layer_groups()]
-    steps_per_epoch = math.ceil(done.record["labels"] / done.stage.rows)
+    name, member = next(iter(done.members.items()))
+    stage, groups = done.stages[name], [group.name for group in member.artifact({}).model.layer_groups()]
+    steps_per_epoch = math.ceil(done.record["labels"] / stage.rows)
     return {
-        "schedule": schedule_table(done.stage, groups, steps_per_epoch),
-        "schedule_curves": dict(zip(groups, schedule_curve(done.stage, len(groups), steps_per_epoch), strict=True)),
+        "schedule": schedule_table(stage, groups, steps_per_epoch),
+        "schedule_curves": dict(zip(groups, schedule_curve(stage, len(groups), steps_per_epoch), strict=True)),
         "steps_per_epoch": steps_per_epoch,
     }
 
@@ -141,8 +142,7 @@ def _kept(done: Finetuned, *, scaled: bool) -> np.ndarray:
     if done.counted:
         named = {outcome.name: outcome for outcome in (*comparison.parts, *comparison.outcomes)}
         outcomes = [named[name] for name in done.counted]
-        runs = {outcome_name(m.source, direction): m.best for direction, m in done.members.items()}
-        best = [runs.get(name, 0) for name in done.counted]
+        best = [done.members[name].best if name in done.members else 0 for name in done.counted]
         weights = list(done.counted.values())
     else:
         outcomes = list(comparison.parts or comparison.outcomes[:1])

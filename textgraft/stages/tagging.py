@@ -127,7 +127,7 @@ def tag_finetune(
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     stacked = _asked_of(source.stack, options)
-    folder = work_folder(out, asked("tag", data, [source], stage, options) | stacked)
+    folder = work_folder(out, asked("tag", data, [source], [stage], options) | stacked)
     with Meter() as meter:
         tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
     name = examined(parts)
