@@ -285,7 +285,7 @@ def test_methods_that_adapt_a_model_alike_share_it_and_others_do_not(
         method = new_method(f"{name}@{models['bert']}", MethodOptions())
         method.prepare(reviews(30)[0], tmp_path)
     assert len(made) == 2  # `default` has its model read when a training asks for that
-    method._adapted()  # type: ignore[attr-defined]
+    method._models[0]._adapted()  # type: ignore[attr-defined]
     assert made[0] != made[1] == made[2]
 
 
