@@ -135,7 +135,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--labels", default="100,500,all")
     parser.add_argument("--methods", default=",".join(QUICK), help="with commas, of: " + ", ".join(METHODS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--model", default="en-ulmfit")
+    parser.add_argument("--model", help="default: each method's usual one")
     parser.add_argument("--recipe", default="default")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--adapt-minutes", type=float)

@@ -17,7 +17,6 @@ from textgraft.files import write_atomically
 
 HERE = Path(__file__).parent
 WORK = HERE / "work"
-MODEL = "en-ulmfit"
 ADAPTING = Settings(minutes=2)
 OPTIONS = FinetuneOptions(max_tokens=400, minutes=20)
 
@@ -28,7 +27,7 @@ def main() -> None:
     train, test = read(HERE / "data" / "train.csv.xz"), read(HERE / "data" / "test.csv.xz")
     pool = list(read(HERE / "data" / "pool.txt.xz").texts)
     given = {"test": test, "unlabelled": pool, "adapting": ADAPTING}
-    tuned = finetune(train, WORK / "classifier", model=MODEL, options=OPTIONS, **given)
+    tuned = finetune(train, WORK / "classifier", options=OPTIONS, **given)
     write_atomically(HERE / "results.json", (json.dumps(tuned.record["results"], indent=1) + "\n").encode())
     shutil.copy(tuned.folder / "report.html", HERE / "report.html")
     print(tuned.comparison.table())

@@ -14,7 +14,7 @@ from textgraft import inference
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear import fasttext
-from textgraft.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, new_method
+from textgraft.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, model_for, new_method
 from textgraft.methods.default import Default
 from textgraft.stages import race
 from textgraft.stages.finetune import FinetuneOptions, finetune
@@ -158,6 +158,19 @@ def test_what_a_model_that_stands_still_says_of_the_test_is_asked_once(
     assert answered(once, 20, "again").tolist() == together[0].tolist()
     other = once.answer(train.take(list(range(20))), asked[:5], labels, 5, tmp_path / "others")
     np.testing.assert_allclose(other.outputs, together[0][:5], atol=1e-5)
+
+
+def test_where_no_model_is_named_a_blend_has_the_gpt_and_who_is_asked_about_ulmfits() -> None:
+    assert {name: model_for(name, MethodOptions()) for name in ("default", "ulmfit", "features", "bert")} == {
+        "default": "en-gpt-small",
+        "ulmfit": "en-ulmfit",
+        "features": "en-ulmfit",
+        "bert": "en-bert-small",
+    }
+    assert model_for("default@a+b", MethodOptions(model="th-ulmfit")) == "a+b"
+    assert {model_for(name, MethodOptions(model="th-ulmfit")) for name in ("default", "ulmfit")} == {"th-ulmfit"}
+    assert FinetuneOptions().usual_model == "en-gpt-small"
+    assert FinetuneOptions(recipe="ulmfit").usual_model == FinetuneOptions(from_scratch=True).usual_model == "en-ulmfit"
 
 
 def test_the_ngrams_that_fasttext_hashes() -> None:

@@ -33,7 +33,10 @@ def compare(
         typer.Option("--reuse", help="A finished comparison on the same texts, whose answers are taken as they are."),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draw and train so often for each number.")] = 5,
-    model: o.Model = "en-ulmfit",
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="One for all methods; else en-ulmfit, and for default en-gpt-small."),
+    ] = None,
     recipe: o.Recipe = "default",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
     adapt_minutes: Annotated[

@@ -208,9 +208,13 @@ def finetune(
     train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
     out: Out,
     model: Annotated[
-        str,
-        typer.Option("--model", "-m", help="MODEL, or several as MODEL+MODEL, such as en-ulmfit+en-ulmfit-backward."),
-    ] = "en-ulmfit",
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model that ships, or a folder; several as MODEL+MODEL. Else en-gpt-small, with --recipe en-ulmfit.",
+        ),
+    ] = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts that guide early stopping.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Labelled texts that nothing is chosen by.")] = None,
     unlabelled: Annotated[
@@ -309,6 +313,7 @@ def finetune(
     parts = {"train": train, "valid": valid, "test": test}
     examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
     pool = o.read_pool(unlabelled, encoding=encoding)
+    model = model or asked.usual_model
     held_out = [part for name, part in examples.items() if name != "train"]
     check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
     problems = _problems(examples, pool, quiet)

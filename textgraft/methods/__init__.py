@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from textgraft import model_folder
 from textgraft.errors import UserError, did_you_mean
@@ -11,6 +12,7 @@ from textgraft.methods.default import Default
 from textgraft.methods.features import Cove, Elmo, Features, Flair
 from textgraft.methods.language import Bert, Frozen, Gpt, MeanOf, NoAdapt, Scratch, Ulmfit
 from textgraft.model_folder import models_of
+from textgraft.stages.finetune import ALONE, IN_A_BLEND
 
 METHODS: dict[str, type[Method]] = {
     "linear": Linear,
@@ -56,6 +58,15 @@ def method_class(name: str) -> type[Method]:
     return OF_MODEL[method] if at else METHODS[method]
 
 
+def model_for(name: str, options: MethodOptions) -> str | Path:
+    """The model that a method of that name reads, if it reads one, or several parted by +.
+
+    That is the one behind its @, its own, that of the options, or what `finetune` would take.
+    """
+    kind, named = method_class(name), name.partition("@")[2]
+    return named or kind.model or options.model or (IN_A_BLEND if issubclass(kind, Default) else ALONE)
+
+
 def new_method(name: str, options: MethodOptions) -> Method:
     """The method of that name; METHOD@MODEL has that model instead of its own or the options'.
 
@@ -65,19 +76,17 @@ def new_method(name: str, options: MethodOptions) -> Method:
     kind, named = method_class(name), name.partition("@")[2]
     if kind.model and not named:
         _refuse_missing(name, models_of(kind.model))
-    options = replace(options, model=named or kind.model or options.model)
-    method = _made(kind, options, models_of(named) if named else [])
+    options = replace(options, model=model_for(name, options))
+    method = _made(kind, options, models_of(options.named_model))
     method.name = name
     return method
 
 
 def _made(kind: type[Method], options: MethodOptions, models: Sequence[str]) -> Method:
     """One of the method, or the mean of it over several models where it does not read them side by side itself."""
-    if len(models) < 2:
+    if len(models) < 2 or not issubclass(kind, NoAdapt):
         return kind(options)
-    if issubclass(kind, Default):
-        return kind(options, models)
-    return MeanOf(kind, options, models) if issubclass(kind, NoAdapt) else kind(options)
+    return MeanOf(kind, options, models)
 
 
 def _refuse_missing(method: str, models: Sequence[str]) -> None:
@@ -91,4 +100,14 @@ def _refuse_missing(method: str, models: Sequence[str]) -> None:
             raise UserError(f"its model '{model}' is not here.", where=f"method '{method}'", remedy=remedy) from error
 
 
-__all__ = ["METHODS", "OF_MODEL", "POOL_AT_LEAST", "Answers", "Method", "MethodOptions", "method_class", "new_method"]
+__all__ = [
+    "METHODS",
+    "OF_MODEL",
+    "POOL_AT_LEAST",
+    "Answers",
+    "Method",
+    "MethodOptions",
+    "method_class",
+    "model_for",
+    "new_method",
+]

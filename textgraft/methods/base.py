@@ -27,12 +27,13 @@ KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 class MethodOptions:
     """What methods may be told: the language model, how it trains, and how much of a text it reads.
 
+    Where no `model` is named each method has its usual one (methods.model_for).
     `adapt_minutes` replaces the epochs of the recipe's adaptation; `seed` is that of what is done once for all
     trainings, which have seeds of their own. `kind` is that of the labels, where it is known. `minutes` is what the
     trainings of the language model may take in each of `default`'s blends, as in `finetune`.
     """
 
-    model: str | Path = "en-ulmfit"
+    model: str | Path | None = None
     recipe: str = "default"
     max_tokens: int = 512
     adapt_minutes: float | None = None
@@ -51,10 +52,16 @@ class MethodOptions:
     def settings(self) -> Settings:
         return Settings(seed=self.seed, precision=self.precision)
 
+    @property
+    def named_model(self) -> str | Path:
+        """The model that a method reads, which knows by now."""
+        assert self.model is not None, "methods.new_method names it"
+        return self.model
+
     @cached_property
     def language_model(self) -> LanguageModel:
         """What methods have to know of the model before they start; read once for all of them."""
-        source = load_one(self.model)
+        source = load_one(self.named_model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
         return LanguageModel(identity, family_of(source), groups, source.suited(self.recipe, self.kind))

@@ -68,7 +68,7 @@ class GivenVectors:
     kinds = KINDS
 
     def __init__(self, options: MethodOptions) -> None:
-        (source,) = Stack.open([options.model]).sources
+        (source,) = Stack.open([options.named_model]).sources
         if not isinstance(source, StaticVectors):
             remedy = f"Write features@{options.model}, or name word vectors (textgraft vectors)."
             raise UserError("this is a model, not word vectors.", where=str(options.model), remedy=remedy)

@@ -13,6 +13,7 @@ from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.methods.base import KINDS, POOL_AT_LEAST, Answers, MethodOptions
 from textgraft.methods.language import Ulmfit, mean_answers
+from textgraft.model_folder import models_of
 from textgraft.stages.blend import Entrant, contest, evidence_splits
 from textgraft.stages.candidates import Ground, linear_candidates
 from textgraft.stages.first_fold import tokens_to_read, trial
@@ -49,7 +50,7 @@ class Blended(Ulmfit):
     @cached_property
     def as_it_is(self) -> Artifact:
         """The language model before it has read the unlabelled texts."""
-        return load_one(self.options.model)
+        return load_one(self.options.named_model)
 
     @property
     def _adapts(self) -> bool:
@@ -101,9 +102,9 @@ class Default:
     model = ""
     kinds = KINDS
 
-    def __init__(self, options: MethodOptions, models: Sequence[str] = ()) -> None:
+    def __init__(self, options: MethodOptions) -> None:
         self.options = options
-        self._models = [Blended(replace(options, model=model)) for model in models or [str(options.model)]]
+        self._models = [Blended(replace(options, model=model)) for model in models_of(options.named_model)]
         self._spaces: Spaces | None = None
         prints = [one.fingerprint for one in self._models]
         self.fingerprint = prints[0] if len(prints) == 1 else content_hash(prints)

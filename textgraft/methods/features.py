@@ -52,7 +52,7 @@ class Features:
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
-        opened = open_unpooled(models_of(options.model), precision=options.precision)
+        opened = open_unpooled(models_of(options.named_model), precision=options.precision)
         for source in opened:
             family = family_of(source.artifact) if isinstance(source, FrozenModel) else "word vectors"
             refuse_other_family(self.name, self.family, family, source.name)

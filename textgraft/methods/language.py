@@ -63,7 +63,7 @@ class NoAdapt:
         return self._stage.identity
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._source = load_one(self.options.model)
+        self._source = load_one(self.options.named_model)
         return 0.0
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
@@ -81,7 +81,7 @@ class NoAdapt:
         tokenizer = len(self._source.tokenizer.to_json().encode())
         size = sum(value.nbytes for value in trained.values.values()) + tokenizer
         outputs = outputs_from_logits(trained.logits["test"], labels.kind)
-        about = f"{self.about[:-1]} (model {Path(self.options.model).name}, recipe {Path(self._recipe).stem})."
+        about = f"{self.about[:-1]} (model {Path(self.options.named_model).name}, recipe {Path(self._recipe).stem})."
         return Answers(outputs, size, about, trained.seconds)
 
     def _encoded(
@@ -154,7 +154,7 @@ class Ulmfit(NoAdapt):
         adapted = adapt(
             pool,
             folder / f"adapted-{known[:12]}",
-            model=options.model,
+            model=options.named_model,
             recipe=options.recipe,
             settings=replace(options.settings, minutes=options.adapt_minutes),
             reuse=True,
@@ -178,7 +178,7 @@ class Bert(Ulmfit):
     family: ClassVar[str] = "bert"
 
     def __init__(self, options: MethodOptions) -> None:
-        refuse_other_family(self.name, self.family, options.language_model.family, options.model)
+        refuse_other_family(self.name, self.family, options.language_model.family, options.named_model)
         of_its_kind = options.recipe == "default" and options.language_model.recipe in WHOLE_AT_ONCE
         super().__init__(replace(options, recipe="transformer-staged") if of_its_kind else options)
 

@@ -19,7 +19,7 @@ from textgraft.data.splits import nested_order, stratified_split
 from textgraft.errors import UserError, did_you_mean
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.learning_curve import budget_results, efficiency_verdicts, label_efficiency
-from textgraft.methods import METHODS, POOL_AT_LEAST, Method, MethodOptions, method_class, new_method
+from textgraft.methods import METHODS, POOL_AT_LEAST, Method, MethodOptions, method_class, model_for, new_method
 from textgraft.provenance import provenance
 from textgraft.report import wording
 from textgraft.stages.cells import ANSWERS, Cell, Cells, Finished, Place
@@ -309,8 +309,9 @@ def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options:
     facts = provenance(
         stage="compare", name=out.name, base={}, data=data, recipe=options.recipe, settings=options.settings
     )
-    reads_it = any(known and "@" not in name and not METHODS[name].model for name, known in asked["methods"].items())
-    facts |= {"seeds": list(question.orders), "model": str(options.model) if reads_it else None}
+    reading = [name for name, known in asked["methods"].items() if known]
+    read = dict.fromkeys(str(model_for(n, options)) for n in reading if "@" not in n and not METHODS[n].model)
+    facts |= {"seeds": list(question.orders), "model": ", ".join(read) or None}
     facts |= {"max_tokens": options.max_tokens, "adapt_minutes": options.adapt_minutes, "minutes": options.minutes}
     if not any(asked["methods"].values()):  # none of them is a language model
         facts |= dict.fromkeys(("recipe", "max_tokens", "precision"))

@@ -51,6 +51,11 @@ from textgraft.training.session import (
 MAX_TOKENS = 512
 
 
+IN_A_BLEND, ALONE = "en-gpt-small", "en-ulmfit"
+"""The language models of the box that are taken where none is named: the one that adds most to linear classifiers, and
+ULMFiT's, where it is the language model that is asked about (docs/decisions.md)."""
+
+
 @dataclass(frozen=True)
 class FinetuneOptions:
     """Everything about a fine-tuning but the data; each has a default that works.
@@ -95,6 +100,11 @@ class FinetuneOptions:
         return self.recipe or "default"
 
     @property
+    def usual_model(self) -> str:
+        """The language model where none is named."""
+        return IN_A_BLEND if self.blends else ALONE
+
+    @property
     def blends(self) -> bool:
         """Whether linear classifiers may take part in the answer.
 
@@ -108,7 +118,7 @@ def finetune(
     train: Examples,
     out: Path | str,
     *,
-    model: str | Path = "en-ulmfit",
+    model: str | Path | None = None,
     valid: Examples | None = None,
     test: Examples | None = None,
     unlabelled: Sequence[str] | None = None,
@@ -118,7 +128,7 @@ def finetune(
     overwrite: bool = False,
     show: bool = True,
 ) -> Finetuned:
-    """Fine-tune `model` on labelled texts and save a classifier at `out`, measured beside linear classifiers.
+    """Fine-tune `model` (None: `options.usual_model`) on labelled texts and save a classifier at `out`, measured.
 
     Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Without a recipe what is saved is the best mean of
     the language model's answers and those of the linear classifiers (stages/candidates.py), with weights chosen by what
@@ -139,8 +149,8 @@ def finetune(
     out = Path(out)
     refuse_existing(out, overwrite)
     parts = {"train": train, **given(valid=valid, test=test)}
-    options, sources = options or FinetuneOptions(), language_models(model)
-    adapted = None
+    options = options or FinetuneOptions()
+    sources, adapted = language_models(model or options.usual_model), None
     if adapting is not None and unlabelled:
         recipe = options.language_recipe
         adapted = Adapted(out, unlabelled, sources, recipe, adapting, overwrite=overwrite, show=show)
