@@ -10,11 +10,12 @@ from pathlib import Path
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.splits import Split
 from textgraft.ensemble import load_one
 from textgraft.methods.base import KINDS, POOL_AT_LEAST, Answers, MethodOptions
 from textgraft.methods.language import Ulmfit, mean_answers
 from textgraft.model_folder import models_of
-from textgraft.stages.blend import Entrant, contest, evidence_splits
+from textgraft.stages.blend import Blend, Entrant, contest, evidence_splits
 from textgraft.stages.candidates import Ground, linear_candidates
 from textgraft.stages.first_fold import tokens_to_read, trial
 from textgraft.stages.language_models import outcome_names
@@ -114,10 +115,25 @@ class Default:
         return sum(one.prepare(pool, folder) for one in self._models)
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
-        assert self._spaces is not None, "prepare comes first"
         splits = evidence_splits(train, seed)
         if not splits:
             return mean_answers(self._models, train, texts, labels, seed, folder)
+        chosen, shared_seconds = self.weighed(train, texts, labels, splits, seed, folder)
+        size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
+        outcome = chosen.outcome(shared_seconds)
+        return Answers(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", 60 * outcome.minutes)
+
+    def weighed(
+        self,
+        train: Examples,
+        texts: Sequence[str],
+        labels: Labels,
+        splits: Sequence[Split],
+        seed: int,
+        folder: Path,
+    ) -> tuple[Blend, float]:
+        """The candidates with their answers for `texts` and their weights, and the seconds that they share."""
+        assert self._spaces is not None, "prepare comes first"
         ground = Ground(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
         tried = linear_candidates(ground, self._spaces, show=False)
         seconds = allowed_seconds(self.options.minutes)
@@ -125,6 +141,4 @@ class Default:
         names = outcome_names([one.as_it_is for one in self._models])
         entrants = [one.entrant(name, train, texts, labels, course) for one, name in zip(self._models, names)]
         chosen, _ = contest(tried, entrants, ground, examined="test", precision=self.options.precision)
-        size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
-        outcome = chosen.outcome(tried.shared_seconds)
-        return Answers(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", 60 * outcome.minutes)
+        return chosen, tried.shared_seconds

@@ -1,0 +1,151 @@
+"""How the answers of a blend's candidates are best put together: `python bench/pooling.py trec --labels 100,500`.
+
+`finetune` averages probabilities, with weights that make the log loss of held-out folds small. Here the same candidates
+of the same draws as in `bench/curves.py NAME --methods default` are put together in other ways too: by the mean of
+their logarithms (logits, that is: a product of experts), with weights for a small Brier score (Brier 1950, which minds
+a sure mistake less than log loss does), and all alike. Prints accuracy and log loss on the test texts, means over the
+draws with their standard deviation. Without --model the candidates are the linear ones alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import curves
+import numpy as np
+from numpy.typing import NDArray
+from record import Record
+
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.data.splits import nested_order
+from textgraft.methods import MethodOptions, new_method
+from textgraft.methods.default import Default
+from textgraft.stages.blend import evidence_splits
+from textgraft.stages.candidates import Ground, linear_candidates
+from textgraft.stages.ways import Spaces
+
+HERE = Path(__file__).parent
+STEPS, TINY = 20, 1e-12
+Answers = NDArray[np.float64]
+"""(M, N, C): what each of M candidates gives N texts."""
+Pool = Callable[[Answers, NDArray[np.float64]], NDArray[np.float64]]
+
+
+def of_probabilities(answers: Answers, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N, C) the weighted mean."""
+    return np.tensordot(weights / weights.sum(), answers, 1)
+
+
+def of_logits(answers: Answers, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N, C) the weighted mean of the logarithms, brought to a sum of 1."""
+    logits = of_probabilities(np.log(answers.clip(TINY)), weights)
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
+def log_loss(outputs: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
+    """In nats."""
+    return float(-np.log(outputs[np.arange(len(targets)), targets].clip(TINY)).mean())
+
+
+def brier(outputs: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
+    """The squared distance to the label's own corner."""
+    return float(((outputs - np.eye(outputs.shape[1])[targets]) ** 2).sum(axis=1).mean())
+
+
+def chosen(answers: Answers, targets: NDArray[np.int64], pool: Pool, loss: Callable[..., float]) -> NDArray[np.float64]:
+    """(M,) weights, by the greedy selection of textgraft.training.selection, for any pool and loss."""
+    counts, best, found = np.zeros(len(answers)), np.inf, np.zeros(len(answers))
+    for _ in range(STEPS):
+        losses = [loss(pool(answers, counts + one), targets) for one in np.eye(len(answers))]
+        counts[int(np.argmin(losses))] += 1
+        if min(losses) < best - TINY:
+            best, found = min(losses), counts.copy()
+    return found / found.sum()
+
+
+WAYS: dict[str, tuple[Pool, Callable[..., float] | None]] = {
+    "probabilities, log loss": (of_probabilities, log_loss),
+    "logits, log loss": (of_logits, log_loss),
+    "probabilities, Brier": (of_probabilities, brier),
+    "logits, Brier": (of_logits, brier),
+    "probabilities, all alike": (of_probabilities, None),
+    "logits, all alike": (of_logits, None),
+}
+
+
+def measured(
+    held: Answers, targets: NDArray[np.int64], asked: Answers, truth: NDArray[np.int64]
+) -> dict[str, list[float]]:
+    """Accuracy and log loss for `asked` by each of WAYS, its weights chosen on `held`."""
+    found = {}
+    for name, (pool, loss) in WAYS.items():
+        weights = np.ones(len(held)) if loss is None else chosen(held, targets, pool, loss)
+        outputs = pool(asked, weights)
+        found[name] = [float((outputs.argmax(axis=1) == truth).mean()), log_loss(outputs, truth)]
+    return found
+
+
+class Draws:
+    """The candidates of one data set, draw by draw."""
+
+    def __init__(self, asked: argparse.Namespace, work: Path) -> None:
+        folder, read = curves.DATA[asked.name]
+        train, test, pool = read(asked.data / folder)
+        self.train = curves.examples(train, asked.name)
+        self.test = curves.examples(curves.sample(test, min(asked.tested, len(test))), f"{asked.name} test")
+        self.labels, self.pool, self.work, self.method = Labels.fit(self.train), pool, work, None
+        self.spaces = Spaces(pool, work / "spaces", seed=0)
+        if asked.model:
+            made = new_method("default", MethodOptions(model=asked.model, max_tokens=asked.max_tokens))
+            assert isinstance(made, Default)
+            made.prepare(pool, work)
+            self.method = made
+
+    def __call__(self, count: int, seed: int) -> dict[str, list[float]]:
+        train = self.train.take(nested_order(self.train, seed)[:count])
+        splits, folder = evidence_splits(train, seed), self.work / f"{count}-{seed}"
+        folder.mkdir()
+        if self.method is None:
+            unseen = Examples(list(self.test.texts))
+            ground = Ground(train, unseen, self.labels, self.pool, splits, seed, folder)
+            candidates: Sequence = linear_candidates(ground, self.spaces, show=False).candidates
+        else:
+            about = (train, self.test.texts, self.labels, splits, seed, folder)
+            candidates = self.method.weighed(*about)[0].candidates
+        known = np.array(sorted({int(i) for _, fold in splits for i in fold}))
+        held = np.stack([candidate.held_out[known] for candidate in candidates]).astype(float)
+        asked = np.stack([candidate.outcome.outputs[0] for candidate in candidates]).astype(float)
+        return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=curves.DATA)
+    parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
+    parser.add_argument("--labels", default="100,500")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--model", help="a language model, or several parted by +, that take part")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--tested", type=int, default=5000)
+    parser.add_argument("--out", type=Path, help="default: bench/results/pooling/NAME.json")
+    asked = parser.parse_args()
+    settings = {"name": asked.name, "model": asked.model, "max_tokens": asked.max_tokens, "tested": asked.tested}
+    record = Record(asked.out or HERE / "results" / "pooling" / f"{asked.name}.json", settings)
+    with tempfile.TemporaryDirectory() as work:
+        draws = Draws(asked, Path(work))
+        for count in map(int, asked.labels.split(",")):
+            found = [record.once(f"{count}-{seed}", lambda n=count, s=seed: draws(n, s)) for seed in range(asked.seeds)]
+            print(f"{asked.name}, {count:,} labels, {asked.seeds} draws, {len(draws.test):,} tests")
+            for way in WAYS:
+                accuracy, loss = (np.array([one[way][i] for one in found]) for i in (0, 1))
+                spread = f"({100 * accuracy.std(ddof=1):.1f})" if len(found) > 1 else ""
+                print(f"  {way:<26} {100 * accuracy.mean():5.1f} % {spread:<6}  {loss.mean():.3f} nats", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""bench/pooling.py: its ways of putting answers together, held to those of the library and to plain arithmetic."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from textgraft.training.metrics import evaluate
+from textgraft.training.selection import ensemble_weights
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+import pooling
+
+
+def made(texts: int = 60, classes: int = 3, models: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Answers of models that know more or less of the targets."""
+    generator = np.random.default_rng(0)
+    targets = generator.integers(classes, size=texts)
+    noise = generator.normal(size=(models, texts, classes))
+    logits = noise + np.arange(models)[:, None, None] * np.eye(classes)[targets]
+    chances = np.exp(logits)
+    return chances / chances.sum(-1, keepdims=True), targets
+
+
+def test_the_mean_of_probabilities_is_weighed_as_in_finetune() -> None:
+    answers, targets = made()
+    found = pooling.chosen(answers, targets, pooling.of_probabilities, pooling.log_loss)
+    np.testing.assert_allclose(found, ensemble_weights(list(answers), targets, "single"), atol=1e-12)
+
+
+def test_the_mean_of_logits_is_a_product_of_the_answers_to_their_weights() -> None:
+    answers, _ = made()
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    product = np.prod(answers ** weights[:, None, None], axis=0)
+    expected = product / product.sum(1, keepdims=True)
+    np.testing.assert_allclose(pooling.of_logits(answers, 2 * weights), expected, atol=1e-12)
+    certain = np.array([[[1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]])
+    assert np.isfinite(pooling.of_logits(certain, np.ones(2))).all()
+
+
+def test_losses_are_those_of_the_metrics() -> None:
+    answers, targets = made()
+    found = evaluate("single", targets, answers[0])
+    assert pooling.log_loss(answers[0], targets) == pytest.approx(found["log_loss"], abs=1e-12)
+    assert pooling.brier(np.eye(3)[targets], targets) == 0.0
+    assert pooling.brier(np.eye(3)[(targets + 1) % 3], targets) == 2.0
+
+
+def test_every_way_is_measured_on_texts_that_chose_nothing() -> None:
+    answers, targets = made()
+    found = pooling.measured(answers[:, :30], targets[:30], answers[:, 30:], targets[30:])
+    assert set(found) == set(pooling.WAYS)
+    weights = ensemble_weights(list(answers[:, :30]), targets[:30], "single")
+    asked = np.tensordot(weights, answers[:, 30:], 1)
+    assert found["probabilities, log loss"][0] == (asked.argmax(1) == targets[30:]).mean()
