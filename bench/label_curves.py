@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tables
 from matplotlib.figure import Figure
@@ -32,6 +33,7 @@ METHODS = {
     "no-adapt": "shipped LSTM, fine-tuned",
     "ulmfit": "adapted to the pool, then fine-tuned",
     "no-adapt@en-gpt-small": "shipped GPT, fine-tuned",
+    "default@en-ulmfit": "finetune without a recipe, of that LSTM",
     "default": "finetune without a recipe",
 }
 Points = list[tuple[int, tables.Cell]]
@@ -44,18 +46,25 @@ def curves(runs: list[tables.Run]) -> dict[str, Points]:
     return {name: points for name, points in found.items() if points}
 
 
+def line(method: str) -> dict[str, Any]:
+    """What `finetune` makes is drawn thick, and dashed where its language model is not the usual one."""
+    name, at, _ = method.partition("@")
+    ours = name == "default"
+    return {"marker": "o", "linewidth": 2.4 if ours else 1.6, "linestyle": "--" if ours and at else "-"}
+
+
 def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
     """A panel for each data set; the legend has the sixth place. A method has one colour in all of them."""
     with plots.style():
         figure = Figure(figsize=(10.5, 6.4))
         panels = figure.subplots(2, 3).flat
-        colours = dict(zip(METHODS, (*plots.SERIES[:-1], plots.INK), strict=True))
+        colours = dict(zip(METHODS, (*plots.SERIES[:-1], plots.INK, plots.INK), strict=True))
         for (name, found), axis in zip(data_sets.items(), panels, strict=False):
             for method, points in found.items():
                 labels, colour = [n for n, _ in points], colours[method]
                 low, mean, high = ([100 * cell[end] for _, cell in points] for end in ("low", "mean", "high"))
                 axis.fill_between(labels, low, high, color=colour, alpha=0.07, linewidth=0)
-                axis.plot(labels, mean, marker="o", color=colour, linewidth=3 if method == "default" else 1.6)
+                axis.plot(labels, mean, **line(method), color=colour)
             ticks = sorted({n for points in found.values() for n, _ in points})
             axis.set(title=DATA_SETS[name], xscale="log")
             axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -65,7 +74,7 @@ def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
         for axis in panels:  # what the data sets have left
             axis.axis("off")
             for method, called in METHODS.items():
-                axis.plot([], marker="o", color=colours[method], label=called)
+                axis.plot([], **line(method), color=colours[method], label=called)
             axis.legend(loc="center")
     said = "; ".join(
         f"{DATA_SETS[name]}: "
