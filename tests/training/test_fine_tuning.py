@@ -27,11 +27,15 @@ def test_asked_names_all_that_a_result_depends_on() -> None:
         "recipe": recipe.identity,
         "options": repr(options),
     }
-    assert asked("tag", {"train": 1}, [source], recipe, options) == expected
-    two = asked("tag", {"train": 1}, [source, source], recipe, options)
+    assert asked("tag", {"train": 1}, [source], [recipe], options) == expected
+    two = asked("tag", {"train": 1}, [source, source], [recipe, recipe], options)
     assert (two["model"], two["tokenizer"]) == (f"{weights} {weights}", " ".join([source.tokenizer.fingerprint] * 2))
+    assert two["recipe"] == recipe.identity
+    other = load_recipe("default").finetune
+    both = asked("tag", {"train": 1}, [source, source], [recipe, other], options)
+    assert both["recipe"] == f"{recipe.identity} {other.identity}"
     mixed = TagOptions(readout="mix")
-    assert asked("tag", {"train": 1}, [source], recipe, mixed) == expected | {"readout": "mix"}
+    assert asked("tag", {"train": 1}, [source], [recipe], mixed) == expected | {"readout": "mix"}
 
 
 @pytest.mark.parametrize(
