@@ -27,9 +27,10 @@ from textgraft.methods.default import Default
 from textgraft.stages.blend import evidence_splits
 from textgraft.stages.candidates import Ground, linear_candidates
 from textgraft.stages.ways import Spaces
+from textgraft.training.selection import NOTHING, STEPS, mean_loss
 
 HERE = Path(__file__).parent
-STEPS, TINY = 20, 1e-12
+TINY = 1e-12
 Answers = NDArray[np.float64]
 """(M, N, C): what each of M candidates gives N texts."""
 Pool = Callable[[Answers, NDArray[np.float64]], NDArray[np.float64]]
@@ -49,7 +50,7 @@ def of_logits(answers: Answers, weights: NDArray[np.float64]) -> NDArray[np.floa
 
 def log_loss(outputs: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
     """In nats."""
-    return float(-np.log(outputs[np.arange(len(targets)), targets].clip(TINY)).mean())
+    return mean_loss("single", targets, outputs)
 
 
 def brier(outputs: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
@@ -63,7 +64,7 @@ def chosen(answers: Answers, targets: NDArray[np.int64], pool: Pool, loss: Calla
     for _ in range(STEPS):
         losses = [loss(pool(answers, counts + one), targets) for one in np.eye(len(answers))]
         counts[int(np.argmin(losses))] += 1
-        if min(losses) < best - TINY:
+        if min(losses) < best - NOTHING:
             best, found = min(losses), counts.copy()
     return found / found.sum()
 
