@@ -168,7 +168,7 @@ def to_json(value: Any) -> bytes:
 
 
 def models_of(named: str | Path) -> list[str]:
-    """The models that stand behind an @, parted by +; a path that is there may have a + in it.
+    """The names or folders in MODEL or MODEL+MODEL; a path that is there may have a + in it.
 
     Raises UserError where a name is missing, or comes twice.
     """
