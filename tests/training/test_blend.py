@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from textgraft.data.labels import Labels
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.evaluation import Outcome
+from textgraft.model import Model
 from textgraft.stages import blend as blends
 from textgraft.stages import finetune as stage
-from textgraft.stages import members, race
+from textgraft.stages import members, probe, race
 from textgraft.stages.blend import evidence_splits
 from textgraft.stages.candidates import Candidate, Ground
 from textgraft.stages.finetune import FinetuneOptions, finetune
@@ -113,7 +114,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: Finetuned) -> No
     assert list(choice["candidates"]) == ["linear", "lsa", "vectors", "self-trained", "ulmfit-probe", "ulmfit"]
     weights = {name: one["weight"] for name, one in choice["candidates"].items()}
     assert sum(weights.values()) == pytest.approx(1)
-    mean = sum(weight * answers(done, name) for name, weight in weights.items())
+    mean = sum(weight * answers(done, name) for name, weight in weights.items() if weight)
     assert answers(done, "blend") == pytest.approx(mean)
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(mean, abs=1e-5)
@@ -147,12 +148,31 @@ def test_no_space_has_read_a_text_that_is_held_out(blended: Finetuned) -> None:
     assert about["self-trained"].endswith(f"on {len(POOL)} texts")
 
 
-def test_all_candidates_are_rows_and_none_is_trained_twice(blended: Finetuned) -> None:
+def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(blended: Finetuned) -> None:
     done = blended
     rows = list(done.record["results"]["methods"])
     assert rows[0] == "blend"
-    assert sorted(rows[1:]) == ["linear", "lsa", "self-trained", "ulmfit", "ulmfit-probe", "vectors"]
-    assert [line.split()[0] for line in done.comparison.table().splitlines()[1:8]] == rows
+    probe = ["ulmfit-probe"] if "ulmfit-probe" in done.counted else []
+    assert sorted(rows[1:]) == sorted(["linear", "lsa", "self-trained", "ulmfit", "vectors", *probe])
+    assert [line.split()[0] for line in done.comparison.table().splitlines()[1 : 1 + len(rows)]] == rows
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_probe_reads_the_test_texts_only_where_it_counts(
+    counts: bool, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, read = probe.embed_sequences, []
+
+    def embed(model: Model, sequences: Sequence[Any], *args: Any) -> np.ndarray:
+        read.append(len(sequences))
+        return real(model, sequences, *args)
+
+    monkeypatch.setattr(probe, "embed_sequences", embed)
+    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.5, 0.0] if counts else [1.0, 0.0, 0.0]))
+    done = quick(test=TEST)
+    assert read == [len(TRAIN), *([len(TEST)] if counts else [])]
+    assert ("ulmfit-probe" in done.record["results"]["methods"]) == counts
+    assert done.record["blend"]["candidates"]["ulmfit-probe"]["accuracy"] > 0
 
 
 def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
@@ -161,6 +181,9 @@ def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
     assert len(done.comparison.targets) == 24
     assert "The scores are of the same texts" in done.comparison.chosen
     ours = mean_loss("single", done.comparison.targets, answers(done, "blend"))
+    assert {"linear", "ulmfit-probe", "ulmfit"} <= set(
+        done.record["results"]["methods"]
+    )  # there is nothing more to read
     for name, found in done.record["blend"]["candidates"].items():
         assert found["log_loss"] == pytest.approx(mean_loss("single", done.comparison.targets, answers(done, name)))
         assert ours <= found["log_loss"] + 1e-12
@@ -251,9 +274,8 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.25, 0.0, 0.25]))
     done = quick(test=TEST, model=f"{tiny_lm}+{other}", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
     seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
-    grown = {"ulmfit": 2, "ulmfit-probe": 1, "ulmfit-backward": 2, "ulmfit-backward-probe": 1}
-    assert seeds == {"blend": 2, "linear": 1} | grown
-    blend, linear, _, forward, _, backward = (o.outputs for o in done.comparison.outcomes)
+    assert seeds == {"blend": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}  # no probe counts
+    blend, linear, forward, backward = (o.outputs for o in done.comparison.outcomes)
     assert blend == pytest.approx(0.5 * linear + 0.25 * forward + 0.25 * backward)
     assert "50 % linear, 25 % the language model, 25 % the language model (ulmfit-backward)" in done.comparison.chosen
     saved = textgraft.load(done.folder, precision="fp32")
@@ -313,7 +335,7 @@ def test_a_lone_linear_classifier_is_saved_as_one(
     assert [o.name for o in done.comparison.parts] == ["linear"]
     rival = done.comparison.best_baseline()
     assert rival is not None
-    assert rival.name in ("ulmfit", "ulmfit-probe")
+    assert rival.name == "ulmfit"
     result = textgraft.evaluate(done.folder, TEST)
     assert result["metrics"]["accuracy"] == run["results"]["methods"]["blend"]["accuracy"]["mean"]
 
@@ -332,7 +354,8 @@ def ground_of(folds: int) -> Ground:
 
 
 def rival(answers: np.ndarray) -> Candidate:
-    return Candidate("linear", answers, Outcome("linear", answers[None], answers[None], 0.0, 0.0), 0.0, lambda _: None)  # type: ignore[arg-type,return-value]
+    outcome = Outcome("linear", answers[None], answers[None], 0.0, 0.0)
+    return Candidate("linear", answers, lambda: outcome, 0.0, 0.0, lambda _: None)  # type: ignore[arg-type,return-value]
 
 
 def test_a_race_is_lost_only_by_who_is_surely_worse_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,9 +112,9 @@ def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None
     assert np.array_equal(found.held_out, found.outcome.outputs[0], equal_nan=True)
 
 
-def test_it_is_fitted_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = load(tiny_lm)
-    first = candidate(source, "single", tmp_path, examined=True)[0]
+    first = candidate(source, "single", tmp_path, examined=True)[0].outcome
     monkeypatch.setattr("textgraft.stages.probe.embed_sequences", lambda *a, **k: pytest.fail("read again"))
-    again = candidate(source, "single", tmp_path, examined=True)[0]
-    assert np.array_equal(first.outcome.outputs, again.outcome.outputs)
+    again = candidate(source, "single", tmp_path, examined=True)[0].outcome
+    assert np.array_equal(first.outputs, again.outputs)

@@ -69,14 +69,18 @@ class Blend:
             outputs=mean(np.broadcast_arrays(*(c.outcome.outputs for c in self.kept))),
             raw=mean(np.broadcast_arrays(*(c.outcome.raw for c in self.kept))),
             minutes=(shared_seconds + self.seconds) / 60,
-            peak_mb=max([c.outcome.peak_mb for c in self.candidates] + [g.peak_mb for g in self.given_up.values()]),
+            peak_mb=max([c.peak_mb for c in self.candidates] + [lost.peak_mb for lost in self.given_up.values()]),
             about=" + ".join(f"{100 * w:.0f} % {c.name}" for w, c in zip(weights, self.kept)),
         )
 
     def rivals(self) -> tuple[list[Outcome], list[Outcome]]:
-        """The candidates' own outcomes: the one that the blend consists of, if it is a single one, and the others."""
+        """The candidates' own outcomes: the one that the blend consists of, if it is a single one, and the others.
+
+        Slow ones that do not count are not among them: what they would answer is not worth its time.
+        """
         alone = self.kept if len(self.kept) == 1 else []
-        return [c.outcome for c in alone], [c.outcome for c in self.candidates if c not in alone]
+        others = [c for c in self.candidates if c not in alone and (c in self.kept or not c.slow)]
+        return [c.outcome for c in alone], [c.outcome for c in others]
 
     def record(self) -> dict[str, Any]:
         """What run.json says of the choice."""
@@ -119,7 +123,11 @@ def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[s
     more = sum(other.seconds for other in member.runs[1:]) + member.folds.seconds
     outcome = replace(member.outcome, name=name)
     seconds = 60 * outcome.minutes + more
-    return Candidate(name, held_out, outcome, seconds, lambda whole: member.artifact({**whole, **run}))
+
+    def predictor(whole: Mapping[str, Any]) -> Predictor:
+        return member.artifact({**whole, **run})
+
+    return Candidate(name, held_out, lambda: outcome, seconds, outcome.peak_mb, predictor)
 
 
 @dataclass(frozen=True)
@@ -194,7 +202,7 @@ def blend(
     metric, loss = HEADLINE[kind], LOSSES[kind]
     scores = {}
     for candidate, answer in zip(candidates, answers, strict=True):
-        alone = Comparison(ground.labels, targets, (replace(candidate.outcome, outputs=answer[None]),))
+        alone = Comparison(ground.labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
         score = float(alone.scores(alone.outcomes[0]).mean())
         scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
     folds, texts = len(ground.splits), len(ground.known)

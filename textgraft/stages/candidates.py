@@ -34,15 +34,23 @@ class Candidate:
     """One way to the labels, trained on all of them, and what it says of texts that it was not trained on.
 
     `held_out` are its temperature-scaled answers for the training texts (N, C), each from a fold that left the text out
-    (NaN where no fold did); `outcome` its answers for the examined texts. `seconds` is what all of its trainings took,
-    without what candidates share. `predictor` makes what is saved of it, from what run.json says of the whole.
+    (NaN where no fold did); `examine` gives its answers for the examined texts, for which a `slow` one reads them
+    first, so that it should only be asked where it counts. `seconds` is what all of its trainings took, without what
+    candidates share, and `peak_mb` the memory. `predictor` makes what is saved of it, from what run.json says of the
+    whole.
     """
 
     name: str
     held_out: np.ndarray
-    outcome: Outcome
+    examine: Callable[[], Outcome]
     seconds: float
+    peak_mb: float
     predictor: Callable[[Mapping[str, Any]], Predictor]
+    slow: bool = False
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        return self.examine()
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,8 @@ def _candidate(name: str, way: Way, ground: Ground, spaces: Spaces) -> Candidate
         outputs = scaled(raw, labels, temperature)
     minutes = (facts["once"] + sum(spaces.seconds[family] for family in way.spaces)) / 60
     outcome = Outcome(name, outputs[None], raw[None], minutes, facts["peak_mb"], model.about)
-    return Candidate(name, held_out, outcome, facts["seconds"], partial(_artifact, model, labels, temperature))
+    predictor = partial(_artifact, model, labels, temperature)
+    return Candidate(name, held_out, lambda: outcome, facts["seconds"], facts["peak_mb"], predictor)
 
 
 def _fitted(ground: Ground, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:

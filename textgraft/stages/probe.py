@@ -7,8 +7,9 @@ fitted layer, scales and all, becomes the head of an ordinary classifier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from textgraft.training.meter import Meter
 POOLING = "mean"
 NEVER = -30.0
 """The logit of a class that no training text had."""
+Made = tuple[dict[str, NDArray], dict[str, Any]]
+"""Arrays by name, and facts of how they came to be."""
 
 
 def probe_name(language_model: str) -> str:
@@ -46,35 +49,59 @@ def probe_candidate(
     """The probe of a language model, kept in `ground.folder` once it is fitted.
 
     `encoded` are the parts of the data as the model reads them, of which `examined` is measured on ("folds": the
-    training texts themselves).
+    training texts themselves). The texts of another part are read once somebody asks for its answers.
     """
-    path = ground.folder / "candidates" / f"{name}.safetensors"
-    labels, targets = ground.labels, ground.targets
-    if not path.exists():
-        with Meter() as meter:
-            parts = ("train",) if examined == "folds" else ("train", examined)
-            rows = {part: _means(source, encoded[part], precision) for part in parts}
-            layer, about = fitted(rows["train"], targets, labels, ground.seed)
-            held_out = np.full((len(targets), labels.num_outputs), np.nan)
-            for kept, held in ground.splits:
-                of_fold, _ = fitted(rows["train"][kept], targets[kept], labels, ground.seed)
-                held_out[held] = answers(of_fold, rows["train"][held])
-        found = held_out.copy() if examined == "folds" else answers(layer, rows[examined])
-        arrays = {"layer": layer, "held_out": held_out, "found": found}
-        tensors = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
-        save_checkpoint(path, tensors, {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb})
-    tensors, facts = load_checkpoint(path)
-    layer, held_out, found = (tensors[key].numpy() for key in ("layer", "held_out", "found"))
-    known, kind = ground.known, labels.kind
+    folder, labels, kind = ground.folder / "candidates", ground.labels, ground.labels.kind
+    arrays, facts = _kept_or_made(
+        folder / f"{name}.safetensors", lambda: _fit(source, encoded["train"], ground, precision)
+    )
+    layer, held_out = arrays["layer"], arrays["held_out"]
+    targets, known = ground.targets, ground.known
     temperature = 1.0 if kind == "numeric" else fit_temperature(held_out[known], targets[known], kind)
-    with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
-        unseen, scaled, raw = (
-            outputs_from_logits(one, kind, degree)
-            for one, degree in ((held_out, temperature), (found, temperature), (found, 1.0))
-        )
-    outcome = Outcome(name, scaled[None], raw[None], facts["seconds"] / 60, facts["peak_mb"], facts["about"])
+
+    def answered() -> Made:
+        return {"logits": answers(layer, _means(source, encoded[examined], precision))}, {}
+
+    def examine() -> Outcome:
+        path = folder / f"{name}-{examined}.safetensors"
+        found = held_out if examined == "folds" else _kept_or_made(path, answered)[0]["logits"]
+        outputs, raw = _outputs(found, kind, temperature)[None], _outputs(found, kind, 1.0)[None]
+        return Outcome(name, outputs, raw, facts["seconds"] / 60, facts["peak_mb"], facts["about"])
+
+    unseen = _outputs(held_out, kind, temperature)
     own = {"base": ancestry(source.run), "temperature": None if kind == "numeric" else temperature}
-    return Candidate(name, unseen, outcome, facts["seconds"], partial(_artifact, source, layer, labels, own))
+    predictor = partial(_artifact, source, layer, labels, own)
+    slow = examined != "folds"
+    return Candidate(name, unseen, examine, facts["seconds"], facts["peak_mb"], predictor, slow)
+
+
+def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
+    """Arrays and facts as they lie at `path`, where they are put first if they are not there."""
+    if not path.exists():
+        arrays, facts = make()
+        tensors = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
+        save_checkpoint(path, tensors, facts)
+    tensors, facts = load_checkpoint(path)
+    return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
+
+
+def _fit(source: Artifact, train: EncodedTexts, ground: Ground, precision: str) -> Made:
+    """The layer, and the logits of layers fitted on the other folds for what each fold holds out."""
+    labels, targets = ground.labels, ground.targets
+    with Meter() as meter:
+        rows = _means(source, train, precision)
+        layer, about = fitted(rows, targets, labels, ground.seed)
+        held_out = np.full((len(targets), labels.num_outputs), np.nan)
+        for kept, held in ground.splits:
+            of_fold, _ = fitted(rows[kept], targets[kept], labels, ground.seed)
+            held_out[held] = answers(of_fold, rows[held])
+    facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
+    return {"layer": layer, "held_out": held_out}, facts
+
+
+def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
+    with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
+        return outputs_from_logits(logits, kind, temperature)
 
 
 def _means(source: Artifact, part: EncodedTexts, precision: str) -> NDArray[np.float32]:
