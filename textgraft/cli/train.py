@@ -184,6 +184,9 @@ def _told(out: Path, run: Mapping[str, Any], as_json: bool) -> None:
 
 def named_sources(sources: Sequence[Path], languages: Sequence[str]) -> Paths | dict[str, Paths]:
     """What pretraining reads, by language if it is told so. Raises UserError for both, and for nothing."""
+    if sources and languages and "=" not in "".join(languages):
+        remedy = "Leave it out for text of one language: the recipe says which."
+        raise UserError(f"'{languages[0]}' names no files.", where="--language", remedy=remedy)
     if sources and languages:
         remedy = "Give each a language (--language th=FILES), or none."
         raise UserError("some sources have a language and some have none.", where=str(sources[0]), remedy=remedy)
