@@ -20,6 +20,7 @@ from textgraft.stages import blend, race
 from textgraft.stages.finetune import FinetuneOptions, finetune
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage
+from textgraft.usual_model import THAI
 
 
 @pytest.fixture(autouse=True)
@@ -170,8 +171,8 @@ def test_where_no_model_is_named_a_blend_has_the_gpt_and_who_is_asked_about_ulmf
     }
     assert model_for("default@a+b", MethodOptions(model="th-ulmfit")) == "a+b"
     assert {model_for(name, MethodOptions(model="th-ulmfit")) for name in ("default", "ulmfit")} == {"th-ulmfit"}
-    assert FinetuneOptions().usual_model == "en-gpt-small"
-    assert FinetuneOptions(recipe="ulmfit").usual_model == FinetuneOptions(from_scratch=True).usual_model == "en-ulmfit"
+    thai = MethodOptions(usual=THAI)
+    assert [model_for(name, thai) for name in ("default", "ulmfit", "bert")] == [*reversed(THAI), "en-bert-small"]
 
 
 def test_the_ngrams_that_fasttext_hashes() -> None:

@@ -34,6 +34,7 @@ from textgraft.training.classifier import EncodedTexts, Plan, as_model, train_cl
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash
+from textgraft.usual_model import usual_models
 
 Answers = Literal["single", "indicator", "sets"]
 """What y looks like: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""
@@ -42,8 +43,9 @@ Answers = Literal["single", "indicator", "sets"]
 class TextClassifier(ClassifierMixin, BaseEstimator):
     """A classifier grafted onto a pretrained language model (Howard & Ruder 2018, §3.3).
 
-    `model` is the name or the folder of the language model, `recipe` says how to fine-tune it, `max_tokens` where
-    long texts are cut. `class_weights` is "none", "balanced" or {label: weight}. With `adapt` the language model
+    `model` is the name or the folder of the language model (None: the usual one for the script of the texts,
+    textgraft.usual_model), `recipe` says how to fine-tune it, `max_tokens` where long texts are cut. `class_weights`
+    is "none", "balanced" or {label: weight}. With `adapt` the language model
     first reads the training texts, and those given to `fit` as `unlabelled` (§3.2). `precision` is "auto", "fp32"
     or "bf16"; `verbose` shows progress on stderr. The same `seed` gives the same classifier, bit for bit.
 
@@ -56,7 +58,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        model: str | Path = "en-ulmfit",
+        model: str | Path | None = None,
         *,
         recipe: str = "default",
         seed: int = 0,
@@ -152,16 +154,17 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return estimator
 
     def _language_model(self, texts: list[str], unlabelled: Iterable[str] | None, folder: Path) -> Artifact:
+        model = self.model or usual_models(texts).alone
         if not self.adapt:
             if unlabelled is not None:
                 remedy = "Pass adapt=True, and the language model reads them first."
                 raise UserError("unlabelled texts are given, but nothing would read them.", remedy=remedy)
-            return opening.load(self.model)
+            return opening.load(model)
         pool = texts + check_texts([] if unlabelled is None else unlabelled, name="unlabelled")
         adapted = adapt_language_model(
             pool,
             folder / "adapted",
-            model=self.model,
+            model=model,
             recipe=self.recipe,
             settings=Settings(seed=self.seed, precision=self.precision),
             show=self.verbose,

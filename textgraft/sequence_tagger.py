@@ -18,16 +18,18 @@ from textgraft.stages.stacked_tagging import Network
 from textgraft.stages.tagging import STACKED, TagOptions, fitted, train_tagger
 from textgraft.tagging import MAX_TOKENS, Reply, Tagger, scores
 from textgraft.training.loop import Settings
+from textgraft.usual_model import usual_models
 from textgraft.words.stack import Stack
 
 
 class SequenceTagger(BaseEstimator):
     """Tags the words of sentences: one encoder fine-tuned, or a network over a stack of frozen ones.
 
-    `model` is the name or the folder of the encoder; with `stack`, a list of names of models and word vectors
-    (NAME@READOUT reads other layers), it is not read. `network` is the shape of what is trained over a stack
-    (stages.stacked_tagging.Network). `crf` and `scheme` None are what suits: a CRF over BIOES with a stack, else none
-    over IOB2. The same `seed` gives the same tagger, bit for bit; `verbose` shows progress on stderr.
+    `model` is the name or the folder of the encoder (None: the usual one for the script of the sentences); with
+    `stack`, a list of names of models and word vectors (NAME@READOUT reads other layers), it is not read. `network` is
+    the shape of what is trained over a stack (stages.stacked_tagging.Network). `crf` and `scheme` None are what suits:
+    a CRF over BIOES with a stack, else none over IOB2. The same `seed` gives the same tagger, bit for bit; `verbose`
+    shows progress on stderr.
 
     X is a list of lists of words, y a list of lists of tags, of entities or plain ones. Entities come back as IOB2
     whatever their scheme was, as `read_conll` gives them.
@@ -35,7 +37,7 @@ class SequenceTagger(BaseEstimator):
 
     def __init__(
         self,
-        model: str | Path = "en-ulmfit",
+        model: str | Path | None = None,
         *,
         stack: Sequence[str | Path] | None = None,
         recipe: str = "default",
@@ -76,7 +78,7 @@ class SequenceTagger(BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
         )
         if self.stack is None:
-            source = opening.load(self.model)
+            source = opening.load(self.model or usual_models(" ".join(s.words) for s in train.sentences).alone)
         else:
             source = options.network.over(Stack.open(self.stack, precision=self.precision), self.seed)
         options = fitted(options, source)

@@ -35,7 +35,11 @@ def compare(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draw and train so often for each number.")] = 5,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="One for all methods; else en-ulmfit, and for default en-gpt-small."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="One for all methods; else en-ulmfit, for default en-gpt-small, for Thai th-ulmfit.",
+        ),
     ] = None,
     recipe: o.Recipe = "default",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,

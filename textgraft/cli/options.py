@@ -19,6 +19,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is at --out already.")]
 Model = Annotated[str, typer.Option("--model", "-m", help="A model that ships, by name, or the path of a folder.")]
+UsualModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A model that ships, by name, or a folder; else en-ulmfit, for Thai texts th-ulmfit.",
+    ),
+]
 Recipe = Annotated[
     str, typer.Option("--recipe", help="How to train: a name from `textgraft recipes`, or a .toml file.")
 ]

@@ -35,7 +35,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 def finetune(
     train: File,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    model: o.Model = "en-ulmfit",
+    model: o.UsualModel = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Sentences to choose the best epoch by.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Sentences whose tags choose nothing.")] = None,
     held_out: Annotated[
@@ -89,7 +89,7 @@ def finetune(
     from textgraft.words.stack import Stack
 
     check_out(out, overwrite)
-    if stack is not None and model != "en-ulmfit":
+    if stack is not None and model is not None:
         raise UserError("both a model and a stack.", where="--stack", remedy="Put the model among the stack's names.")
     o.use_threads(threads)
     suited = TagOptions() if stack is None else STACKED

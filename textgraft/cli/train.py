@@ -125,7 +125,7 @@ def adapt(
         list[Path], typer.Argument(help="Files, folders or globs of the domain's text; labels are ignored.")
     ],
     out: Out,
-    model: o.Model = "en-ulmfit",
+    model: o.UsualModel = None,
     recipe: o.Recipe = "default",
     minutes: o.Minutes = None,
     own_vocabulary: Annotated[
@@ -215,7 +215,8 @@ def finetune(
         typer.Option(
             "--model",
             "-m",
-            help="A model that ships, or a folder; several as MODEL+MODEL. Else en-gpt-small, with --recipe en-ulmfit.",
+            help="A model that ships, or a folder; several as MODEL+MODEL. Else en-gpt-small, with --recipe en-ulmfit; "
+            "for Thai texts th-ulmfit.",
         ),
     ] = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts that guide early stopping.")] = None,
@@ -316,7 +317,7 @@ def finetune(
     parts = {"train": train, "valid": valid, "test": test}
     examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
     pool = o.read_pool(unlabelled, encoding=encoding)
-    model = model or asked.usual_model
+    model = model or asked.usual_model(examples["train"])
     held_out = [part for name, part in examples.items() if name != "train"]
     check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
     problems = _problems(examples, pool, quiet)

@@ -12,7 +12,6 @@ from textgraft.methods.default import Default
 from textgraft.methods.features import Cove, Elmo, Features, Flair
 from textgraft.methods.language import Bert, Frozen, Gpt, MeanOf, NoAdapt, Scratch, Ulmfit
 from textgraft.model_folder import models_of
-from textgraft.stages.finetune import ALONE, IN_A_BLEND
 
 METHODS: dict[str, type[Method]] = {
     "linear": Linear,
@@ -64,7 +63,8 @@ def model_for(name: str, options: MethodOptions) -> str | Path:
     That is the one behind its @, its own, that of the options, or what `finetune` would take.
     """
     kind, named = method_class(name), name.partition("@")[2]
-    return named or kind.model or options.model or (IN_A_BLEND if issubclass(kind, Default) else ALONE)
+    usual = options.usual.blended if issubclass(kind, Default) else options.usual.alone
+    return named or kind.model or options.model or usual
 
 
 def new_method(name: str, options: MethodOptions) -> Method:

@@ -17,6 +17,7 @@ from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.training.loop import Settings
 from textgraft.training.session import allowed_seconds, content_hash, weights_hash
+from textgraft.usual_model import ENGLISH, Usual
 
 POOL_AT_LEAST = 20
 """Unlabelled texts, as many as adapting a language model takes."""
@@ -27,7 +28,8 @@ KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 class MethodOptions:
     """What methods may be told: the language model, how it trains, and how much of a text it reads.
 
-    Where no `model` is named each method has its usual one (methods.model_for).
+    Where no `model` is named each method has its usual one, of `usual` (methods.model_for), which `compare` has from
+    its texts.
     `adapt_minutes` replaces the epochs of the recipe's adaptation; `seed` is that of what is done once for all
     trainings, which have seeds of their own. `kind` is that of the labels, where it is known. `minutes` is what the
     trainings of the language model may take in each of `default`'s blends, as in `finetune`.
@@ -42,6 +44,7 @@ class MethodOptions:
     show: bool = True
     kind: TargetKind | None = None
     minutes: float | None = None
+    usual: Usual = ENGLISH
 
     def __post_init__(self) -> None:
         allowed_seconds(self.minutes)  # an impossible one is refused now

@@ -37,6 +37,7 @@ from textgraft.training.session import (
     weights_hash,
     work_folder,
 )
+from textgraft.usual_model import usual_models
 
 HELD_OUT_TOKENS = 100_000
 FEW = 1_000
@@ -51,7 +52,7 @@ def adapt(
     texts: Sequence[str],
     out: Path | str,
     *,
-    model: str | Path = "en-ulmfit",
+    model: str | Path | None = None,
     recipe: str = "default",
     own_vocabulary: bool = False,
     settings: Settings | None = None,
@@ -59,7 +60,7 @@ def adapt(
     reuse: bool = False,
     show: bool = True,
 ) -> Path:
-    """Fine-tune a language model on `texts` and save it as an artifact folder at `out`.
+    """Fine-tune a language model (None: the usual one) on `texts` and save it as an artifact folder at `out`.
 
     Howard & Ruder 2018, §3.2: discriminative rates and slanted triangular schedules, as the recipe's `adapt` phases
     say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
@@ -74,7 +75,7 @@ def adapt(
     out = Path(out)
     if not reuse:
         refuse_existing(out, overwrite)
-    settings = settings or Settings()
+    settings, model = settings or Settings(), model or usual_models(texts).alone
     begun = _begun(texts, model, recipe, own_vocabulary, settings)
     source, stage, learns = begun.source, begun.stage, objective(begun.source.model, str(model))
     if reuse and out.exists() and _came_of(begun.asked, out, overwrite):

@@ -27,6 +27,7 @@ from textgraft.stages.results_folder import finished, refuse_existing, write_res
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import HEADLINE
 from textgraft.training.session import content_hash, work_folder
+from textgraft.usual_model import usual_models
 
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Tried, with all labels, where nothing else is asked for and there are more labels than that."""
@@ -88,7 +89,7 @@ def compare(
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
-    options = replace(options, kind=kind_of_texts(train, question.labels))
+    options = replace(options, kind=kind_of_texts(train, question.labels), usual=usual_models(train.texts))
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: new_method(name, options) for name in names}
     asked = _asked(question, made, options)

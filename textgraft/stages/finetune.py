@@ -47,13 +47,9 @@ from textgraft.training.session import (
     remove_work,
     work_folder,
 )
+from textgraft.usual_model import usual_models
 
 MAX_TOKENS = 512
-
-
-IN_A_BLEND, ALONE = "en-gpt-small", "en-ulmfit"
-"""The language models of the box that are taken where none is named: the one that adds most to linear classifiers, and
-ULMFiT's, where it is the language model that is asked about (docs/decisions.md)."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +95,10 @@ class FinetuneOptions:
         """How the language model is trained."""
         return self.recipe or "default"
 
-    @property
-    def usual_model(self) -> str:
+    def usual_model(self, train: Examples) -> str:
         """The language model where none is named."""
-        return IN_A_BLEND if self.blends else ALONE
+        usual = usual_models(train.texts)
+        return usual.blended if self.blends else usual.alone
 
     @property
     def blends(self) -> bool:
@@ -150,7 +146,7 @@ def finetune(
     refuse_existing(out, overwrite)
     parts = {"train": train, **given(valid=valid, test=test)}
     options = options or FinetuneOptions()
-    sources, adapted = language_models(model or options.usual_model), None
+    sources, adapted = language_models(model or options.usual_model(train)), None
     if adapting is not None and unlabelled:
         recipe = options.language_recipe
         adapted = Adapted(out, unlabelled, sources, recipe, adapting, overwrite=overwrite, show=show)

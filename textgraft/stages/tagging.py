@@ -36,6 +36,7 @@ from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 from textgraft.training.session import alone, drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.tag_metrics import TagScores, paired_ratio_test, score_tags
+from textgraft.usual_model import usual_models
 from textgraft.words.stack import Stack
 
 TAGGER = "tagger"
@@ -98,7 +99,7 @@ def tag_finetune(
     train: Tagged,
     out: Path | str,
     *,
-    model: str | Path | Stack = "en-ulmfit",
+    model: str | Path | Stack | None = None,
     valid: Tagged | None = None,
     test: Tagged | None = None,
     options: TagOptions | None = None,
@@ -107,7 +108,8 @@ def tag_finetune(
 ) -> TagResult:
     """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
-    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `opening.load` takes. `valid` is
+    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `opening.load` takes, and None the
+    usual one for the script of the sentences. `valid` is
     tagged after every epoch, and the weights with the best F1 of entities, or accuracy, are kept. Scores come from
     `test`, else from `valid`, else from sentences held out of `train`. The folder also holds predictions.conll of the
     examined sentences: word, tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
@@ -120,6 +122,7 @@ def tag_finetune(
     """
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     refuse_existing(out, overwrite)
+    model = model or usual_models(" ".join(sentence.words) for sentence in train.sentences).alone
     source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else opening.load(model)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)

@@ -1,0 +1,85 @@
+"""Where nobody names a language model, it is one for the script of the texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from textgraft import SequenceTagger, TextClassifier, adapt, compare, finetune, usual_model
+from textgraft.artifact import load
+from textgraft.data.examples import Examples, Pair
+from textgraft.ensemble import load_one
+from textgraft.methods import MethodOptions
+from textgraft.model_folder import names
+from textgraft.stages.finetune import FinetuneOptions
+from textgraft.training.loop import Settings
+from textgraft.usual_model import ENGLISH, THAI, Usual, usual_models
+
+TEXTS = ["ดีมาก ชอบมาก", "แย่ ไม่ชอบเลย", "สนุกดี", "น่าเบื่อมาก", "ดีจริง ๆ", "ไม่ดีเลย"] * 4
+LABELS = ["ดี", "แย่"] * 12
+QUICK = Settings(minutes=0.01)
+
+
+@pytest.mark.parametrize(
+    ("texts", "usual"),
+    [
+        (["What is this?"], ENGLISH),
+        ([], ENGLISH),
+        (["123 !?", ""], ENGLISH),
+        (["Was ist das?", "Что это?"], ENGLISH),
+        (["โทรศัพท์ของผมเสีย"], THAI),
+        (["เน็ตช้า wifi", "hello", "อยากเปลี่ยนโปรโมชั่นครับ"], THAI),
+        (["the word ครับ is polite", "so is ค่ะ"], ENGLISH),
+        ([Pair("ราคาเท่าไร", "price")], THAI),
+    ],
+)
+def test_the_script_of_most_letters_decides(texts: list[str], usual: Usual) -> None:
+    assert usual_models(texts) == usual
+
+
+@given(st.lists(st.text(max_size=20), max_size=5))
+def test_any_text_has_one_and_digits_and_signs_have_no_say(texts: list[str]) -> None:
+    found = usual_models(texts)
+    assert found in (ENGLISH, THAI)
+    assert usual_models([f"12 {text} ... ๓" for text in texts]) == found
+
+
+def test_they_are_in_the_box() -> None:
+    assert {*ENGLISH, *THAI} <= set(names())
+
+
+def test_fine_tuning_takes_the_one_that_suits_what_is_made() -> None:
+    english, thai = (Examples(texts, LABELS, "single") for texts in (["words of English"] * 24, TEXTS))
+    assert FinetuneOptions().usual_model(english) == ENGLISH.blended
+    assert FinetuneOptions().usual_model(thai) == THAI.blended
+    for alone in (FinetuneOptions(recipe="ulmfit"), FinetuneOptions(from_scratch=True)):
+        assert (alone.usual_model(english), alone.usual_model(thai)) == (ENGLISH.alone, THAI.alone)
+
+
+@pytest.fixture
+def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model that is quick to train in the place of the Thai ones; an English one would be a mistake."""
+    monkeypatch.setattr(usual_model, "THAI", Usual(str(tiny_lm), str(tiny_lm)))
+    monkeypatch.setattr(usual_model, "ENGLISH", Usual("no such model", "no such model"))
+    return tiny_lm
+
+
+def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
+    train = Examples(TEXTS, LABELS, "single")
+    base = load_one(small).run["name"]
+    adapted = load(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, show=False))
+    assert adapted.run["base"]["name"] == base
+    asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "show": False}
+    assert finetune(train, tmp_path / "made", **asked).record["base"]["name"] == base
+    options = MethodOptions(show=False, max_tokens=16)
+    results = compare(train, tmp_path / "curve", methods=["frozen"], labels=[12], seeds=1, options=options)
+    assert results["run"]["model"] == str(small)
+    classifier = TextClassifier(recipe="lstm-small", max_tokens=16).fit(TEXTS, LABELS)
+    assert classifier.classifier_.members[0].run["base"]["name"] == base
+    tagger = SequenceTagger().fit([["ดี", "มาก"]] * 8, [["A", "B"]] * 8)
+    assert np.shape(tagger.predict([["ดี", "มาก"]])) == (1, 2)
