@@ -2,7 +2,7 @@
 
 Prints and writes demo/results.json and demo/report.html: the mean of what does best on held-out folds of the labels,
 beside each of its candidates: `textgraft finetune train.csv --unlabelled pool.txt --test test.csv --adapt-minutes 2
---max-tokens 400 --minutes 20`, on a folder that is emptied first.
+--max-tokens 400 --minutes 10`, on a folder that is emptied first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from textgraft.files import write_atomically
 HERE = Path(__file__).parent
 WORK = HERE / "work"
 ADAPTING = Settings(minutes=2)
-OPTIONS = FinetuneOptions(max_tokens=400, minutes=20)
+OPTIONS = FinetuneOptions(max_tokens=400, minutes=10)
 
 
 def main() -> None:
