@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from textgraft.encoders.base import LayerGroup
 from textgraft.model import build
-from textgraft.training.muon import COEFFICIENTS, Muon, orthogonalised
+from textgraft.training.muon import COEFFICIENTS, Muon, _step_by_step, orthogonalised
 from textgraft.training.optimizers import build_optimizer
 from textgraft.training.phases import Phase
 
 SHAPES = [(6, 6), (24, 6), (6, 24), (1, 5), (5, 1), (64, 48)]
+WIDE = [(256, 1024), (96, 192), (192, 96)]
 
 
 def by_svd(matrix: Tensor) -> Tensor:
@@ -40,6 +41,17 @@ def matrix(rows: int, columns: int, *, smallest: float = 0.0, seed: int = 0) -> 
 def test_newton_schulz_is_the_polynomial_of_the_singular_values(shape: tuple[int, int]) -> None:
     found = orthogonalised(matrix(*shape), dtype=torch.float32)
     torch.testing.assert_close(found.double(), by_svd(matrix(*shape)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", WIDE)
+@pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-7])
+def test_all_steps_at_once_are_the_steps_one_by_one(shape: tuple[int, int], smallest: float) -> None:
+    """In float64; singular values fall off to `smallest` geometrically, which an iteration on squares might lose."""
+    u, s, vt = torch.linalg.svd(matrix(*shape).double(), full_matrices=False)
+    given = ((u * smallest ** torch.linspace(0, 1, len(s), dtype=torch.float64)) @ vt).float()
+    x = given.double() / given.double().norm()
+    found = orthogonalised(given, dtype=torch.float32).double()
+    assert (found - _step_by_step(x, 5)).norm() < 1e-3 * math.sqrt(min(shape))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -28,17 +28,46 @@ def orthogonalised(matrix: Tensor, *, steps: int = 5, dtype: torch.dtype | None 
     The Newton-Schulz iteration of Jordan et al. 2024 ("Muon: an optimizer for hidden layers"): matrix products only,
     in `dtype` (None: bfloat16 where the device has it, else float32). Singular values below about a thousandth of the
     Frobenius norm have not arrived after five steps. Returns the dtype of `matrix`.
+
+    We differ where one side is twice the other or more and `dtype` is float32: what the steps come to is a polynomial
+    in X X^T, worked out on the short side alone, and X is multiplied by it once. That has the same rounding, in half
+    to two thirds of the time; in bfloat16 it would not.
     """
     if dtype is None:
         dtype = torch.bfloat16 if resolve("auto", matrix.device) == "bf16" else torch.float32
-    a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
     x = (matrix.t() if tall else matrix) / matrix.norm().clamp(min=TINY)
     x = x.to(dtype)
+    wide = x.shape[1] >= 2 * x.shape[0] and dtype == torch.float32
+    x = _all_steps(x @ x.t(), steps) @ x if wide else _step_by_step(x, steps)
+    return (x.t() if tall else x).to(matrix.dtype)
+
+
+def _step_by_step(x: Tensor, steps: int) -> Tensor:
+    """X to aX + (bG + cG^2) X with G = X X^T, so many times."""
+    a, b, c = COEFFICIENTS
     for _ in range(steps):
         gram = x @ x.t()
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.t() if tall else x).to(matrix.dtype)
+    return x
+
+
+def _all_steps(gram: Tensor, steps: int) -> Tensor:
+    """What X is to be multiplied by for all of the steps: with C = aI + bG + cG^2, X goes to CX, and G to CGC."""
+    product = factor = _factor(gram)
+    for _ in range(steps - 1):
+        gram = factor @ gram @ factor
+        factor = _factor(gram)
+        product = factor @ product
+    return product
+
+
+def _factor(gram: Tensor) -> Tensor:
+    """C, by which a step multiplies X."""
+    a, b, c = COEFFICIENTS
+    factor = torch.addmm(gram, gram, gram, beta=b, alpha=c)
+    factor.diagonal().add_(a)
+    return factor
 
 
 class Muon(AdamW):
