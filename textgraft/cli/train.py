@@ -292,7 +292,7 @@ def finetune(
     """
     from textgraft.data.check import to_json
     from textgraft.stages.finetune import FinetuneOptions, finetune
-    from textgraft.stages.language_models import adapted_path, language_models
+    from textgraft.stages.language_models import adapted_path
     from textgraft.stages.preflight import check_finetune
     from textgraft.training.loop import Settings
     from textgraft.training.recipes import load_recipe
@@ -319,12 +319,11 @@ def finetune(
     pool = o.read_pool(unlabelled, encoding=encoding)
     model = model or asked.usual_model(examples["train"])
     held_out = [part for name, part in examples.items() if name != "train"]
-    check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
+    models = check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
     problems = _problems(examples, pool, quiet)
     adapting = None
     if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
         adapting = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
-    models = {name: source.place for name, source in language_models(model).items()}
     with resumable(out, *(adapted_path(out, name, models) for name in models)):
         done = finetune(
             examples["train"],

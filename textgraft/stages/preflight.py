@@ -21,16 +21,18 @@ def check_finetune(
     model: str | Path,
     held_out: Sequence[Examples] = (),
     options: FinetuneOptions,
-) -> None:
+) -> dict[str, str]:
     """Everything that `finetune` would refuse later: models, recipe, readout, labels, class weights, folds.
 
-    `model` may be several, as there; `held_out` are the validation and the test set. Raises the UserError that is due.
+    `model` may be several, as there; `held_out` are the validation and the test set. Returns where each language model
+    lies, by what its classifiers will be called. Raises the UserError that is due.
     """
     stage = load_recipe(options.language_recipe).finetune
     if not stage.phases:
         message = "this recipe has no phases to fine-tune in."
         raise UserError(message, where=options.language_recipe, remedy="Name one that has.")
-    for source in language_models(model).values():
+    sources = language_models(model)
+    for source in sources.values():
         network = source.model.model
         stage.plan(len(network.encoder.layer_groups()) + 1)  # and the head
         new_readout(options.readout, network.encoder.widths)
@@ -42,3 +44,4 @@ def check_finetune(
     for part in held_out:
         labels.encode(part)
     chosen_folds(train, options, measured=bool(held_out))
+    return {name: source.place for name, source in sources.items()}
