@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft import SequenceTagger, TextClassifier, adapt, compare, finetune, usual_model
+from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune, usual_model
 from textgraft.artifact import load
 from textgraft.data.examples import Examples, Pair
 from textgraft.ensemble import load_one
@@ -81,5 +81,6 @@ def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -
     assert results["run"]["model"] == str(small)
     classifier = TextClassifier(recipe="lstm-small", max_tokens=16).fit(TEXTS, LABELS)
     assert classifier.classifier_.members[0].run["base"]["name"] == base
+    assert TextEmbedder().fit(TEXTS).artifact_.run["name"] == base
     tagger = SequenceTagger().fit([["ดี", "มาก"]] * 8, [["A", "B"]] * 8)
     assert np.shape(tagger.predict([["ดี", "มาก"]])) == (1, 2)

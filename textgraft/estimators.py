@@ -219,13 +219,14 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Texts to vectors: the pooled top layer of a model that textgraft has saved, fine-tuned or not.
 
+    Without `model` it is the usual one for the script of the texts that `fit` is given (textgraft.usual_model).
     `pooling` is "mean", "max", "last" or "concat" (all three, Howard & Ruder 2018, §3.3); `layers` says which layers to
     read instead of the top one (nn.readout.READOUTS). Nothing is learned from the texts: `fit` loads the model.
     """
 
     def __init__(
         self,
-        model: str | Path = "en-ulmfit",
+        model: str | Path | None = None,
         *,
         pooling: str = "mean",
         layers: str = LAST,
@@ -243,10 +244,10 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Raises UserError for an unknown model or pooling, layers that it cannot read so, and texts that are no strings.
         """
-        check_texts(X)
+        texts = check_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
-        self.artifact_ = opening.load(self.model)
+        self.artifact_ = opening.load(self.model or usual_models(texts).alone)
         read = new_readout(self.layers, self.artifact_.model.encoder.widths)
         self._n_features_out = pooled_dim(self.pooling, read.output_dim)
         return self
