@@ -45,9 +45,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     `model` is the name or the folder of the language model (None: the usual one for the script of the texts,
     textgraft.usual_model), `recipe` says how to fine-tune it, `max_tokens` where long texts are cut. `class_weights`
-    is "none", "balanced" or {label: weight}. With `adapt` the language model
-    first reads the training texts, and those given to `fit` as `unlabelled` (§3.2). `precision` is "auto", "fp32"
-    or "bf16"; `verbose` shows progress on stderr. The same `seed` gives the same classifier, bit for bit.
+    is "none", "balanced" or {label: weight}. With `adapt` the language model first reads the training texts, and those
+    given to `fit` as `unlabelled` (§3.2). `precision` is "auto", "fp32" or "bf16"; `verbose` shows progress on stderr.
+    The same `seed` gives the same classifier, bit for bit.
 
     Labels may be strings, integers or booleans, one a text; or several a text, as a matrix of zeros and ones or as
     lists, tuples or sets. They come back in the form in which they came (lists and sets as tuples); `classes_` has

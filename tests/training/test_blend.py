@@ -181,9 +181,7 @@ def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
     assert len(done.comparison.targets) == 24
     assert "The scores are of the same texts" in done.comparison.chosen
     ours = mean_loss("single", done.comparison.targets, answers(done, "blend"))
-    assert {"linear", "ulmfit-probe", "ulmfit"} <= set(
-        done.record["results"]["methods"]
-    )  # there is nothing more to read
+    assert "ulmfit-probe" in done.record["results"]["methods"]  # it has read all that there is
     for name, found in done.record["blend"]["candidates"].items():
         assert found["log_loss"] == pytest.approx(mean_loss("single", done.comparison.targets, answers(done, name)))
         assert ours <= found["log_loss"] + 1e-12

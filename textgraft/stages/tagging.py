@@ -109,10 +109,10 @@ def tag_finetune(
     """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
     Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `opening.load` takes, and None the
-    usual one for the script of the sentences. `valid` is
-    tagged after every epoch, and the weights with the best F1 of entities, or accuracy, are kept. Scores come from
-    `test`, else from `valid`, else from sentences held out of `train`. The folder also holds predictions.conll of the
-    examined sentences: word, tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
+    usual one for the script of the sentences (textgraft.usual_model). `valid` is tagged after every epoch, and the
+    weights with the best F1 of entities, or accuracy, are kept. Scores come from `test`, else from `valid`, else from
+    sentences held out of `train`. The folder also holds predictions.conll of the examined sentences: word, tag,
+    predicted tag, as conlleval reads it. Killed, the same call goes on from there.
 
     With a Stack of frozen models and word vectors as `model`, a network over words is trained on what they say
     (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the sources go into the folder. Where

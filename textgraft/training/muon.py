@@ -30,8 +30,8 @@ def orthogonalised(matrix: Tensor, *, steps: int = 5, dtype: torch.dtype | None 
     Frobenius norm have not arrived after five steps. Returns the dtype of `matrix`.
 
     We differ where one side is twice the other or more and `dtype` is float32: what the steps come to is a polynomial
-    in X X^T, worked out on the short side alone, and X is multiplied by it once. That has the same rounding, in half
-    to two thirds of the time; in bfloat16 it would not.
+    in X X^T, worked out on the short side alone, and X is multiplied by it once, in half to two thirds of the time. Its
+    rounding is as that of single steps, but for very small singular values (docs/lab-notes.md); bfloat16 is too coarse.
     """
     if dtype is None:
         dtype = torch.bfloat16 if resolve("auto", matrix.device) == "bf16" else torch.float32
