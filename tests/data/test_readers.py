@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import tracemalloc
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, Pair
 from textgraft.data.readers import read, read_texts
 from textgraft.errors import UserError
 
@@ -101,6 +102,48 @@ def test_a_folder_per_class_reads_one_text_a_file_in_sorted_order(tmp_path: Path
     assert examples.labels == ["neg", "pos", "pos"]
     assert examples.where(2) == f"{tmp_path}/pos/2.txt"
     assert examples.take([2]).where(0) == f"{tmp_path}/pos/2.txt"
+
+
+JUDGED = [("sehr gut gespielt", "gut"), ("ein Jammer", "schlecht"), ("ganz wunderbar", "gut"), ("zu lang", "schlecht")]
+
+
+@pytest.mark.parametrize("header", [("Film", "Urteil"), ("ข้อความ", "หมวด"), ("Text", "Urteil"), ("Film", "Label")])
+def test_labels_are_known_by_coming_back_where_no_name_says_so(tmp_path: Path, header: tuple[str, str]) -> None:
+    lines = ["id;" + ";".join(header), *(f"{i};{text};{label}" for i, (text, label) in enumerate(JUDGED))]
+    path = write(tmp_path / "a.csv", "\n".join(lines))
+    said = nullcontext() if header[1] == "Label" else pytest.warns(UserWarning, match=f"'{header[1]}' are read as the")
+    with said:
+        examples = read(path)
+    assert (examples.texts, examples.labels) == tuple(map(list, zip(*JUDGED)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ([(text, i) for i, (text, _) in enumerate(JUDGED)], {}),  # every value another
+        ([(text, "gut") for text, _ in JUDGED], {}),  # and only one
+        ([(label, label) for _, label in JUDGED], {}),  # both come back
+        ([("ja", label) for _, label in JUDGED], {}),
+        ([("so", "weder noch"), ("oh", "weder noch"), ("na", "mäßig"), ("hm", "mäßig")], {}),  # the longer one
+        (JUDGED, {"text2": "b"}),  # a second text, and so no label
+    ],
+)
+def test_no_label_is_guessed_where_values_leave_it_open(rows: list, options: dict) -> None:
+    table = [{"a": a, "b": b} for a, b in rows]
+    with pytest.raises(UserError, match="no column looks like the text") if not options else nullcontext():
+        assert read(table, **options).labels is None
+
+
+def test_the_text_that_is_named_is_no_label_though_its_values_come_back() -> None:
+    table = [{"a": text, "b": label} for text, label in JUDGED]
+    assert read(table, text="b").labels is None
+
+
+def test_two_texts_are_no_text_and_its_label_though_one_comes_back() -> None:
+    table = [{"premise": text, "hypothesis": label} for text, label in JUDGED]
+    examples = read(table)
+    assert isinstance(examples.texts[0], Pair)
+    assert examples.labels is None
 
 
 @pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])

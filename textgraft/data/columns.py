@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -122,6 +122,23 @@ def find_pair_columns(
     if first == second:
         raise UserError(f"'{first}' is both texts of the pair.", where=source, remedy="Name two columns.")
     return first, second
+
+
+def guess_label_column(columns: Sequence[str], table: Sequence[Mapping[str, Any]], id_column: str | None) -> str | None:
+    """The label's column by what it holds, of two whose names do not say which it is, beside the id; None if unsure.
+
+    Labels come back: half as many values as rows, at most. Texts hardly do, and are longer.
+    """
+    left = [column for column in columns if column != id_column]
+    if len(left) != 2 or find_pair_columns(left, None, None, (), "") is not None:
+        return None
+    values = {column: [str(row[column]) for row in table if not is_missing(row.get(column))] for column in left}
+    for label, text in (left, left[::-1]):
+        names, texts = values[label], values[text]
+        few, many = 1 < len(set(names)) <= len(names) / 2, len(set(texts)) > len(texts) / 2
+        if few and many and sum(map(len, texts)) * len(names) > sum(map(len, names)) * len(texts):
+            return label
+    return None
 
 
 def is_missing(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,13 @@ from textgraft.data.choices import looks_like_choices, read_choices
 from textgraft.data.columns import (
     ID_NAMES,
     LABEL_NAMES,
+    TEXT_NAMES,
     Cells,
     find_column,
     find_pair_columns,
     find_text_column,
     guess_kind,
+    guess_label_column,
 )
 from textgraft.data.examples import Choice, Examples, Pair, TargetKind, Unit, as_text
 from textgraft.data.hub import dataset_rows, is_dataset
@@ -55,7 +58,8 @@ def read(
     that of the second text of pairs, else guessed where `text` is not named and none looks like a single text; `kind`
     says what labels are ("single", "multi", "numeric", or "choice" where each row has options to choose from, see
     data.choices; then `text` is the context and `text2` the question), else guessed by `guess_kind`; `label_separator`
-    cuts several labels in one CSV cell. An `Examples` comes back as it is.
+    cuts several labels in one CSV cell. Columns are guessed by their names, a label of two columns also by its values,
+    with a warning. An `Examples` comes back as it is.
     Raises UserError for whatever cannot be read, is empty, or lacks a column, with the place and the remedy.
     """
     if kind is not None and kind not in KINDS:
@@ -75,6 +79,8 @@ def read(
         kind = "choice"
     else:
         label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
+        if label_column is None and text2 is None:
+            label_column = _guessed_label(columns, table, text, id_column, name)
         texts, chosen = _texts(columns, table, cells, (text, text2), (label_column, id_column))
         labels = None
         if label_column is not None and label_column not in chosen:
@@ -86,6 +92,18 @@ def read(
                 raise UserError(f"the label column '{label_column}' is empty.", where=name, remedy=remedy)
     ids = None if id_column is None else cells.texts([row.get(id_column) for row in table])
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
+
+
+def _guessed_label(
+    columns: Sequence[str], table: Sequence[dict[str, Any]], text: str | None, id_column: str | None, source: str
+) -> str | None:
+    """The column that holds labels by its values, with a warning that says so."""
+    guessed = guess_label_column(columns, table, id_column)
+    if guessed is None or guessed == find_column(columns, text, TEXT_NAMES, "the text", source):
+        return None
+    message = f"{source}: the values of '{guessed}' are read as the labels. Name another column with label=…."
+    warnings.warn(message, stacklevel=3)
+    return guessed
 
 
 def _texts(
