@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from textgraft.data.examples import Examples, Pair
-from textgraft.data.readers import read, read_texts
+from textgraft.data.readers import read, read_rows, read_texts
 from textgraft.errors import UserError
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -115,6 +115,15 @@ def test_labels_are_known_by_coming_back_where_no_name_says_so(tmp_path: Path, h
     with said:
         examples = read(path)
     assert (examples.texts, examples.labels) == tuple(map(list, zip(*JUDGED)))
+
+
+def test_a_stream_knows_its_texts_by_the_labels_beside_them(tmp_path: Path) -> None:
+    rows = [f"{text} {i};{label}" for i, (text, label) in enumerate(JUDGED * 500)]
+    path = write(tmp_path / "a.csv", "\n".join(["Film;Urteil", *rows]))
+    texts = [text for _, text in read_rows(path)]
+    assert texts == read(path, label="Urteil").texts == list(read_texts(path))
+    with pytest.raises(UserError, match="no column looks like the text"):
+        list(read_texts(write(tmp_path / "b.csv", "Film;Urteil\nein Jammer;gut\n")))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from textgraft.errors import UserError
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 KINDS = ("single", "multi", "numeric", "choice")
 _STREAM_SNIFF = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
+_GUESSED_FROM = 1000  # rows of a corpus by whose values columns are told apart that no name tells apart
 TOKENS = "tokens.json"
 """In a folder, what says that there are tokens in it and not text (stages.corpora)."""
 _FORMATS = (
@@ -130,7 +132,7 @@ def read_texts(
 
     `paths` are files as `read` takes them, folders (every such file inside, sorted), glob patterns, and data sets of
     the Hugging Face library (see data.hub). A .txt file is one text a line; tables give their `text` column, guessed
-    from the first row when not named; both columns of a table of pairs. The encoding is decided by the first 4 MB of
+    from the first rows when not named; both columns of a table of pairs. The encoding is decided by the first 4 MB of
     each file. Paths are looked up at once, files opened as they come.
 
     Raises UserError for a path or pattern that leads to no file, and for what cannot be read, with its place.
@@ -155,7 +157,7 @@ def read_rows(
 ) -> Iterator[tuple[dict[str, Any], str]]:
     """For each row of a file what to know it by (`id`, or else its line or row), and its text or pair.
 
-    Empty texts come too, and memory does not grow with the file. Columns are named, or guessed from the first row.
+    Empty texts come too, and memory does not grow with the file. Columns are named, or guessed from the first rows.
     Raises UserError as `read_texts` does, and for a file of no rows.
     """
     empty = True
@@ -200,16 +202,21 @@ class _TextRow:
 
 
 def _text_rows(path: Path, text: str | None, text2: str | None, encoding: str | None) -> Iterator[_TextRow]:
-    chosen: Sequence[str] = ()
     data_set = is_dataset(path)
     unit: Unit = "row" if data_set else _unit(path)
     found = dataset_rows(path) if data_set else _file_rows(path, encoding, None, sniff_bytes=_STREAM_SNIFF)
-    for number, row in found:
-        if not chosen:
-            columns = list(row)
-            others = [find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES)]
-            pair = find_pair_columns(columns, text, text2, others, str(path))
-            chosen = pair or [find_text_column(columns, text, others, str(path))]
+    head = list(islice(found, 1))
+    if not head:
+        return
+    columns = list(head[0][1])
+    label, id_column = (find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES))
+    told = text or text2 or find_column(columns, None, (*TEXT_NAMES, *LABEL_NAMES), "", "")
+    if not told:
+        head += islice(found, _GUESSED_FROM - 1)
+        label = guess_label_column(columns, [row for _, row in head], id_column)
+    pair = find_pair_columns(columns, text, text2, (label, id_column), str(path))
+    chosen = pair or [find_text_column(columns, text, (label, id_column), str(path))]
+    for number, row in chain(head, found):
         yield _TextRow(str(path), unit, number, row, chosen)
 
 
