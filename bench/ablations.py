@@ -43,6 +43,7 @@ from textgraft.model import Model
 from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.precision import computing_in
 from textgraft.stages.adapt import adapt
+from textgraft.stages.blend import evidence_splits
 from textgraft.training.classifier import EncodedTexts, Plan, new_classifier, outputs_from_logits, train_classifier
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase, Stage
@@ -156,8 +157,22 @@ def logistic(draw: Draw, source: Artifact | None = None) -> np.ndarray:
     return fit_output(known, draw.targets, "single", draw.labels.num_outputs, draw.seed).predict(asked)
 
 
-def ensemble(draw: Draw) -> np.ndarray:
-    return np.mean([tuned(draw, stage=at_least(120), seed=100 * draw.seed + i) for i in range(5)], axis=0)
+def ensemble(draw: Draw, stage: Stage | None = None, seeds: int = 5) -> np.ndarray:
+    stage = stage or at_least(120)
+    return np.mean([tuned(draw, stage=stage, seed=100 * draw.seed + i) for i in range(seeds)], axis=0)
+
+
+def folds(draw: Draw) -> np.ndarray:
+    """The mean of the classifiers that a blend's evidence needs anyway, each trained without a fifth of the labels."""
+    said = []
+    for kept, _ in evidence_splits(draw.train, draw.seed):
+        said.append(tuned(replace(draw, train=draw.train.take(kept)), stage=suited(draw)))
+    return np.mean(said, axis=0)
+
+
+def suited(draw: Draw) -> Stage:
+    """What `finetune` would take for the model."""
+    return load_recipe(draw.source.suited("default")).finetune
 
 
 def both_directions(draw: Draw) -> np.ndarray:
@@ -286,6 +301,10 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     "lstm-small, label smoothing 0.1": lambda d: tuned(
         d, stage=replace(load_recipe("lstm-small").finetune, label_smoothing=0.1)
     ),
+    "the model's own recipe": lambda d: tuned(d, stage=suited(d)),
+    "the model's own recipe, three seeds averaged": lambda d: ensemble(d, suited(d), 3),
+    "the model's own recipe, five seeds averaged": lambda d: ensemble(d, suited(d)),
+    "the model's own recipe, five folds averaged": folds,
     "multifit": lambda d: tuned(d, stage=load_recipe("multifit").finetune),
 }
 
@@ -307,7 +326,8 @@ def main() -> None:
     train, test = examples(rows, asked.name), examples(test_rows[: asked.test], "test")
     labels, ADAPTED_FROM[:] = Labels.fit(train), [asked.model]
     truth = labels.encode(test)
-    path = HERE / "results" / f"ablations-{asked.name}.json"
+    which = asked.name if asked.model == "en-ulmfit" else f"{asked.name}-{Path(asked.model).name}"
+    path = HERE / "results" / f"ablations-{which}-{asked.labels}.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     ways = asked.ways.split(";") if asked.ways else [w for w in WAYS if asked.backward or "backward" not in w]
     for way in (w.strip() for w in ways):
