@@ -3,7 +3,7 @@
 Fine-tunes a language model in a dozen ways on the same draws of labelled texts of a data set that bench/curves.py
 reads, and prints mean accuracy with the lowest and highest draw, beside the linear classifier. No way sees the test
 labels.
-What is measured is kept in bench/results/ablations-NAME.json at once; the same command goes on from there.
+What is measured is kept in bench/results/ablations-NAME….json at once; the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,16 @@ from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.precision import computing_in
 from textgraft.stages.adapt import adapt
 from textgraft.stages.blend import evidence_splits
-from textgraft.training.classifier import EncodedTexts, Plan, new_classifier, outputs_from_logits, train_classifier
+from textgraft.stages.soup import mean_of
+from textgraft.training.classifier import (
+    EncodedTexts,
+    Plan,
+    Trained,
+    as_model,
+    new_classifier,
+    outputs_from_logits,
+    train_classifier,
+)
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
@@ -99,7 +108,12 @@ def with_dropouts(model: Model, dropouts: dict[str, float]) -> Model:
     return made
 
 
-def tuned(
+def tuned(draw: Draw, **how: Any) -> np.ndarray:
+    """Probabilities (N, C) of a fine-tuning, as in `trained`."""
+    return outputs_from_logits(trained(draw, **how).logits["test"], "single")
+
+
+def trained(
     draw: Draw,
     *,
     source: Artifact | None = None,
@@ -107,14 +121,14 @@ def tuned(
     dropouts: dict[str, float] | None = None,
     more: tuple[Sequence[str], np.ndarray] | None = None,
     seed: int | None = None,
-) -> np.ndarray:
-    """Probabilities (N, C) of a fine-tuning; `more` are texts with guessed labels to learn from too."""
+) -> Trained:
+    """A fine-tuning with its answers for the texts, as "test"; `more` are texts with guessed labels to learn from."""
     source, stage = source or draw.source, stage or load_recipe("default").finetune
     texts, targets = list(draw.train.texts), draw.targets
     if more is not None:
         texts, targets = [*texts, *more[0]], np.concatenate([targets, more[1]])
     with tempfile.TemporaryDirectory() as folder:
-        trained = train_classifier(
+        return train_classifier(
             draw.plan(source, stage, dropouts=dropouts),
             EncodedTexts(draw.encoded(source, texts), targets),
             {"test": EncodedTexts(draw.encoded(source, draw.texts))},
@@ -123,7 +137,6 @@ def tuned(
             title="run",
             show=False,
         )
-    return outputs_from_logits(trained.logits["test"], "single")
 
 
 def at_least(steps: int) -> Stage:
@@ -162,12 +175,23 @@ def ensemble(draw: Draw, stage: Stage | None = None, seeds: int = 5) -> np.ndarr
     return np.mean([tuned(draw, stage=stage, seed=100 * draw.seed + i) for i in range(seeds)], axis=0)
 
 
-def folds(draw: Draw) -> np.ndarray:
-    """The mean of the classifiers that a blend's evidence needs anyway, each trained without a fifth of the labels."""
-    said = []
-    for kept, _ in evidence_splits(draw.train, draw.seed):
-        said.append(tuned(replace(draw, train=draw.train.take(kept)), stage=suited(draw)))
-    return np.mean(said, axis=0)
+def of_folds(draw: Draw) -> list[Trained]:
+    """The networks that a blend's evidence needs anyway, each trained without a fifth of the labels, and one on all."""
+    kept = [kept for kept, _ in evidence_splits(draw.train, draw.seed)]
+    parts = [*(draw.train.take(indices) for indices in kept), draw.train]
+    return [trained(replace(draw, train=part), stage=suited(draw)) for part in parts]
+
+
+def averaged_answers(draw: Draw) -> np.ndarray:
+    return np.mean([outputs_from_logits(one.logits["test"], "single") for one in of_folds(draw)], axis=0)
+
+
+def averaged_weights(draw: Draw) -> np.ndarray:
+    """What a blend does (textgraft.stages.soup)."""
+    plan, networks = draw.plan(draw.source, suited(draw)), of_folds(draw)
+    model = as_model(plan, replace(networks[-1], values=mean_of(one.values for one in networks)))
+    logits = predict_logits(model, draw.encoded(draw.source, draw.texts), plan.pad_id)
+    return outputs_from_logits(logits, "single")
 
 
 def suited(draw: Draw) -> Stage:
@@ -304,7 +328,8 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     "the model's own recipe": lambda d: tuned(d, stage=suited(d)),
     "the model's own recipe, three seeds averaged": lambda d: ensemble(d, suited(d), 3),
     "the model's own recipe, five seeds averaged": lambda d: ensemble(d, suited(d)),
-    "the model's own recipe, five folds averaged": folds,
+    "the model's own recipe, answers of five folds and all labels averaged": averaged_answers,
+    "the model's own recipe, weights of five folds and all labels averaged": averaged_weights,
     "multifit": lambda d: tuned(d, stage=load_recipe("multifit").finetune),
 }
 
