@@ -44,7 +44,6 @@ from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.precision import computing_in
 from textgraft.stages.adapt import adapt
 from textgraft.stages.blend import evidence_splits
-from textgraft.stages.soup import mean_of
 from textgraft.training.classifier import (
     EncodedTexts,
     Plan,
@@ -187,10 +186,13 @@ def averaged_answers(draw: Draw) -> np.ndarray:
 
 
 def averaged_weights(draw: Draw) -> np.ndarray:
-    """What a blend does (textgraft.stages.soup)."""
+    """One network whose weights are the mean of theirs (Wortsman et al. 2022, "uniform soup")."""
     plan, networks = draw.plan(draw.source, suited(draw)), of_folds(draw)
-    model = as_model(plan, replace(networks[-1], values=mean_of(one.values for one in networks)))
-    logits = predict_logits(model, draw.encoded(draw.source, draw.texts), plan.pad_id)
+    names, count = networks[0].values, len(networks)
+    mean = {name: sum((one.values[name] for one in networks[1:]), names[name]) / count for name in names}
+    logits = predict_logits(
+        as_model(plan, replace(networks[0], values=mean)), draw.encoded(draw.source, draw.texts), plan.pad_id
+    )
     return outputs_from_logits(logits, "single")
 
 

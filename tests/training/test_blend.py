@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from made_up_reviews import reviews
 from small_comparisons import backwards, write_family
 from sudden import killed_at
@@ -25,7 +24,7 @@ from textgraft.evaluation import Outcome
 from textgraft.model import Model
 from textgraft.stages import blend as blends
 from textgraft.stages import finetune as stage
-from textgraft.stages import members, probe, race, soup
+from textgraft.stages import members, probe, race
 from textgraft.stages.blend import evidence_splits
 from textgraft.stages.candidates import Candidate, Ground
 from textgraft.stages.finetune import FinetuneOptions, finetune
@@ -174,64 +173,6 @@ def test_a_probe_reads_the_test_texts_only_where_it_counts(
     assert read == [len(TRAIN), *([len(TEST)] if counts else [])]
     assert ("ulmfit-probe" in done.record["results"]["methods"]) == counts
     assert done.record["blend"]["candidates"]["ulmfit-probe"]["accuracy"] > 0
-
-
-@pytest.fixture
-def gpt(tmp_path: Path) -> Path:
-    """A small GPT, whose classifiers have no batch normalisation and so a mean."""
-    return write_family(tmp_path, "gpt")
-
-
-def test_a_transformer_answers_by_the_mean_of_its_networks(
-    gpt: Path, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained: list[dict[str, Any]] = []
-    real = members.train_classifier
-
-    def train(*given: Any, **named: Any) -> Any:
-        found = real(*given, **named)
-        trained.append(found.values)
-        return found
-
-    monkeypatch.setattr(members, "train_classifier", train)
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.25, 0.0, 0.75]))
-    done = quick(test=TEST, model=gpt, options=FinetuneOptions(folds=3, settings=SETTINGS))
-    assert len(trained) == 4  # three folds and all labels
-    saved = load_one(done.folder / "gpt")
-    for name, value in saved.model.values().items():
-        mean = sum(network[name] for network in trained) / 4
-        assert np.allclose(value.detach(), mean, atol=1e-6), name
-    assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "gpt"), abs=1e-5)
-    assert answers(done, "blend") == pytest.approx(0.25 * answers(done, "linear") + 0.75 * answers(done, "gpt"))
-
-
-def test_a_mean_of_networks_that_knows_nothing_is_not_taken(
-    gpt: Path, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.0, 0.0, 1.0]))
-    real = soup.mean_of
-    monkeypatch.setattr(soup, "mean_of", lambda networks: {name: -50 * v for name, v in real(networks).items()})
-    done = quick(test=TEST, model=gpt)
-    (run,) = done.members["gpt"].runs
-    saved = load_one(done.folder)
-    assert all(np.array_equal(value.detach(), run.values[name]) for name, value in saved.model.values().items())
-    assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
-
-
-def test_a_transformer_that_does_not_count_reads_no_test_texts_by_its_mean(
-    gpt: Path, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([1.0, 0.0, 0.0]))
-    monkeypatch.setattr(blends, "souped", None)
-    done = quick(test=TEST, model=gpt)
-    assert list(done.record["results"]["methods"]) == ["blend", "linear"]
-    assert done.record["blend"]["candidates"]["gpt"]["accuracy"] > 0
-
-
-def test_a_mean_of_weights_is_one_of_each_by_its_name() -> None:
-    networks = [{"w": torch.tensor([float(i), 2.0]), "b": torch.tensor([float(-i)])} for i in (1, 2, 6)]
-    assert {name: value.tolist() for name, value in soup.mean_of(networks).items()} == {"w": [3.0, 2.0], "b": [-3.0]}
-    assert networks[0]["w"].tolist() == [1.0, 2.0]
 
 
 def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,12 @@ from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.report import wording
-from textgraft.stages.candidates import Candidate, Ground, Made, Tried, kept_or_made
+from textgraft.stages.candidates import Candidate, Ground, Tried
 from textgraft.stages.members import GivenUp, Member, Reading
 from textgraft.stages.probe import probe_candidate, probe_name
 from textgraft.stages.race import Race
-from textgraft.stages.soup import can_be_averaged, souped
 from textgraft.training.calibration import fit_temperature
-from textgraft.training.classifier import EncodedTexts, as_model, logits_of, outputs_from_logits
+from textgraft.training.classifier import outputs_from_logits
 from textgraft.training.metrics import HEADLINE
 from textgraft.training.selection import ensemble_weights, mean_loss
 
@@ -114,41 +113,21 @@ def evidence_splits(train: Examples, seed: int) -> Sequence[Split]:
     return ()
 
 
-def language_candidate(
-    name: str, member: Member, ground: Ground, run: Mapping[str, Any], parts: Mapping[str, EncodedTexts], examined: str
-) -> Candidate:
-    """A trained language model's classifiers as a candidate; `run` is what its run.json says beside the whole's.
-
-    What answers, and is saved, is the mean of the networks that all labels trained and that the folds left, where they
-    have one (stages.soup); measured on the folds, these answer, each for what it has not seen. `parts` are the data as
-    the model reads them, of which `examined` is measured on ("folds": the training texts themselves).
-    """
+def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[str, Any]) -> Candidate:
+    """A trained language model's classifiers as a candidate; `run` is what its run.json says beside the whole's."""
     logits, kind, known = member.folds.logits, ground.labels.kind, ground.known
     assert logits is not None, "folds come first"
     temperature = 1.0 if kind == "numeric" else fit_temperature(logits[known], ground.targets[known], kind)
     with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
         held_out = outputs_from_logits(logits, kind, temperature)
     more = sum(other.seconds for other in member.runs[1:]) + member.folds.seconds
-    seconds, alone = 60 * member.outcome.minutes + more, replace(member.outcome, name=name)
-    if not can_be_averaged(member):
-        return Candidate(name, held_out, lambda: alone, seconds, alone.peak_mb, lambda w: member.artifact({**w, **run}))
-    soups = cache(lambda: souped(member, parts["train"]))
-
-    def read() -> Made:
-        models = (as_model(member.plan, soup) for soup in soups())
-        return {"logits": np.stack([logits_of(model, member.plan, parts[examined]) for model in models])}, {}
-
-    def examine() -> Outcome:
-        if examined == "folds":
-            return alone
-        found = kept_or_made(ground.folder / "candidates" / f"{name}-{examined}.safetensors", read)[0]["logits"]
-        outputs, raw = (np.stack([outputs_from_logits(one, kind, t) for one in found]) for t in (temperature, 1.0))
-        return replace(alone, outputs=outputs, raw=raw, minutes=alone.minutes + member.folds.seconds / 60)
+    outcome = replace(member.outcome, name=name)
+    seconds = 60 * outcome.minutes + more
 
     def predictor(whole: Mapping[str, Any]) -> Predictor:
-        return member.artifact({**whole, **run}, soups()[member.best])
+        return member.artifact({**whole, **run})
 
-    return Candidate(name, held_out, examine, seconds, alone.peak_mb, predictor, slow=examined != "folds")
+    return Candidate(name, held_out, lambda: outcome, seconds, outcome.peak_mb, predictor)
 
 
 @dataclass(frozen=True)
@@ -198,7 +177,7 @@ def contest(
         except GivenUp as lost:
             given_up[one.name] = replace(lost, seconds=lost.seconds + spent)
         else:
-            found = language_candidate(one.name, member, ground, one.own(member), reading.parts, examined)
+            found = language_candidate(one.name, member, ground, one.own(member))
             candidates.append(replace(found, seconds=found.seconds + spent))
     names = [one.name for one in entrants]
     return blend(candidates, ground, language_models=names, left_out=linear.left_out, given_up=given_up), members

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from textgraft.artifact import Predictor
 from textgraft.data.examples import Examples, reads
@@ -22,13 +21,10 @@ from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
 from textgraft.linear.fitted import Fitted
 from textgraft.stages.ways import WAYS, Classifier, Spaces, Way, read_state, write_state
 from textgraft.training.calibration import fit_temperature
-from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.meter import Meter
 
 FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """What run.json does not say of a classifier that no language model has a part in."""
-Made = tuple[dict[str, np.ndarray], dict[str, Any]]
-"""Arrays by name, and facts of how they came to be."""
 Fit = Callable[[Sequence[str], np.ndarray], Fitted]
 """From texts and their targets to a fitted classifier."""
 
@@ -103,16 +99,6 @@ class Tried:
     candidates: list[Candidate]
     left_out: dict[str, str]
     shared_seconds: float
-
-
-def kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
-    """Arrays and facts as they lie at `path`, where they are put first if they are not there."""
-    if not path.exists():
-        arrays, facts = make()
-        tensors = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
-        save_checkpoint(path, tensors, facts)
-    tensors, facts = load_checkpoint(path)
-    return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
 def linear_candidates(ground: Ground, spaces: Spaces | None = None, *, show: bool = True) -> Tried:

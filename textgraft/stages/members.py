@@ -33,13 +33,12 @@ from textgraft.training.session import TooSlow
 class Folds:
     """Cross-validation: (training, held-out) indices of each fold, and logits for every training text (N, C).
 
-    `seconds` is what all its trainings took; `files` are where the classifiers lie, in the course's folder.
+    `seconds` is what all its trainings took.
     """
 
     splits: Sequence[Split]
     logits: np.ndarray | None
     seconds: float = 0.0
-    files: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,9 @@ class Member:
     outcome: Outcome
     best: int
 
-    def artifact(self, run: dict[str, object], kept: Trained | None = None) -> Artifact:
-        """The classifier that is `kept` (None: the best run), with `run` for its run.json."""
-        model = as_model(self.plan, kept or self.runs[self.best])
-        return Artifact(model, self.source.tokenizer, self.plan.labels, run)
+    def artifact(self, run: dict[str, object]) -> Artifact:
+        """The classifier that is kept, with `run` for its run.json."""
+        return Artifact(as_model(self.plan, self.runs[self.best]), self.source.tokenizer, self.plan.labels, run)
 
 
 @dataclass
@@ -219,7 +217,7 @@ def _train_folds(
     if not course.splits:
         return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
-    seconds, lost, files = 0.0, None, []
+    seconds, lost = 0.0, None
     for number, (kept, held) in enumerate(course.splits[:most], start=1):
         within = course.may_take(kept, len(encoded.sequences))
         try:
@@ -229,7 +227,7 @@ def _train_folds(
                 {"held": encoded.take(held)},
                 seed=course.seed,
                 folder=course.folder,
-                title=(run := f"{title}fold {number} of {len(course.splits)}"),
+                title=f"{title}fold {number} of {len(course.splits)}",
                 show=course.show,
                 within=within,
             )
@@ -240,7 +238,6 @@ def _train_folds(
             told = f"{wording.minutes(whole)} minutes, of {wording.minutes(course.seconds)} allowed"
             lost = f"given up: its trainings would take {told}"
             break
-        files.append(course.folder / f"{run}.safetensors")
         found = trained.logits["held"]
         logits[held] = -np.inf  # where others have more options than any of these
         logits[held, : found.shape[1]] = found
@@ -248,7 +245,7 @@ def _train_folds(
         lost = race.lost(logits, number) if race is not None else None
         if lost is not None:
             break
-    return Folds(course.splits, logits, seconds, files), lost
+    return Folds(course.splits, logits, seconds), lost
 
 
 def _temperature(

@@ -7,8 +7,9 @@ fitted layer, scales and all, becomes the head of an ordinary classifier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,17 @@ from textgraft.linear.linear import Linear, Output, fit_output
 from textgraft.linear.scale import Scale
 from textgraft.model import graft
 from textgraft.provenance import ancestry
-from textgraft.stages.candidates import Candidate, Ground, Made, kept_or_made
+from textgraft.stages.candidates import Candidate, Ground
 from textgraft.training.calibration import fit_temperature
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.classifier import EncodedTexts, outputs_from_logits
 from textgraft.training.meter import Meter
 
 POOLING = "mean"
 NEVER = -30.0
 """The logit of a class that no training text had."""
+Made = tuple[dict[str, NDArray], dict[str, Any]]
+"""Arrays by name, and facts of how they came to be."""
 
 
 def probe_name(language_model: str) -> str:
@@ -48,7 +52,7 @@ def probe_candidate(
     training texts themselves). The texts of another part are read once somebody asks for its answers.
     """
     folder, labels, kind = ground.folder / "candidates", ground.labels, ground.labels.kind
-    arrays, facts = kept_or_made(
+    arrays, facts = _kept_or_made(
         folder / f"{name}.safetensors", lambda: _fit(source, encoded["train"], ground, precision)
     )
     layer, held_out = arrays["layer"], arrays["held_out"]
@@ -60,7 +64,7 @@ def probe_candidate(
 
     def examine() -> Outcome:
         path = folder / f"{name}-{examined}.safetensors"
-        found = held_out if examined == "folds" else kept_or_made(path, answered)[0]["logits"]
+        found = held_out if examined == "folds" else _kept_or_made(path, answered)[0]["logits"]
         outputs, raw = _outputs(found, kind, temperature)[None], _outputs(found, kind, 1.0)[None]
         return Outcome(name, outputs, raw, facts["seconds"] / 60, facts["peak_mb"], facts["about"])
 
@@ -69,6 +73,16 @@ def probe_candidate(
     predictor = partial(_artifact, source, layer, labels, own)
     slow = examined != "folds"
     return Candidate(name, unseen, examine, facts["seconds"], facts["peak_mb"], predictor, slow)
+
+
+def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
+    """Arrays and facts as they lie at `path`, where they are put first if they are not there."""
+    if not path.exists():
+        arrays, facts = make()
+        tensors = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
+        save_checkpoint(path, tensors, facts)
+    tensors, facts = load_checkpoint(path)
+    return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
 def _fit(source: Artifact, train: EncodedTexts, ground: Ground, precision: str) -> Made:

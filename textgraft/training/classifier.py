@@ -188,7 +188,7 @@ def train_classifier(
     """
     done = folder / f"{title}.safetensors"
     if done.exists():
-        return read_trained(done)
+        return _read(done)
     plan.stage.refuse_kind(plan.labels.kind)
     model = classifier_to_train(plan, seed)
     assert train.targets is not None
@@ -204,15 +204,15 @@ def train_classifier(
     checkpoint = folder / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=show, within=within)
     model.auxiliary, model.contrast = None, 0.0  # they have done their part, and are none of the classifier
-    logits = {name: logits_of(model, plan, part) for name, part in evaluated.items() if part.sequences}
+    logits = {name: _answers(model, plan, part) for name, part in evaluated.items() if part.sequences}
     trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
     _write(done, trained)
     checkpoint.unlink(missing_ok=True)
-    return read_trained(done)
+    return _read(done)
 
 
 @torch.no_grad()
-def logits_of(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
+def _answers(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
     """Logits for each text; where only the head has learned, of what it has seen of the part for an earlier one."""
     precision = plan.settings.precision
     if (
@@ -242,8 +242,7 @@ def _write(path: Path, trained: Trained) -> None:
     save_checkpoint(path, tensors, {"history": trained.history, "seconds": trained.seconds})
 
 
-def read_trained(path: Path) -> Trained:
-    """What `train_classifier` left at `path`."""
+def _read(path: Path) -> Trained:
     tensors, state = load_checkpoint(path)
     values = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     logits = {n.removeprefix("logits."): t.numpy() for n, t in tensors.items() if n.startswith("logits.")}
@@ -258,7 +257,7 @@ def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scor
     def validate(model: Model) -> Scores:
         logits = predict_logits(model, valid.sequences, plan.pad_id, plan.settings.precision)
         outputs = outputs_from_logits(logits, kind)
-        loss = mean_loss(logits, targets, kind)
+        loss = _mean_loss(logits, targets, kind)
         scores = {k: v for k, v in evaluate(kind, targets, outputs).items() if v is not None}
         # The loss decides: with few validation texts accuracy is too coarse to tell two epochs apart.
         return {"loss": loss, "score": -loss} | scores
@@ -275,7 +274,7 @@ def _watching(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], 
         logits = predict_logits(model, watched.sequences, plan.pad_id, plan.settings.precision)
         by_text: Any = document_scores(kind, targets, outputs_from_logits(logits, kind)).tolist()
         return {
-            "loss": mean_loss(logits, targets, kind),
+            "loss": _mean_loss(logits, targets, kind),
             "score": float(len(run.progress.history)),
             "by_text": by_text,
         }
@@ -290,8 +289,7 @@ def outputs_from_logits(logits: np.ndarray, kind: TargetKind, temperature: float
     return logits[:, 0] if kind == "numeric" else probabilities(logits, kind, temperature)
 
 
-def mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
-    """What training makes small, of logits as they are (N, C)."""
+def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
     x, y = torch.from_numpy(logits), torch.from_numpy(targets)
     if kind in ONE_OF:
         return float(torch.nn.functional.cross_entropy(x, y))
