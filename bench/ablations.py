@@ -3,7 +3,8 @@
 Fine-tunes a language model in a dozen ways on the same draws of labelled texts of a data set that bench/curves.py
 reads, and prints mean accuracy with the lowest and highest draw, beside the linear classifier. No way sees the test
 labels.
-What is measured is kept in bench/results/ablations-NAME….json at once; the same command goes on from there.
+What is measured is kept in bench/results at once, a file for each data set, model and number of labels; the same
+command goes on from there.
 """
 
 from __future__ import annotations
@@ -169,9 +170,8 @@ def logistic(draw: Draw, source: Artifact | None = None) -> np.ndarray:
     return fit_output(known, draw.targets, "single", draw.labels.num_outputs, draw.seed).predict(asked)
 
 
-def ensemble(draw: Draw, stage: Stage | None = None, seeds: int = 5) -> np.ndarray:
-    stage = stage or at_least(120)
-    return np.mean([tuned(draw, stage=stage, seed=100 * draw.seed + i) for i in range(seeds)], axis=0)
+def ensemble(draw: Draw, stage: Stage) -> np.ndarray:
+    return np.mean([tuned(draw, stage=stage, seed=100 * draw.seed + i) for i in range(5)], axis=0)
 
 
 def of_folds(draw: Draw) -> list[Trained]:
@@ -313,7 +313,7 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     ),
     "120 steps, all of the paper's dropouts": lambda d: tuned(d, stage=at_least(120), dropouts=PAPER),
     "logistic regression on frozen layers": logistic,
-    "120 steps, five seeds averaged": ensemble,
+    "120 steps, five seeds averaged": lambda d: ensemble(d, at_least(120)),
     "120 steps, forward and backward averaged": both_directions,
     "120 steps, adapted for half an epoch": adapted(0.5),
     "120 steps, adapted for 1 epoch": adapted(1.0),
@@ -328,7 +328,6 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
         d, stage=replace(load_recipe("lstm-small").finetune, label_smoothing=0.1)
     ),
     "the model's own recipe": lambda d: tuned(d, stage=suited(d)),
-    "the model's own recipe, three seeds averaged": lambda d: ensemble(d, suited(d), 3),
     "the model's own recipe, five seeds averaged": lambda d: ensemble(d, suited(d)),
     "the model's own recipe, answers of five folds and all labels averaged": averaged_answers,
     "the model's own recipe, weights of five folds and all labels averaged": averaged_weights,

@@ -211,7 +211,7 @@ def _text_rows(path: Path, text: str | None, text2: str | None, encoding: str | 
     columns = list(head[0][1])
     label, id_column = (find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES))
     told = text or text2 or find_column(columns, None, (*TEXT_NAMES, *LABEL_NAMES), "", "")
-    if not told:
+    if not told and len(columns) > 1:
         head += islice(found, _GUESSED_FROM - 1)
         label = guess_label_column(columns, [row for _, row in head], id_column)
     pair = find_pair_columns(columns, text, text2, (label, id_column), str(path))
