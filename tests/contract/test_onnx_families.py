@@ -43,6 +43,18 @@ def test_a_graph_answers_as_the_model_does(encoder: str, head: str) -> None:
     assert largest_difference(model, graph_of(model)) < 2e-6
 
 
+def test_a_graph_bounds_what_is_far_from_all_training_texts() -> None:
+    model = artifact("lstm-left-2", "single")
+    far = [m for m in model.model.head.modules() if isinstance(m, torch.nn.BatchNorm1d)]
+    for layer in far:
+        layer.running_var.fill_(1e-8)
+    graph = graph_of(model)
+    assert largest_difference(model, graph) < 2e-6
+    for layer in far:
+        layer.running_var.fill_(1.0)
+    assert largest_difference(model, graph) > 1e-3
+
+
 @pytest.mark.parametrize("encoder", ["lstm-right-3", "bert", "bert-pooler", "distilbert", "gpt-pre", "elmo"])
 def test_a_graph_reads_pairs(encoder: str) -> None:
     head = "pool-pooled" if encoder == "bert-pooler" else "single"

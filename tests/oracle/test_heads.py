@@ -162,7 +162,7 @@ def test_classifier_layers_by_hand(direction: str) -> None:
 def test_classifier_dropouts_are_of_training_only() -> None:
     head = a_classifier(input_dropout=0.5, hidden_dropout=0.5)
     assert [type(m).__name__ for m in head.layers] == [
-        "BatchNorm1d", "Dropout", "Linear", "ReLU", "BatchNorm1d", "Dropout", "Linear",
+        "BoundedBatchNorm", "Dropout", "Linear", "ReLU", "BoundedBatchNorm", "Dropout", "Linear",
     ]  # fmt: skip
     hidden = encoded()
     assert not torch.equal(head.train()(hidden), head(hidden))

@@ -13,6 +13,7 @@ from textgraft.data.examples import TargetKind
 from textgraft.encoders.base import Direction, Encoded
 from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
+from textgraft.nn.batch_norm import BoundedBatchNorm
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 from textgraft.nn.readout import LAST
 
@@ -46,10 +47,11 @@ class ClassificationConfig:
 class ClassificationHead(Head):
     """[h_T, maxpool(H), meanpool(H)] -> BatchNorm-Dropout-Linear-ReLU-BatchNorm-Dropout-Linear.
 
-    Howard & Ruder 2018, §3.3; with `words_dim` the word level stands beside the top layer, because a young language
-    model's table knows words long before its upper layers know sentences. Where several rows make one example, a pair
-    in both orders, what was pooled of them is added up first (Radford et al. 2018, figure 1, "similarity"). Scores are
-    logits: softmax for one label, a sigmoid each for many, and for a numeric target the standardised value itself.
+    Howard & Ruder 2018, §3.3, except that what is normalised is bounded outside training (nn.batch_norm); with
+    `words_dim` the word level stands beside the top layer, because a young language model's table knows words long
+    before its upper layers know sentences. Where several rows make one example, a pair in both orders, what was pooled
+    of them is added up first (Radford et al. 2018, figure 1, "similarity"). Scores are logits: softmax for one label, a
+    sigmoid each for many, and for a numeric target the standardised value itself.
     Raises UserError for an unknown pooling, and for the encoder's own with a readout, which it knows nothing of.
     """
 
@@ -134,11 +136,11 @@ def _layers(config: ClassificationConfig, width: int, *, bias: bool) -> list[nn.
 
     `bias` is that of the last layer.
     """
-    norms: list[nn.Module] = [nn.BatchNorm1d(width)] if config.batch_norm else []
+    norms: list[nn.Module] = [BoundedBatchNorm(width)] if config.batch_norm else []
     first = [*norms, nn.Dropout(config.input_dropout)]
     if not config.hidden_dim:
         return [*first, nn.Linear(width, config.outputs, bias=bias)]
     hidden = [nn.Linear(width, config.hidden_dim, bias=not config.batch_norm), nn.ReLU()]
-    norms = [nn.BatchNorm1d(config.hidden_dim)] if config.batch_norm else []
+    norms = [BoundedBatchNorm(config.hidden_dim)] if config.batch_norm else []
     last = nn.Linear(config.hidden_dim, config.outputs, bias=bias)
     return [*first, *hidden, *norms, nn.Dropout(config.hidden_dropout), last]

@@ -7,6 +7,7 @@ from torch import nn
 from textgraft.heads.classification import POOLED, ClassificationHead
 from textgraft.heads.span import SpanHead
 from textgraft.heads.tagging import TaggingHead
+from textgraft.nn.batch_norm import BoundedBatchNorm
 from textgraft.onnx.encoders import Read
 from textgraft.onnx.graph import Graph
 from textgraft.onnx.layers import LOWEST, batch_norm, linear, pooling
@@ -29,7 +30,7 @@ def classification(g: Graph, head: ClassificationHead, top: str, found: Read, ma
         width = next(layer.in_features for layer in head.layers if isinstance(layer, nn.Linear))
         x = g("ReduceSum", g("Reshape", x, [-1, 2, width]), [1], keepdims=0)
     for layer in head.layers:
-        if isinstance(layer, nn.BatchNorm1d):
+        if isinstance(layer, BoundedBatchNorm):
             x = batch_norm(g, layer, x)
         elif isinstance(layer, nn.Linear):
             x = linear(g, layer, x)

@@ -10,6 +10,7 @@ from textgraft.encoders.base import Direction
 from textgraft.encoders.elmo import CharacterCNN, Highway
 from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention
+from textgraft.nn.batch_norm import WIDEST, BoundedBatchNorm
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer
@@ -29,12 +30,13 @@ def layer_norm(g: Graph, layer: nn.LayerNorm, x: str) -> str:
     return str(g("LayerNormalization", x, g.weight(layer.weight), g.weight(layer.bias), axis=-1, epsilon=layer.eps))
 
 
-def batch_norm(g: Graph, layer: nn.BatchNorm1d, x: str) -> str:
+def batch_norm(g: Graph, layer: BoundedBatchNorm, x: str) -> str:
     """x (B, D) by the statistics of training."""
     assert layer.running_var is not None
     assert layer.running_mean is not None
-    scale = layer.weight / (layer.running_var + layer.eps).sqrt()
-    return str(g("Add", g("Mul", x, g.weight(scale)), g.weight(layer.bias - layer.running_mean * scale)))
+    away = g("Div", g("Sub", x, g.weight(layer.running_mean)), g.weight((layer.running_var + layer.eps).sqrt()))
+    bounded = g("Clip", away, -WIDEST, WIDEST)
+    return str(g("Add", g("Mul", bounded, g.weight(layer.weight)), g.weight(layer.bias)))
 
 
 def lstm(g: Graph, layer: LSTMLayer, x: str, lengths: str, direction: Direction) -> str:
