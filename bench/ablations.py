@@ -201,6 +201,11 @@ def suited(draw: Draw) -> Stage:
     return load_recipe(draw.source.suited("default")).finetune
 
 
+def pooled(name: str) -> Callable[[Draw], np.ndarray]:
+    """A text's vector made by that one of nn.pooling.POOLINGS, whatever the recipe says."""
+    return lambda draw: tuned(draw, stage=replace(suited(draw), pooling=name))
+
+
 def both_directions(draw: Draw) -> np.ndarray:
     assert draw.backward is not None
     return (tuned(draw, stage=at_least(120)) + tuned(draw, source=draw.backward, stage=at_least(120))) / 2
@@ -331,6 +336,7 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     "the model's own recipe, five seeds averaged": lambda d: ensemble(d, suited(d)),
     "the model's own recipe, answers of five folds and all labels averaged": averaged_answers,
     "the model's own recipe, weights of five folds and all labels averaged": averaged_weights,
+    **{f"the model's own recipe, pooling {name}": pooled(name) for name in POOLINGS},
     "multifit": lambda d: tuned(d, stage=load_recipe("multifit").finetune),
 }
 

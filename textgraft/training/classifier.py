@@ -99,6 +99,8 @@ def new_classifier(plan: Plan, seed: int) -> Model:
     }
     if plan.readout != LAST:
         _read_through(plan.readout, description, source)
+    if plan.stage.pooling is not None:
+        _pool_by(plan.stage.pooling, description)
     if not plan.words:
         description["head"]["words_dim"] = 0
     if plan.labels.kind == "choice":
@@ -118,12 +120,17 @@ def _read_through(readout: str, description: dict[str, Any], encoder: Encoder) -
     """Let the head of a classifier's description read other layers than the last.
 
     A family whose head looks at one position, a mark or the last token, does so because the last layer has gathered the
-    text there. Of other layers the mean is taken; a pooler, which knows the last layer only, is left behind.
+    text there. Of other layers the mean is taken.
     """
     head = description["head"]
     head |= {"readout": readout, "input_dim": new_readout(readout, encoder.widths).output_dim}
     if "pooling" in head:
-        head["pooling"] = "mean"
+        _pool_by("mean", description)
+
+
+def _pool_by(pooling: str, description: dict[str, Any]) -> None:
+    """Let the head make a text's vector so; a pooler, which knows one position of the last layer, is left behind."""
+    description["head"]["pooling"] = pooling
     if "pooler" in description["encoder"]:
         description["encoder"]["pooler"] = False
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from textgraft.encoders.base import LayerGroup
 from textgraft.errors import UserError, did_you_mean
+from textgraft.nn.pooling import POOLINGS
 from textgraft.training.schedules import SCHEDULES, group_rates
 
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
@@ -124,7 +125,9 @@ class Stage:
     texts are so few that they would come to fewer optimizer steps in all. `auxiliary` is how much the language model's
     own loss counts beside a classifier's while that is fine-tuned (λ of Radford et al. 2018, equation 5; 0: not).
     `label_smoothing` is the share of each label that belongs to all classes alike (ε of Szegedy et al. 2016, §7), for
-    classifiers of one label a text; what they answer for validation and tests is measured as it is.
+    classifiers of one label a text; what they answer for validation and tests is measured as it is. `pooling` is a name
+    of nn.pooling.POOLINGS, by which a classifier makes one vector of a text's positions in place of its family's own
+    way; what is no classifier has no use for it.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -135,6 +138,7 @@ class Stage:
     least_steps: int = 0
     auxiliary: float = field(default=0.0, repr=False)  # younger than runs that are known by the rest's repr
     label_smoothing: float = field(default=0.0, repr=False)  # so is this
+    pooling: str | None = field(default=None, repr=False)  # and this
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -145,6 +149,8 @@ class Stage:
         if not 0 <= self.label_smoothing < 1:
             remedy = "It must be a share, at least 0 and below 1, such as 0.1."
             raise UserError(f"label_smoothing is {self.label_smoothing}.", remedy=remedy)
+        if self.pooling is not None and self.pooling not in POOLINGS:
+            raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(self.pooling, POOLINGS))
 
     @property
     def identity(self) -> str:
@@ -153,6 +159,7 @@ class Stage:
         text = repr(self) + (f" with auxiliary={self.auxiliary}" if self.auxiliary else "")
         text += f" with anneal={annealed}" if annealed else ""
         text += f" with label_smoothing={self.label_smoothing}" if self.label_smoothing else ""
+        text += f" with pooling={self.pooling}" if self.pooling else ""
         contrasts = {phase.name: phase.contrast for phase in self.phases if phase.contrast}
         return text + (f" with contrast={contrasts}" if contrasts else "")
 

@@ -1,0 +1,126 @@
+"""A recipe's pooling: how a classifier makes one vector of a text, in place of its family's own way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_up_reviews import reviews
+from small_comparisons import write_family
+from small_models import VOCAB, examples, language_model, masked_language_model
+
+import textgraft
+from textgraft.data.batch import pad
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.errors import UserError
+from textgraft.heads.classification import ClassificationHead
+from textgraft.inference import predict_logits, seen_by_head
+from textgraft.model import Model, build
+from textgraft.nn.pooling import POOLINGS
+from textgraft.stages.finetune import FinetuneOptions, finetune
+from textgraft.training.classifier import EncodedTexts, Plan, as_model, new_classifier, train_classifier
+from textgraft.training.loop import Settings
+from textgraft.training.phases import Phase, Stage
+from textgraft.training.recipes import load_recipe
+
+PHASE = Phase("all", 2, 0.01)
+FP32 = Settings(precision="fp32")
+SEQUENCES = [np.array(ids) for ids in ([4, 9, 2, 8], [7, 5], [VOCAB - 1])]
+
+
+def gpt() -> Model:
+    encoder = {"name": "gpt", "vocab_size": VOCAB, "embedding_dim": 8, "num_layers": 2, "num_heads": 2}
+    encoder |= {"max_length": 16}
+    head = {"name": "language_model", "vocab_size": VOCAB, "input_dim": 8, "output_layer": "full"}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build({"encoder": encoder, "head": head})
+
+
+FAMILIES = {"awd_lstm": language_model, "bert": masked_language_model, "gpt": gpt}
+
+
+def plan(family: str, pooling: str | None, kind: str = "single", **given: object) -> Plan:
+    stage = Stage((PHASE,), rows=4, dropout=0.0, pooling=pooling)
+    labels = Labels(kind, ("a", "b") if kind == "single" else ())
+    return Plan(FAMILIES[family](), False, stage, FP32, labels, None, pad_id=1, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_head_sees_each_text_so(family: str, pooling: str) -> None:
+    """What the layers see is the pooled top layer; an AWD-LSTM's words stand beside it as before."""
+    model = new_classifier(plan(family, pooling), seed=0).eval()
+    assert isinstance(model.head, ClassificationHead)
+    seen = seen_by_head(model, SEQUENCES, 1)
+    width = model.encoder.output_dim * (3 if pooling == "concat" else 1)
+    assert seen.shape == (3, width + (12 if family == "awd_lstm" else 0))
+    encoded = model.encoder(pad(SEQUENCES, 1), keep="top")
+    expected = POOLINGS[pooling](encoded.top, encoded.mask, model.encoder.direction)
+    torch.testing.assert_close(torch.as_tensor(seen)[:, :width], expected)
+
+
+def test_without_one_the_familys_own_way_stays() -> None:
+    own = {family: new_classifier(plan(family, None), seed=0).head.config.pooling for family in FAMILIES}
+    assert own == {"awd_lstm": "concat", "bert": "pooled", "gpt": "last"}
+    assert any("pooler" in name for name in new_classifier(plan("bert", None), seed=0).values())
+
+
+def test_a_pooler_that_nobody_asks_stays_behind() -> None:
+    model = new_classifier(plan("bert", "mean"), seed=0)
+    assert not any("pooler" in name for name in model.values())
+
+
+def test_options_are_pooled_so_too() -> None:
+    model = new_classifier(plan("gpt", "mean", "choice"), seed=0)
+    assert model.head.score.config.pooling == "mean"  # type: ignore[union-attr]
+
+
+def test_it_comes_before_the_mean_that_another_layers_readout_takes() -> None:
+    assert new_classifier(plan("gpt", None, readout="sum"), seed=0).head.config.pooling == "mean"
+    assert new_classifier(plan("gpt", "max", readout="sum"), seed=0).head.config.pooling == "max"
+
+
+def test_what_is_trained_says_the_same_when_it_is_made_again(tmp_path: Path) -> None:
+    stream, asked = examples(24), plan("gpt", "mean")
+    texts = EncodedTexts(stream.sequences, stream.targets.numpy())
+    trained = train_classifier(asked, texts, {"test": texts}, seed=0, folder=tmp_path, title="run", show=False)
+    again = predict_logits(as_model(asked, trained), texts.sequences, 1, "fp32")
+    np.testing.assert_allclose(again, trained.logits["test"], atol=1e-6)
+
+
+def test_a_run_is_known_by_it_and_older_ones_go_on() -> None:
+    plain = Stage((PHASE,))
+    assert plain.identity == repr(plain)
+    assert len({plain.identity, *(replace(plain, pooling=name).identity for name in POOLINGS)}) == 1 + len(POOLINGS)
+
+
+def test_an_unknown_one_names_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "transformer-small"\nname = "mine"\ndescription = "x"\n[finetune]\npooling = "men"\n')
+    with pytest.raises(UserError, match=r"mine\.toml.*unknown pooling 'men'.*Did you mean 'mean'"):
+        load_recipe(str(path))
+
+
+@pytest.mark.parametrize("family", ["gpt", "bert"])
+def test_finetune_saves_a_classifier_that_reads_so(family: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\ndescription = "x"\nsource = "none"\n[finetune]\nrows = 8\npooling = "mean"\n'
+        '[[finetune.phases]]\nname = "all"\nepochs = 1\nlr = 0.01\n'
+    )
+    texts, labels = reviews(16, 1)
+    train = Examples(texts, labels, "single", source="reviews")
+    options = FinetuneOptions(recipe=str(path), baselines=False, folds=0, settings=FP32, max_tokens=24)
+    done = finetune(
+        train, tmp_path / "out", model=write_family(tmp_path, family), test=train, options=options, show=False
+    )
+    config = json.loads((done.folder / "config.json").read_text())
+    assert config["head"]["pooling"] == "mean"
+    found = textgraft.load(done.folder, precision="fp32").outputs(texts)
+    assert found == pytest.approx(done.comparison.outcomes[0].outputs[0], abs=1e-5)
