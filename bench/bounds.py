@@ -41,13 +41,10 @@ def measured(model: Model, texts: list[TokenIds], truth: np.ndarray, pad_id: int
     for name, bound in BOUNDS.items():
         with patch.object(batch_norm, "WIDEST", bound):
             logits = predict_logits(model, texts, pad_id, "fp32")
-        losses = [mean_loss("single", truth, probabilities(logits, "single", t)) for t in (1.0, fit(logits, truth))]
+        temperatures = (1.0, fit_temperature(logits, truth))
+        losses = [mean_loss("single", truth, probabilities(logits, "single", t)) for t in temperatures]
         found[name] = [float((logits.argmax(1) == truth).mean()), *losses]
     return found
-
-
-def fit(logits: np.ndarray, truth: np.ndarray) -> float:
-    return fit_temperature(logits, truth, "single")
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ class BoundedBatchNorm(nn.BatchNorm1d):
     A feature that is the same in every training text has no variance, and what comes after it has not learned what to
     do with it. With a hundred labels there are many: the largest value of a dimension over the words is that of the
     question mark where all texts end with one. The first text without it then lies thousands of deviations out, and
-    answers with a certainty that no training text had. Training never shows a layer such a value, and so it does not
-    see one afterwards either.
+    answers with a certainty that no training text had. No batch of 64 shows a layer such a value in training,
+    and so it does not see one afterwards either.
     """
 
     def forward(self, x: Tensor) -> Tensor:
