@@ -74,8 +74,11 @@ def embed_sequences(
     precision: str = "auto",
     *,
     layers: str = LAST,
+    tell: Told = untold,
 ) -> np.ndarray:
     """(N, D) float32 vectors: the encoder's top layer, or what `layers` reads (nn.readout), pooled (nn.pooling).
+
+    `tell` hears how many texts are done, of which the longest come first.
 
     Raises UserError for questions with options, which have a vector for each option, for layers that cannot be read so,
     and for a mix that the model has not learned.
@@ -92,7 +95,7 @@ def embed_sequences(
             vectors = readout(model.encoder(batch, keep="all").layers)
         return POOLINGS[pooling](vectors, batch.mask, model.encoder.direction)
 
-    return _over_batches(model, sequences, pad_id, precision, pooled)
+    return _over_batches(model, sequences, pad_id, precision, pooled, tell)
 
 
 @torch.no_grad()

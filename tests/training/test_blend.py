@@ -163,9 +163,9 @@ def test_a_probe_reads_the_test_texts_only_where_it_counts(
 ) -> None:
     real, read = probe.embed_sequences, []
 
-    def embed(model: Model, sequences: Sequence[Any], *args: Any) -> np.ndarray:
+    def embed(model: Model, sequences: Sequence[Any], *args: Any, **named: Any) -> np.ndarray:
         read.append(len(sequences))
-        return real(model, sequences, *args)
+        return real(model, sequences, *args, **named)
 
     monkeypatch.setattr(probe, "embed_sequences", embed)
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.5, 0.0] if counts else [1.0, 0.0, 0.0]))
@@ -460,8 +460,9 @@ def test_another_question_is_not_mixed_in(quick: Callable[..., Finetuned], monke
 def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[..., Finetuned]) -> None:
     done = quick(test=TEST, options=FinetuneOptions(folds=2, minutes=1e-6, settings=SETTINGS))
     choice = done.record["blend"]
-    assert set(choice["candidates"]) == {"linear", "ulmfit-probe"}
+    assert set(choice["candidates"]) == {"linear"}
     assert "its trainings would take" in choice["left_out"]["ulmfit"]
+    assert "its reading would take" in choice["left_out"]["ulmfit-probe"]
     assert "the language model was given up: its trainings would take" in choice["chosen"]
     assert not done.members
 

@@ -17,9 +17,12 @@ from textgraft.inference import embed_sequences, predict_logits
 from textgraft.linear.linear import fit_output
 from textgraft.linear.scale import Scale
 from textgraft.opening import load
+from textgraft.stages import probe
 from textgraft.stages.candidates import Candidate, Ground
+from textgraft.stages.members import GivenUp
 from textgraft.stages.probe import answers, as_layer, fitted, probe_candidate
 from textgraft.training.classifier import EncodedTexts, outputs_from_logits
+from textgraft.training.session import TooSlow
 
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
@@ -74,7 +77,7 @@ def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
 
 
 def candidate(
-    source: Artifact, kind: str, folder: Path, *, examined: bool
+    source: Artifact, kind: str, folder: Path, *, examined: bool, within: float | None = None
 ) -> tuple[Candidate, Ground, dict[str, EncodedTexts]]:
     train, test = examples(kind, 40, 1), examples(kind, 30, 2)
     labels = Labels.fit(train)
@@ -84,7 +87,8 @@ def candidate(
     }
     ground = Ground(train, test if examined else None, labels, (), stratified_folds(train, 4, 0), 0, folder)
     part = "test" if examined else "folds"
-    return probe_candidate("p", source, encoded, ground, examined=part, precision="fp32"), ground, encoded
+    found = probe_candidate("p", source, encoded, ground, examined=part, precision="fp32", within=within)
+    return found, ground, encoded
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,3 +122,27 @@ def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("textgraft.stages.probe.embed_sequences", lambda *a, **k: pytest.fail("read again"))
     again = candidate(source, "single", tmp_path, examined=True)[0].outcome
     assert np.array_equal(first.outputs, again.outputs)
+
+
+def test_a_reading_that_takes_too_long_is_given_up(
+    tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
+    source = load(tiny_lm)
+    with pytest.raises(GivenUp, match="its reading would take"):
+        candidate(source, "single", tmp_path, examined=True, within=1e-6)
+    assert not (tmp_path / "candidates" / "p.safetensors").exists()
+    hurried = candidate(source, "single", tmp_path, examined=True, within=3600.0)[0]
+    patient = candidate(source, "single", tmp_path / "patient", examined=True)[0]
+    assert np.array_equal(hurried.held_out, patient.held_out)
+
+
+def test_how_long_a_reading_takes_is_told_by_its_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 of 40 tokens lie in the first, longest, text: after 30 seconds of it the whole is 40 seconds, not 60."""
+    clock = iter([0.0, 30.0, 0.0, 30.0, 0.0, 5.0])
+    monkeypatch.setattr("textgraft.stages.probe.time.monotonic", lambda: next(clock))
+    texts = [np.arange(10), np.arange(30)]
+    probe._hurried(texts, 41.0)(1)
+    with pytest.raises(TooSlow, match="40 s"):
+        probe._hurried(texts, 39.0)(1)
+    probe._hurried(texts, 6.0)(1)  # the first seconds say nothing of the pace yet

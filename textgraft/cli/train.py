@@ -267,7 +267,7 @@ def finetune(
         typer.Option(
             "--minutes",
             min=0.01,
-            help="Leave the language model out where its trainings would take longer in all, adapting aside.",
+            help="Leave the language model, and its probe, out where that would take longer in all, adapting aside.",
         ),
     ] = None,
     seed: o.Seed = 0,

@@ -149,12 +149,18 @@ class Entrant:
 
 
 def contest(
-    linear: Tried, entrants: Sequence[Entrant], ground: Ground, *, examined: str, precision: str
+    linear: Tried,
+    entrants: Sequence[Entrant],
+    ground: Ground,
+    *,
+    examined: str,
+    precision: str,
+    within: float | None = None,
 ) -> tuple[Blend, dict[str, Member]]:
     """The linear candidates and the language models', each as a probe and fine-tuned, weighed; and who was trained.
 
-    A fine-tuning goes to its end only if it keeps up with what has answered before it. `examined` and `precision` as
-    in probe.probe_candidate.
+    A fine-tuning goes to its end only if it keeps up with what has answered before it. `examined`, `precision` and
+    `within` as in probe.probe_candidate, but that somebody must answer, however long it takes.
     """
     candidates = list(linear.candidates)
     members: dict[str, Member] = {}
@@ -168,8 +174,20 @@ def contest(
                 reading = one.adapted()
         except GivenUp as lost:
             given_up[one.name] = lost
-        measured = {"examined": examined, "precision": precision}
-        candidates.append(probe_candidate(probe_name(one.name), reading.source, reading.parts, ground, **measured))
+        try:
+            probe = probe_candidate(
+                probe_name(one.name),
+                reading.source,
+                reading.parts,
+                ground,
+                examined=examined,
+                precision=precision,
+                within=within if candidates else None,
+            )
+        except GivenUp as lost:
+            given_up[probe_name(one.name)] = lost
+        else:
+            candidates.append(probe)
         if one.name in given_up:
             continue
         try:

@@ -64,7 +64,8 @@ class FinetuneOptions:
     head see the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is
     seen (Radford et al. 2018, "similarity"). `readout` is which layers the head reads (nn.readout.READOUTS).
     `minutes` is what the trainings of one language model may take in all, for the blend: who would take longer is given
-    up as soon as that is to be seen. What it reads unlabelled text in does not count, nor a first fold before that.
+    up as soon as that is to be seen, and so is its probe, if reading the labelled texts would. What the model reads
+    unlabelled text in does not count, nor a first fold before that.
     """
 
     recipe: str | None = None
@@ -302,7 +303,7 @@ def _weighed(linear: Tried, begun: _Begun) -> tuple[Blend, dict[str, Member]]:
     """The linear candidates and the language models', with their weights; and the language models that were trained."""
     entrants = [_entrant(begun, name) for name in begun.readings]
     asked_for = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
-    return contest(linear, entrants, begun.ground, **asked_for)
+    return contest(linear, entrants, begun.ground, **asked_for, within=begun.course.seconds)
 
 
 def _entrant(begun: _Begun, name: str) -> Entrant:

@@ -190,6 +190,11 @@ def train_member(
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
 
 
+def too_long(what: str, seconds: float, allowed: float) -> str:
+    """Why a language model is given up whose trainings, or whatever it is, would take so many seconds."""
+    return f"given up: its {what} would take {wording.minutes(seconds)} minutes, of {wording.minutes(allowed)} allowed"
+
+
 def adapt_seconds(source: Artifact) -> float:
     """What adapting the language model took, if it was, which is part of the method's price."""
     return float(source.run.get("seconds", 0.0)) if source.run.get("stage") == "adapt" else 0.0
@@ -235,8 +240,7 @@ def _train_folds(
             assert within is not None
             assert course.seconds is not None
             seconds, whole = seconds + slow.spent, course.seconds * slow.seconds / within
-            told = f"{wording.minutes(whole)} minutes, of {wording.minutes(course.seconds)} allowed"
-            lost = f"given up: its trainings would take {told}"
+            lost = too_long("trainings", whole, course.seconds)
             break
         found = trained.logits["held"]
         logits[held] = -np.inf  # where others have more options than any of these

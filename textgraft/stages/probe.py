@@ -7,7 +7,8 @@ fitted layer, scales and all, becomes the head of an ordinary classifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,20 @@ from numpy.typing import NDArray
 from textgraft.artifact import Artifact
 from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
+from textgraft.data.sequences import TokenIds
 from textgraft.evaluation import Outcome
-from textgraft.inference import embed_sequences
+from textgraft.inference import Told, embed_sequences, untold
 from textgraft.linear.linear import Linear, Output, fit_output
 from textgraft.linear.scale import Scale
 from textgraft.model import graft
 from textgraft.provenance import ancestry
 from textgraft.stages.candidates import Candidate, Ground
+from textgraft.stages.members import GivenUp, too_long
 from textgraft.training.calibration import fit_temperature
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.classifier import EncodedTexts, outputs_from_logits
 from textgraft.training.meter import Meter
+from textgraft.training.session import TooSlow, projected
 
 POOLING = "mean"
 NEVER = -30.0
@@ -44,16 +48,24 @@ def probe_name(language_model: str) -> str:
 
 
 def probe_candidate(
-    name: str, source: Artifact, encoded: Mapping[str, EncodedTexts], ground: Ground, *, examined: str, precision: str
+    name: str,
+    source: Artifact,
+    encoded: Mapping[str, EncodedTexts],
+    ground: Ground,
+    *,
+    examined: str,
+    precision: str,
+    within: float | None = None,
 ) -> Candidate:
     """The probe of a language model, kept in `ground.folder` once it is fitted.
 
     `encoded` are the parts of the data as the model reads them, of which `examined` is measured on ("folds": the
-    training texts themselves). The texts of another part are read once somebody asks for its answers.
+    training texts themselves). The texts of another part are read once somebody asks for its answers. Raises GivenUp as
+    soon as it is to be seen that reading the training texts takes more than `within` seconds.
     """
     folder, labels, kind = ground.folder / "candidates", ground.labels, ground.labels.kind
     arrays, facts = _kept_or_made(
-        folder / f"{name}.safetensors", lambda: _fit(source, encoded["train"], ground, precision)
+        folder / f"{name}.safetensors", lambda: _fit(source, encoded["train"], ground, precision, within)
     )
     layer, held_out = arrays["layer"], arrays["held_out"]
     targets, known = ground.targets, ground.known
@@ -85,18 +97,37 @@ def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
     return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
-def _fit(source: Artifact, train: EncodedTexts, ground: Ground, precision: str) -> Made:
+def _fit(source: Artifact, train: EncodedTexts, ground: Ground, precision: str, within: float | None) -> Made:
     """The layer, and the logits of layers fitted on the other folds for what each fold holds out."""
     labels, targets = ground.labels, ground.targets
-    with Meter() as meter:
-        rows = _means(source, train, precision)
-        layer, about = fitted(rows, targets, labels, ground.seed)
-        held_out = np.full((len(targets), labels.num_outputs), np.nan)
-        for kept, held in ground.splits:
-            of_fold, _ = fitted(rows[kept], targets[kept], labels, ground.seed)
-            held_out[held] = answers(of_fold, rows[held])
+    tell = untold if within is None else _hurried(train.sequences, within)
+    try:
+        with Meter() as meter:
+            rows = _means(source, train, precision, tell)
+            layer, about = fitted(rows, targets, labels, ground.seed)
+            held_out = np.full((len(targets), labels.num_outputs), np.nan)
+            for kept, held in ground.splits:
+                of_fold, _ = fitted(rows[kept], targets[kept], labels, ground.seed)
+                held_out[held] = answers(of_fold, rows[held])
+    except TooSlow as slow:
+        assert within is not None
+        raise GivenUp(too_long("reading", slow.seconds, within), slow.spent, meter.peak_mb) from None
     facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
     return {"layer": layer, "held_out": held_out}, facts
+
+
+def _hurried(sequences: Sequence[TokenIds], within: float) -> Told:
+    """Who hears how many texts are read, the longest first, and raises TooSlow as training.session.drive does."""
+    tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
+    began = time.monotonic()
+
+    def tell(count: int) -> None:
+        spent = time.monotonic() - began
+        whole = projected(spent, tokens[count - 1] / tokens[-1])
+        if whole > within:
+            raise TooSlow(whole, spent)
+
+    return tell
 
 
 def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
@@ -104,9 +135,11 @@ def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
         return outputs_from_logits(logits, kind, temperature)
 
 
-def _means(source: Artifact, part: EncodedTexts, precision: str) -> NDArray[np.float32]:
+def _means(source: Artifact, part: EncodedTexts, precision: str, tell: Told = untold) -> NDArray[np.float32]:
     pad_id = source.tokenizer.pad_id
-    return part.once("probe", lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision))
+    return part.once(
+        "probe", lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision, tell=tell)
+    )
 
 
 def fitted(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:

@@ -186,7 +186,7 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, within: 
                 bar.console.print(_scored(step), highlight=False)
             if interrupted():
                 break
-            if within is not None and (whole := _projected(step, run)) > within:
+            if within is not None and (whole := projected(step.seconds, _share(step, run))) > within:
                 raise TooSlow(whole, step.seconds)
             if time.monotonic() - last_save >= run.settings.save_seconds:
                 run.save(checkpoint)
@@ -213,13 +213,16 @@ def measured(validate: Validator, model: Model, tokens: int, *, title: str, show
     return scores
 
 
-def _projected(step: Step, run: Run) -> float:
-    """How many seconds the training takes in all, by its pace; in its first seconds, what it has taken by now."""
-    if step.seconds < PROJECTED_FROM:
-        return step.seconds
+def projected(seconds: float, share: float) -> float:
+    """How many seconds something takes in all of which a `share` is done; in its first seconds, what it has taken."""
+    return seconds if seconds < PROJECTED_FROM else seconds / share
+
+
+def _share(step: Step, run: Run) -> float:
+    """How much of all epochs is done."""
     epochs = [phase.epochs for phase in run.phases]
     at = run.progress.phase
-    return step.seconds * sum(epochs) / (sum(epochs[:at]) + step.progress * epochs[at])
+    return (sum(epochs[:at]) + step.progress * epochs[at]) / sum(epochs)
 
 
 def _stopped(title: str) -> Stopped:
