@@ -11,11 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune, usual_model
-from textgraft.artifact import load
+from textgraft.artifact import load, save
+from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.examples import Examples, Pair
+from textgraft.data.labels import Labels
+from textgraft.data.squad import Article, Paragraph, Question, Squad
 from textgraft.ensemble import load_one
+from textgraft.errors import UserError
+from textgraft.linear.artifact import LinearArtifact
+from textgraft.linear.baselines import LinearBaseline
 from textgraft.methods import MethodOptions
 from textgraft.model_folder import names
+from textgraft.stages import distil, questions, rates, readouts, transfer
 from textgraft.stages.finetune import FinetuneOptions
 from textgraft.training.loop import Settings
 from textgraft.usual_model import ENGLISH, THAI, Usual, usual_models
@@ -84,3 +91,32 @@ def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -
     assert TextEmbedder().fit(TEXTS).artifact_.run["name"] == base
     tagger = SequenceTagger().fit([["ดี", "มาก"]] * 8, [["A", "B"]] * 8)
     assert np.shape(tagger.predict([["ดี", "มาก"]])) == (1, 2)
+
+
+def reads(texts: list[str]) -> Squad:
+    return Squad((Article("a", tuple(Paragraph(text, (Question(str(i), "?"),)) for i, text in enumerate(texts))),))
+
+
+@pytest.mark.parametrize(("texts", "missing"), [(TEXTS, "Thai"), (["words of English"] * 24, "English")])
+def test_so_does_whatever_else_has_texts(
+    texts: list[str], missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each asks for the model by its name, of which the error tells."""
+    monkeypatch.setattr(usual_model, "THAI", Usual("no Thai model", ""))
+    monkeypatch.setattr(usual_model, "ENGLISH", Usual("no English model", ""))
+    train, tagged = Examples(texts, LABELS, "single"), Tagged((Sentence(tuple(texts), ("O",) * len(texts)),))
+    labels = Labels.fit(train)
+    fitted = LinearBaseline().fit(texts, labels.encode(train), kind="single", num_classes=2).fitted
+    teacher = save(LinearArtifact(fitted, labels, {"name": "teacher", "stage": "finetune"}), tmp_path / "teacher")
+    asked: list[Any] = [
+        lambda: rates.lr_find(train),
+        lambda: rates.lr_find(texts),
+        lambda: transfer.inspect_transfer(train, tmp_path / "t"),
+        lambda: readouts.inspect_readouts(train, tmp_path / "r", test=train),
+        lambda: readouts.inspect_readouts(tagged, tmp_path / "r", test=tagged),
+        lambda: questions.qa_finetune(reads(texts), tmp_path / "q"),
+        lambda: distil.distil(teacher, [f"{text} {i}" for i, text in enumerate(texts)], tmp_path / "d"),
+    ]
+    for ask in asked:
+        with pytest.raises(UserError, match=f"no {missing} model"):
+            ask()

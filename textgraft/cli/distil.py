@@ -23,7 +23,9 @@ def distil(
     student: Annotated[
         str | None,
         typer.Option(
-            "--student", "-s", help="A language model to teach; else en-ulmfit, or half of the teacher's own."
+            "--student",
+            "-s",
+            help="A language model to teach; else en-ulmfit, for Thai th-ulmfit, or half of the teacher's own.",
         ),
     ] = None,
     labelled: Annotated[

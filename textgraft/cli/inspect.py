@@ -21,7 +21,7 @@ def transfer(
     test: Annotated[
         Path | None, typer.Option("--test", help="Labelled texts to measure on; else a fifth of TRAIN is held out.")
     ] = None,
-    model: o.Model = "en-ulmfit",
+    model: o.UsualModel = None,
     layers: Annotated[
         str | None,
         typer.Option("--layers", help="How many layer groups to copy, with commas, as in 0,1,2; else each number."),

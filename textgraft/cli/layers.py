@@ -149,7 +149,7 @@ def readouts(
     train: Annotated[Path, typer.Argument(help="Sentences with tags (CoNLL), or labelled texts (.csv .tsv .jsonl …).")],
     test: Annotated[Path, typer.Option("--test", help="The same to measure on; nothing is chosen by it.")],
     out: Out,
-    model: o.Model = "en-ulmfit",
+    model: o.UsualModel = None,
     readouts: Annotated[
         str | None, typer.Option("--readouts", help="Which to try, with commas; else all that the model allows.")
     ] = None,

@@ -18,7 +18,6 @@ TRAINING = "Training"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is at --out already.")]
-Model = Annotated[str, typer.Option("--model", "-m", help="A model that ships, by name, or the path of a folder.")]
 UsualModel = Annotated[
     str | None,
     typer.Option(

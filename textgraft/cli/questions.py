@@ -38,7 +38,7 @@ NBestOut = Annotated[Path | None, typer.Option("--n-best", help="A .json file fo
 def finetune(
     train: Questions,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    model: o.Model = "en-ulmfit",
+    model: o.UsualModel = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Questions to choose the best epoch by.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Questions that nothing is chosen by.")] = None,
     held_out: Annotated[

@@ -15,6 +15,7 @@ from textgraft.stages.distil_language_model import distil_language_model
 from textgraft.stages.distil_options import Distilled, DistilOptions
 from textgraft.training.objectives import OBJECTIVES
 from textgraft.training.session import refuse_existing
+from textgraft.usual_model import usual_models
 
 
 def distil(
@@ -32,10 +33,11 @@ def distil(
     """Teach a student on `texts`, which need no labels, and save it at `out`; it becomes what its teacher is.
 
     A classifier of any kind (a network, a linear one, an ensemble) teaches a `student` that is a pretrained language
-    model (None: en-ulmfit) its answers, softened (Hinton et al. 2015; Turc et al. 2019): stages.distil_classifier.
-    `labelled` texts teach their labels too, and on `test` both are measured. A language model teaches half of itself
-    (None), or a `student` over the same vocabulary (Sanh et al. 2019): stages.distil_language_model. One text in
-    twenty is held out, to measure on how well the student follows. Killed, the same call goes on where it was.
+    model (None: the usual one for the script of the texts, textgraft.usual_model) its answers, softened (Hinton et al.
+    2015; Turc et al. 2019): stages.distil_classifier. `labelled` texts teach their labels too, and on `test` both are
+    measured. A language model teaches half of itself (None), or a `student` over the same vocabulary (Sanh et al.
+    2019): stages.distil_language_model. One text in twenty is held out, to measure on how well the student follows.
+    Killed, the same call goes on where it was.
 
     Raises UserError if `out` exists, for a teacher that is neither, for labels where the teacher is a language model,
     for labels that the teacher does not know, for another vocabulary, and for fewer than 20 texts.
@@ -58,7 +60,7 @@ def distil(
         classifier,
         texts,
         out,
-        student="en-ulmfit" if student is None else student,
+        student=usual_models(texts).alone if student is None else student,
         labelled=labelled,
         test=test,
         options=options,

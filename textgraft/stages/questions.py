@@ -29,6 +29,7 @@ from textgraft.training.metrics import paired_test
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 from textgraft.training.session import drive, put_in_place, refuse_existing, work_folder
+from textgraft.usual_model import usual_models
 
 READER = "reader"
 
@@ -81,7 +82,7 @@ def qa_finetune(
     train: Squad,
     out: Path | str,
     *,
-    model: str | Path = "en-ulmfit",
+    model: str | Path | None = None,
     valid: Squad | None = None,
     test: Squad | None = None,
     options: QAOptions | None = None,
@@ -90,7 +91,8 @@ def qa_finetune(
 ) -> QAResult:
     """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `opening.load` takes.
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `opening.load` takes, None
+    the usual one for the script of the texts (textgraft.usual_model).
     `valid` is answered after every epoch, and the weights with the best F1 are kept. Scores come from `test`, else from
     `valid`, else from articles held out of `train`. The folder also holds predictions.json ({id: answer}) and
     nbest.json of the examined questions. Killed, the same call goes on from there.
@@ -99,7 +101,7 @@ def qa_finetune(
     """
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
-    source = opening.load(model)
+    source = opening.load(model or usual_models(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune

@@ -23,6 +23,7 @@ from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, re
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase, ScheduleRow, Stage, schedule_curve, schedule_table
 from textgraft.training.recipes import load_recipe
+from textgraft.usual_model import usual_models
 
 StageName = Literal["finetune", "adapt"]
 MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
@@ -79,7 +80,7 @@ def groups_of(model: str | Path, stage: StageName) -> list[str]:
 def lr_find(
     data: Examples | Sequence[str],
     *,
-    model: str | Path = "en-ulmfit",
+    model: str | Path | None = None,
     recipe: str = "default",
     phase: str | None = None,
     max_tokens: int = 512,
@@ -91,11 +92,11 @@ def lr_find(
 
     Plain texts test the recipe's adapt stage, labelled ones its finetune stage. Either may be pairs, which adapting
     reads one text at a time. `phase` is the name of one of the stage's phases (default: the first), whose trainable
-    groups, optimizer and discriminative rates are used. Nothing is changed or written. Raises UserError as `adapt` and
-    `finetune` do.
+    groups, optimizer and discriminative rates are used. `model` None takes the usual one for the script of the texts
+    (textgraft.usual_model). Nothing is changed or written. Raises UserError as `adapt` and `finetune` do.
     """
     settings = settings or Settings()
-    source = load_one(model)
+    source = load_one(model or usual_models(data.texts if isinstance(data, Examples) else data).alone)
     recipe = source.suited(recipe)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
     if isinstance(data, Examples):

@@ -39,6 +39,7 @@ from textgraft.training.metrics import HEADLINE, document_scores
 from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash, weights_hash
 from textgraft.training.tag_metrics import Ratio, paired_ratio_test
+from textgraft.usual_model import usual_models
 
 Cell = dict[str, Any]
 """One training: what each sentence or text adds to both sides of the score ("part", "whole"), and "minutes"."""
@@ -155,20 +156,21 @@ def inspect_readouts(
     out: Path | str,
     *,
     test: Tagged | Examples,
-    model: str | Path = "en-ulmfit",
+    model: str | Path | None = None,
     options: ReadoutOptions | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
     """Train a head through every readout that `model` allows; writes `out`/results.json and report.html.
 
     `train` and `test` are sentences with tags, or labelled texts. All readouts see the same texts; seeds are of the
-    head and of their order. Nothing is chosen by `test`, on which all are measured. Killed, the same call goes on
-    where it was and ends with the same numbers.
+    head and of their order. Nothing is chosen by `test`, on which all are measured. `model` None takes the usual one
+    for the script of the texts (textgraft.usual_model). Killed, the same call goes on where it was and ends with the
+    same numbers.
 
     Raises UserError if `out` exists, for data of two kinds, and where the model allows none of the readouts.
     """
     refuse_existing(Path(out))
-    options, source = options or ReadoutOptions(), opening.load(model)
+    options, source = options or ReadoutOptions(), opening.load(model or _usual_model(train))
     options = replace(options, recipe=source.suited(options.recipe))
     task = _task(source, train, test, options)
     possible, left_out = possible_readouts(source, options.readouts)
@@ -199,6 +201,12 @@ def inspect_readouts(
         return results, render_readouts(results)
 
     return experiment(Path(out), asked, made)
+
+
+def _usual_model(train: Tagged | Examples) -> str:
+    """The language model where none is named."""
+    texts = (" ".join(s.words) for s in train.sentences) if isinstance(train, Tagged) else train.texts
+    return usual_models(texts).alone
 
 
 def sampled(data: Tagged | Examples, n: int | None) -> Tagged | Examples:

@@ -44,6 +44,7 @@ from textgraft.training.phases import Stage, with_frozen_bottom
 from textgraft.training.recipes import load_recipe
 from textgraft.training.session import content_hash, weights_hash, work_folder
 from textgraft.transfer_results import ARMS, FRESH, FROZEN, B, Curves, Kind, Networks, transfer_results
+from textgraft.usual_model import usual_models
 
 HELD_OUT = 0.2
 OWN_SEED = 1000
@@ -116,7 +117,7 @@ def inspect_transfer(
     train: Examples,
     out: Path | str,
     *,
-    model: str | Path = "en-ulmfit",
+    model: str | Path | None = None,
     test: Examples | None = None,
     options: TransferOptions | None = None,
     show: bool = True,
@@ -127,7 +128,8 @@ def inspect_transfer(
     slope, higher asymptote. All networks of one seed share fresh weights, head and order of texts; the networks B that
     BnB copies from have seeds of their own (OWN_SEED apart), so that nothing is re-initialised to what it once was. All
     are measured on `test` after their last step (without one, on a stratified fifth of `train` that is split off
-    first), and nothing is chosen by it. Killed, the same call goes on where it was and ends with the same numbers.
+    first), and nothing is chosen by it. `model` None takes the usual one for the script of the texts
+    (textgraft.usual_model). Killed, the same call goes on where it was and ends with the same numbers.
 
     Raises UserError if `out` exists, for a classifier or an ensemble in place of a language model, for numbers of layer
     groups that it does not have, and for labels that cannot be learned or were not seen in training.
@@ -151,8 +153,9 @@ def inspect_transfer(
     return results
 
 
-def prepared(train: Examples, test: Examples | None, model: str | Path, options: TransferOptions) -> Question:
+def prepared(train: Examples, test: Examples | None, model: str | Path | None, options: TransferOptions) -> Question:
     """The question, with everything refused that could not be answered; see `inspect_transfer`."""
+    model = model or usual_models(train.texts).alone
     source = load_one(model)
     if source.labels is not None:
         raise UserError(
