@@ -419,8 +419,8 @@ def test_how_long_it_takes_is_told_by_epochs() -> None:
     for phase, progress, whole in ((0, 0.5, 120.0), (0, 1.0, 60.0), (1, 0.25, 40.0), (1, 1.0, 20.0)):
         run.progress.phase = phase
         step = Step("x", 0, 1, progress, 1.0, 0.1, tokens=10, seconds=20.0)
-        assert session._projected(step, run) == pytest.approx(whole)
-    assert session._projected(replace(step, progress=0.01, seconds=9.0), run) == 9.0
+        assert session.projected(20.0, session._share(step, run)) == pytest.approx(whole)
+    assert session.projected(9.0, 0.01) == 9.0  # the first seconds say nothing of the rest
 
 
 @pytest.mark.parametrize("show", [False, True])
