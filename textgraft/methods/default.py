@@ -140,6 +140,6 @@ class Default:
         course = Course("test", seed, 1, splits, folder, self.options.show, seconds)
         names = outcome_names([one.as_it_is for one in self._models])
         entrants = [one.entrant(name, train, texts, labels, course) for one, name in zip(self._models, names)]
-        asked_for = {"examined": "test", "precision": self.options.precision}
-        chosen, _ = contest(tried, entrants, ground, **asked_for, within=seconds)
+        precision = self.options.precision
+        chosen, _ = contest(tried, entrants, ground, examined="test", precision=precision, within=seconds)
         return chosen, tried.shared_seconds

@@ -39,7 +39,7 @@ class Blend:
 
     `scores` are those of the held-out answers by which the weights were chosen: the loss that was to be small and the
     headline metric, by name. `left_out` says of what could not be tried why; `given_up` are language models whose
-    training was not worth its end.
+    training was not worth its end, and probes that would have taken too long.
     """
 
     candidates: tuple[Candidate, ...]

@@ -64,7 +64,7 @@ class Member:
 
 @dataclass
 class GivenUp(Exception):
-    """A language model is not trained to the end: why, and what its trainings took until then."""
+    """A language model is not trained to the end, or not read with: why, and what was spent on it until then."""
 
     why: str
     seconds: float

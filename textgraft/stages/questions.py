@@ -92,10 +92,10 @@ def qa_finetune(
     """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
 
     Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `opening.load` takes, None
-    the usual one for the script of the texts (textgraft.usual_model).
-    `valid` is answered after every epoch, and the weights with the best F1 are kept. Scores come from `test`, else from
-    `valid`, else from articles held out of `train`. The folder also holds predictions.json ({id: answer}) and
-    nbest.json of the examined questions. Killed, the same call goes on from there.
+    the usual one for the script of the texts (textgraft.usual_model). `valid` is answered after every epoch, and the
+    weights with the best F1 are kept. Scores come from `test`, else from `valid`, else from articles held out of
+    `train`. The folder also holds predictions.json ({id: answer}) and nbest.json of the examined questions. Killed, the
+    same call goes on from there.
 
     Raises UserError if `out` exists, for questions without answers, and for an encoder that cannot hold a window.
     """
