@@ -124,9 +124,7 @@ def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch:
     assert np.array_equal(first.outputs, again.outputs)
 
 
-def test_a_reading_that_takes_too_long_is_given_up(
-    tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path) -> None:
     """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
     source = load(tiny_lm)
     with pytest.raises(GivenUp, match="its reading would take"):
