@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from textgraft import bars
 from textgraft.bars import Bar
@@ -63,3 +66,40 @@ def test_a_pass_over_texts_is_logged_too(capfd: pytest.CaptureFixture[str], monk
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) >= 3
     assert "3 documents" in lines[-1]
+
+
+DESCRIPTION, DETAIL = "no-adapt, 50 labels, seed 0: all", "loss 0.097  lr 0.00022"
+
+
+def line(columns: int, description: str = DESCRIPTION, detail: str = DETAIL) -> str:
+    """What a training's bar looks like on a terminal of so many columns."""
+    said, done = TextColumn("{task.fields[detail]}"), TaskProgressColumn()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORCE_COLOR", "1")
+        patch.setenv("COLUMNS", str(columns))
+        bar = Bar(TextColumn("{task.description}"), BarColumn(24), done, TextColumn("left"), said)
+    bar.add_task(description, total=100, completed=97, detail=detail)
+    screen = Console(width=columns)
+    with screen.capture() as captured:
+        screen.print(bar.make_tasks_table(bar.tasks))
+    (drawn,) = captured.get().splitlines()
+    return drawn.rstrip()
+
+
+def test_a_wide_terminal_has_everything() -> None:
+    assert line(100) == f"{DESCRIPTION} {'━' * 23}   97% left {DETAIL}"
+
+
+def test_the_bar_gives_way_first_then_the_end_of_what_is_said_and_never_how_far_it_is() -> None:
+    assert line(80).startswith(f"{DESCRIPTION} ━━")
+    assert line(80).endswith(f"97% left {DETAIL}")
+    assert line(66) == f"{DESCRIPTION}   97% left {DETAIL}"
+    assert line(60) == f"{DESCRIPTION}   97% left loss 0.097  lr …"
+    assert line(30) == "no-adapt, 50 lab…   97% left …"
+
+
+@given(st.integers(14, 120), st.text("ab ", max_size=60), st.text("ab ", max_size=60))
+def test_it_is_one_line_that_says_how_far_it_is(columns: int, description: str, detail: str) -> None:
+    drawn = line(columns, description, detail)
+    assert "97% left" in drawn
+    assert len(drawn) <= columns
