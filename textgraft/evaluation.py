@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,9 @@ from textgraft.training.metrics import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one method answered on the examined texts.
+    """What one method answered on the examined texts; equal to itself only.
 
     `outputs` (seeds, N, C) are probabilities, or (seeds, N) standardised values for a numeric target; `raw` the same
     before temperature scaling; `minutes` is for one training.
@@ -56,6 +56,7 @@ class Comparison:
     outcomes: tuple[Outcome, ...]
     parts: tuple[Outcome, ...] = ()
     chosen: str = ""
+    _intervals: dict[Outcome, Interval] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def scores(self, outcome: Outcome) -> np.ndarray:
         """(seeds, N): the headline metric of each text, for every seed."""
@@ -71,7 +72,10 @@ class Comparison:
         return HEADLINE[self.labels.kind]
 
     def interval(self, outcome: Outcome) -> Interval:
-        return bootstrap_interval(self.scores(outcome))
+        """Found once for each: the table, the verdict, the report and results.json all ask for it."""
+        if outcome not in self._intervals:
+            self._intervals[outcome] = bootstrap_interval(self.scores(outcome))
+        return self._intervals[outcome]
 
     def best_baseline(self) -> Outcome | None:
         """The strongest of all methods but the first."""

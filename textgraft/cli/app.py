@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -75,7 +76,9 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
 """Name, function and an example for --help, in the order that help lists them."""
 
 
-def _build() -> typer.Typer:
+@cache
+def _program() -> Callable[..., Any]:
+    """All commands in one, to be called with a command line; its many signatures take a fifth of a second to read."""
     app = typer.Typer(
         help="Transfer learning for text: adapt a language model to your domain, fine-tune it on a few labels.",
         epilog="Example: textgraft finetune train.csv --out sentiment --unlabelled pool.txt",
@@ -92,7 +95,7 @@ def _build() -> typer.Typer:
     app.add_typer(tagging.group(), name="tag")
     app.add_typer(vectors.group(), name="vectors")
     app.add_typer(cove.group(), name="cove")
-    return app
+    return typer.main.get_command(app).main
 
 
 def _root(
@@ -128,10 +131,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    command = typer.main.get_command(_build())
     try:
         with ctrl_c_prevails():
-            code = command.main(list(arguments), prog_name="textgraft", standalone_mode=False)
+            code = _program()(list(arguments), prog_name="textgraft", standalone_mode=False)
     except KeyboardInterrupt:
         code = INTERRUPTED  # as typer has it
     sys.stdout.flush()

@@ -18,6 +18,7 @@ import matplotlib
 import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
@@ -60,7 +61,6 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
     "legend.frameon": False,
-    "figure.constrained_layout.use": True,
 }
 # matplotlib writes powers of ten as formulas, which `text.parse_math` forbids.
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
@@ -295,11 +295,10 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
 
 
 def finished(figure: Figure, alt: str, hints: Mapping[str, str] | None = None) -> Plot:
-    """The layout is made once and kept: matplotlib would move things a little each time it draws."""
+    """The layout is made once and kept: one with an engine of its own is laid out and drawn again for each file."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+        ConstrainedLayoutEngine().execute(figure)
     return Plot(figure, wording.printable(alt), hints or {})
 
 
