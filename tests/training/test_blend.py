@@ -467,6 +467,13 @@ def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[...,
     assert not done.members
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(1500, "25 min, of 10 allowed"), (601, "a little over 10 min, of 10 allowed")]
+)
+def test_how_much_too_long_it_would_take(seconds: float, said: str) -> None:
+    assert members.too_long("trainings", seconds, 600) == f"given up: its trainings would take {said}"
+
+
 def test_minutes_enough_change_nothing(quick: Callable[..., Finetuned]) -> None:
     done = [
         quick(TRAIN, name, test=TEST, options=options)

@@ -192,7 +192,9 @@ def train_member(
 
 def too_long(what: str, seconds: float, allowed: float) -> str:
     """Why a language model is given up whose trainings, or whatever it is, would take so many seconds."""
-    return f"given up: its {what} would take {wording.minutes(seconds)} minutes, of {wording.minutes(allowed)} allowed"
+    took, most = wording.minutes(seconds), wording.minutes(allowed)
+    took = f"a little over {took}" if took == most else took
+    return f"given up: its {what} would take {took} min, of {most} allowed"
 
 
 def adapt_seconds(source: Artifact) -> float:
