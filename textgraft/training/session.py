@@ -298,8 +298,9 @@ def _share_of_peak(run: Run) -> float | None:
 
 def _detail(step: Step, share_of_peak: float | None) -> str:
     rate = step.tokens / step.seconds if step.seconds else 0.0
-    shown = f"loss {step.loss:.3f}  lr {step.lr:.2g}  {step.tokens / 1e6:.2f} M tokens  {rate:,.0f}/s"
-    return shown if share_of_peak is None else f"{shown}  {rate * share_of_peak:.1%} of peak"
+    used = "" if share_of_peak is None else f"  {rate * share_of_peak:.1%} of peak"
+    # The end is what a narrow terminal leaves out.
+    return f"loss {step.loss:.3f}  {step.tokens / 1e6:.2f} M tokens  {rate:,.0f}/s{used}  lr {step.lr:.2g}"
 
 
 def _patience_word(run: Run, title: str) -> str:
