@@ -18,6 +18,7 @@ from textgraft.data.batch import Batch, pad
 from textgraft.data.stream import ExampleStream, LanguageModelStream
 from textgraft.errors import UserError
 from textgraft.model import Model, build
+from textgraft.nn.denormals import are_flushed, flushed
 from textgraft.training import loop
 from textgraft.training.loop import Run, Scores, Settings, Step
 from textgraft.training.phases import Phase, Stage
@@ -42,6 +43,19 @@ class Scripted:
         self.seen.append(copied(model))
         loss = next(self.losses)
         return {"loss": loss, "score": -loss}
+
+
+def test_a_step_flushes_denormals_and_the_caller_does_not(monkeypatch) -> None:
+    """Forward, back and in the optimizer, but between the steps a caller's own numbers are what they are."""
+    run = Run(classifier(), [Phase("p", 1, 0.01)], examples(), PLAIN)
+    flushing = []
+    divide = run._divide_and_clip
+    monkeypatch.setattr(run, "_divide_and_clip", lambda count: (flushing.append(are_flushed()), divide(count))[1])
+    with flushed():
+        able = are_flushed()
+    for _ in run.steps():
+        assert not are_flushed()
+    assert set(flushing) == {able}
 
 
 @pytest.mark.parametrize(("trainable", "only"), [(1, None), (2, None), (None, None), (None, 0), (None, 1), (None, -1)])

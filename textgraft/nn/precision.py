@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.errors import UserError, did_you_mean
+from textgraft.nn.denormals import flushed
 from textgraft.nn.int8 import Int8Matrix, int8_is_native
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]
@@ -115,12 +116,13 @@ def computing_in(precision: str, device: torch.device = CPU, *, casts: Casts | N
     So does the LSTM's cell state, inside a window on the processor alone. Where no gradients are wanted, weights that
     `casts` holds are not cast again. In int8 the products of LSTMs and of transformers' layers are of whole numbers,
     all others as in `auto`; where the processor is no faster for it (with AMX: for narrow LSTMs), so are these.
+    Denormals are computed as 0.
     """
     in_int8 = precision == "int8"
     enabled = resolve("auto" if in_int8 else precision, device) == "bf16"
     before = _CASTS.set(casts), _IN_INT8.set(in_int8 and device.type == "cpu" and int8_is_native())
     try:
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled), flushed():
             yield
     finally:
         _CASTS.reset(before[0])

@@ -27,6 +27,7 @@ from textgraft.encoders.base import State
 from textgraft.errors import UserError
 from textgraft.inference import Told, untold
 from textgraft.model import Model
+from textgraft.nn.denormals import flushed
 from textgraft.nn.device import resolve_device
 from textgraft.nn.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
@@ -243,6 +244,7 @@ class Run:
                 if ended:
                     break
 
+    @flushed()
     def _step(self, micro: list[Batch], phase: Phase, done: float, total: int) -> tuple[float, int, float]:
         """One optimizer step over one or more batches: (summed loss, its count, the top group's learning rate)."""
         assert self.optimizer is not None

@@ -1,0 +1,66 @@
+"""Numbers below 1e-38: counted as zero where networks are computed, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from textgraft.nn.denormals import are_flushed, flushed
+from textgraft.nn.precision import computing_in
+
+TINY = torch.tensor(1e-38)
+pytestmark = pytest.mark.skipif(not torch.set_flush_denormal(False), reason="a processor that cannot")
+
+
+def test_inside_a_denormal_is_zero_and_outside_it_is_itself_again() -> None:
+    with flushed():
+        assert are_flushed()
+        assert (TINY * 0.1).item() == 0
+    assert not are_flushed()
+    assert (TINY * 0.1).item() > 0
+
+
+def test_an_inner_block_leaves_the_outer_one_as_it_was() -> None:
+    with flushed():
+        with flushed():
+            pass
+        assert are_flushed()
+
+
+def test_who_flushed_before_still_does() -> None:
+    torch.set_flush_denormal(True)
+    try:
+        with flushed():
+            pass
+        assert are_flushed()
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_an_error_on_the_way_changes_nothing() -> None:
+    with pytest.raises(ZeroDivisionError), flushed():
+        raise ZeroDivisionError
+    assert not are_flushed()
+
+
+def test_networks_are_read_so() -> None:
+    with computing_in("fp32"):
+        assert are_flushed()
+    assert not are_flushed()
+
+
+def test_the_threads_of_torch_flush_too() -> None:
+    """Half of the numbers are another thread's, which sees nothing of a setting of this one."""
+    asked = (
+        "import textgraft.nn, torch; from textgraft.nn.denormals import flushed\n"
+        "tiny = torch.full((1 << 20,), 1e-38)\n"
+        "with flushed(): products = tiny * 0.1\n"
+        "print(torch.get_num_threads(), int((products != 0).sum()))"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "0"]
