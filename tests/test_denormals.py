@@ -13,6 +13,10 @@ from textgraft.nn.denormals import are_flushed, flushed
 from textgraft.nn.precision import computing_in
 
 TINY = torch.tensor(1e-38)
+DESCRIPTION = {
+    "encoder": {"name": "awd_lstm", "vocab_size": 2000, "embedding_dim": 64, "hidden_dim": 64, "num_layers": 2},
+    "head": {"name": "language_model", "input_dim": 64, "vocab_size": 2000},
+}
 pytestmark = pytest.mark.skipif(not torch.set_flush_denormal(False), reason="a processor that cannot")
 
 
@@ -53,14 +57,40 @@ def test_networks_are_read_so() -> None:
     assert not are_flushed()
 
 
+def printed(script: str) -> list[str]:
+    """What a fresh process of two threads prints."""
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", script]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split()
+
+
 def test_the_threads_of_torch_flush_too() -> None:
     """Half of the numbers are another thread's, which sees nothing of a setting of this one."""
-    asked = (
-        "import textgraft.nn, torch; from textgraft.nn.denormals import flushed\n"
-        "tiny = torch.full((1 << 20,), 1e-38)\n"
-        "with flushed(): products = tiny * 0.1\n"
-        "print(torch.get_num_threads(), int((products != 0).sum()))"
-    )
-    environment = os.environ | {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "0"]
+    script = f"""
+import torch
+from textgraft.model import build_fresh
+from textgraft.nn.denormals import flushed
+build_fresh({DESCRIPTION}, 0)
+tiny = torch.full((1 << 20,), 1e-38)
+with flushed():
+    products = tiny * 0.1
+print(torch.get_num_threads(), int((products != 0).sum()))
+"""
+    assert printed(script) == ["2", "0"]
+
+
+def test_a_process_that_has_imported_all_may_still_fork() -> None:
+    """Threads of torch do not live on in a child, whose first large product would wait for them for ever."""
+    script = """
+import multiprocessing, signal
+import textgraft.verbs, textgraft.training.loop, textgraft.estimators
+def doubled(_):
+    import torch
+    signal.alarm(30)
+    return float((torch.ones(1 << 20) * 2).sum())
+with multiprocessing.get_context("fork").Pool(1) as children:
+    print(*children.map_async(doubled, [0]).get(timeout=30))
+"""
+    assert printed(script) == [str(2.0 * (1 << 20))]

@@ -15,6 +15,7 @@ from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.auxiliary import AuxiliaryLanguageModel
 from textgraft.heads.base import Head, Loss
 from textgraft.heads.contrast import contrast_loss
+from textgraft.nn.denormals import start_workers
 from textgraft.nn.readout import LAST, Readout, new_readout
 from textgraft.nn.undrawn import Undrawn
 
@@ -185,6 +186,7 @@ def build(description: dict[str, Any]) -> Model:
     Raises UserError for an unknown name or a setting that the family does not have.
     """
     encoder_cls, config = _made("encoder", description["encoder"], ENCODERS)
+    start_workers()  # here, because the first weights that are drawn or copied would start them otherwise
     encoder = encoder_cls(config)
     return Model(encoder, new_head(description["head"], encoder))
 

@@ -30,13 +30,14 @@ def flushed() -> Iterator[None]:
 
 
 def start_workers() -> None:
-    """Start the threads among which torch divides its work, if it has not; they flush denormals from then on.
+    """Start the threads among which torch divides its work, where it has not; they flush denormals from then on.
 
     A thread is born with the setting of the one that starts it, and torch has no way to change it in the others later:
-    where torch has computed something before textgraft is imported, only the calling thread ever flushes.
+    where torch has computed something large before textgraft does, only the calling thread ever flushes. Not done by an
+    import, because a process that forks after it could not compute in its children.
     """
     with flushed():
-        torch.zeros(torch.get_num_threads() * GRAIN).add_(1)
+        torch.zeros(torch.get_num_threads() * GRAIN, device="cpu").add_(1)
 
 
 GRAIN = 32_768
