@@ -17,6 +17,7 @@ import argparse
 import shutil
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ HERE = Path(__file__).parent
 HELD_OUT = 0.2
 
 
-def trained(parts: dict[str, Tagged], name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def trained(
+    parts: dict[str, Tagged], name: str, seed: int, arguments: argparse.Namespace, *, stacked: bool
+) -> dict[str, Any]:
     """What one tagger adds to both sides of its score, sentence by sentence, and its cost; it is not kept."""
-    stacked = name != arguments.finetuned
     options = replace(
         STACKED if stacked else TagOptions(),
         recipe=arguments.recipe if stacked else arguments.finetuned_recipe,
@@ -92,7 +94,9 @@ def main() -> None:
         parts["train"], parts["test"] = split_sentences(parts["train"], HELD_OUT)
     if arguments.sentences is not None:
         parts["train"] = parts["train"].sample(arguments.sentences)
-    taggers = [*arguments.stack, *([arguments.finetuned] if arguments.finetuned else [])]
+    taggers = [(name, name, True) for name in arguments.stack]
+    if arguments.finetuned:
+        taggers.append((f"{arguments.finetuned}, fine-tuned", arguments.finetuned, False))
     if not taggers:
         raise SystemExit("name a --stack or a --finetuned encoder.")
     settings: dict[str, Any] = {"precision": arguments.precision}
@@ -104,13 +108,13 @@ def main() -> None:
         settings["weights"].append(weights_hash(opening.load(arguments.finetuned).model))
     record = Record(arguments.out / "taggers-unfinished.json", settings)
     rows, metric = [], ""
-    for name in taggers:
+    for called, name, stacked in taggers:
         runs = [
-            record.once(f"{name} {seed}", lambda n=name, s=seed: trained(parts, n, s, arguments))
-            for seed in range(arguments.seeds)
+            record.once(f"{called} {s}", partial(trained, parts, name, s, arguments, stacked=stacked))
+            for s in range(arguments.seeds)
         ]
         metric = runs[0]["metric"]
-        rows.append(row(name, runs))
+        rows.append(row(called, runs))
         print(told(rows[-1], metric), flush=True)
     write_json(arguments.out / "taggers.json", {"settings": settings, "metric": metric, "rows": rows})
 

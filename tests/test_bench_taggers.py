@@ -18,7 +18,7 @@ def test_rows_and_going_on(tmp_path: Path) -> None:
         write_sentences(tmp_path / f"{name}.conll", count, seed, names=True)
     bert, words, recipe = write_encoder(tmp_path, "bert"), tmp_path / "words.txt", write_recipe(tmp_path, 2)
     words.write_text("".join(f"{noun} {i} {i % 3} 1\n" for i, noun in enumerate(NOUNS)))
-    stacks = [str(words), f"{words},{bert}"]
+    stacks = [str(words), f"{words},{bert}", str(bert)]  # the last is fine-tuned too, which is another row
     command = [sys.executable, str(BENCH), str(tmp_path / "train.conll"), "--test", str(tmp_path / "test.conll")]
     command += [part for stack in stacks for part in ("--stack", stack)] + ["--finetuned", str(bert)]
     command += ["--recipe", str(recipe), "--finetuned-recipe", str(recipe), "--precision", "fp32", "--seeds", "1"]
@@ -29,5 +29,7 @@ def test_rows_and_going_on(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         found.append(json.loads((tmp_path / "out" / "taggers.json").read_text()))
     assert found[0] == found[1]  # minutes and all: nothing was measured twice
-    assert [row["tagger"] for row in found[0]["rows"]] == [*stacks, str(bert)]
+    assert [row["tagger"] for row in found[0]["rows"]] == [*stacks, f"{bert}, fine-tuned"]
+    frozen, learned = found[0]["rows"][-2:]
+    assert learned["sentences_per_second"] != frozen["sentences_per_second"]  # and measured by itself
     assert all(row["sentences_per_second"] > 0 and row["minutes"] > 0 for row in found[0]["rows"])
