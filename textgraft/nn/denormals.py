@@ -1,4 +1,4 @@
-"""Denormals, numbers nearer to zero than 1e-38, with which a processor may count a hundred times as slowly.
+"""Denormals, numbers nearer to zero than 1e-38, with which a processor may count many times as slowly.
 
 A gate of an LSTM that stands still has gradients of this size, and so do those of all layers below it.
 """
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import torch
 
 LEAST = 5e-324  # the smallest denormal, of Python's own numbers
+GRAIN = 32_768  # how many numbers torch gives to each thread at least
 
 
 def are_flushed() -> bool:
@@ -38,7 +39,3 @@ def start_workers() -> None:
     """
     with flushed():
         torch.zeros(torch.get_num_threads() * GRAIN, device="cpu").add_(1)
-
-
-GRAIN = 32_768
-"""How many numbers torch gives to each thread at least."""
