@@ -40,10 +40,16 @@ Points = list[tuple[int, tables.Cell]]
 
 
 def curves(runs: list[tables.Run]) -> dict[str, Points]:
-    """Each method's cells by number of labels, for the methods that were run."""
-    cells = tables.measured(runs)
-    found = {name: sorted((n, cell) for (method, n), cell in cells.items() if method == name) for name in METHODS}
-    return {name: points for name, points in found.items() if points}
+    """Each method's cells by number of labels, for the methods that were run.
+
+    By the recipe that a method goes by where none is named; where it was run by another alone, by that one.
+    """
+    found: dict[str, dict[int, tables.Cell]] = {name: {} for name in METHODS}
+    for (method, labels), cell in tables.measured(runs).items():
+        name, by, _ = method.partition(" by ")
+        if name in found and not (by and labels in found[name]):
+            found[name][labels] = cell
+    return {name: sorted(points.items()) for name, points in found.items() if points}
 
 
 def line(method: str) -> dict[str, Any]:

@@ -38,6 +38,15 @@ def test_a_method_has_a_line_where_it_was_run_and_one_colour_everywhere() -> Non
     assert "Kinds of question (TREC): n-grams, linear 60.0 79.0, finetune without a recipe 70.0" in drawn.alt
 
 
+def test_a_point_by_a_named_recipe_stands_only_where_the_usual_one_was_not_run() -> None:
+    import label_curves
+
+    many = {"ulmfit by lstm-many": 0.8}
+    for runs in ([run(100, many), run(100, {"ulmfit": 0.6})], [run(100, {"ulmfit": 0.6}), run(100, many)]):
+        found = label_curves.curves([*runs, run(500, many)])
+        assert [(labels, cell["mean"]) for labels, cell in found["ulmfit"]] == [(100, 0.6), (500, 0.8)]
+
+
 def test_the_picture_in_the_documents_is_of_what_is_kept() -> None:
     import label_curves
     import tables
