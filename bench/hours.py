@@ -4,7 +4,8 @@ A model's run.json says how well it predicted held-out text on the way, and afte
 floor is put through the first half of the minutes at the full rate, and what it says of their end stands beside what
 came; then through all of them, and drawn to ten hours. What the last fifth of a run adds, where the rate falls, is a
 column of its own: no law of the way there knows of it. Rates that fall from the beginning (schedule "linear") bend a
-curve that is drawn so, and histories in several legs have no common clock: such models are refused.
+curve that is drawn so, and histories in several legs have no common clock: such models are refused. The run.json of
+English models that were in the box before lie in bench/kept/hours.
 """
 
 from __future__ import annotations
@@ -44,8 +45,14 @@ class History:
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Of a model by its name or folder. Raises UserError for one whose run.json has no history of this kind."""
-        run = json.loads((find(name) / "run.json").read_text("utf-8"))
+        """Of a model by its name or folder, or of a .json file that was a model's run.json.
+
+        Raises UserError for one that is not there, and for one without a history of this kind.
+        """
+        path = Path(name) if name.endswith(".json") else find(name) / "run.json"
+        if not path.is_file():
+            raise UserError("there is no such file.", where=name, remedy="Check the path.")
+        run = json.loads(path.read_text("utf-8"))
         points = [run, *run.get("earlier", [])[:1]][-1].get("history", [])
         bits = np.array([point.get("bits_per_character", np.nan) for point in points])
         minutes = np.array([point.get("seconds", np.nan) for point in points]) / 60
@@ -55,7 +62,9 @@ class History:
             raise UserError(
                 "too few measurements in bits a character at the full rate, or several legs.", where=name, remedy=remedy
             )
-        return cls(Path(name).name, minutes[full], bits[full], (float(minutes[-1]), float(bits[-1])))
+        return cls(
+            Path(name).name.removesuffix(".json"), minutes[full], bits[full], (float(minutes[-1]), float(bits[-1]))
+        )
 
     def law(self, until: float = np.inf) -> tuple[float, float]:
         """(b, c) of FLOOR + b t^-c, t in minutes, through what was measured `until` then."""
@@ -109,7 +118,7 @@ def plot(histories: list[History], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", help="names or folders")
+    parser.add_argument("models", nargs="+", help="names, folders, or a run.json")
     parser.add_argument("--plot", type=Path, default=HERE / "results" / "hours.svg")
     asked = parser.parse_args()
     try:

@@ -257,13 +257,17 @@ def test_what_hours_buy(tmp_path: Path) -> None:
     assert f"| 40 | 80 | {came} | {came} | 1.700 after 100 | {FLOOR + 2.5 * 600**-0.2:.3f} |" in row
     drawn = tmp_path / "hours.svg"
     command = [sys.executable, str(BENCH / "hours.py"), "--plot", str(drawn)]
-    done = subprocess.run([*command, "en-gpt-small"], capture_output=True, text=True, check=False)
+    kept = str(BENCH / "kept" / "hours" / "en-gpt-small.json")
+    done = subprocess.run([*command, kept], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "| en-gpt-small | 0.8 + 1.68 t^-0.144 | 28 | 56 | 1.766 | 1.750 | 1.585 after 75 | 1.471 |" in done.stdout
     assert drawn.exists()
     few = subprocess.run([*command, "th-ulmfit"], capture_output=True, text=True, check=False)
     assert few.returncode == 2
     assert "th-ulmfit: too few measurements" in few.stderr
+    missing = subprocess.run([*command, "missing.json"], capture_output=True, text=True, check=False)
+    assert missing.returncode == 2
+    assert "missing.json: there is no such file" in missing.stderr
 
 
 @pytest.mark.slow
