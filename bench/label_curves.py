@@ -33,7 +33,6 @@ METHODS = {
     "no-adapt": "shipped LSTM, fine-tuned",
     "ulmfit": "adapted to the pool, then fine-tuned",
     "no-adapt@en-gpt-small": "shipped GPT, fine-tuned",
-    "default@en-ulmfit": "finetune without a recipe, of that LSTM",
     "default": "finetune without a recipe",
 }
 Points = list[tuple[int, tables.Cell]]
@@ -53,10 +52,8 @@ def curves(runs: list[tables.Run]) -> dict[str, Points]:
 
 
 def line(method: str) -> dict[str, Any]:
-    """What `finetune` makes is drawn thick, and dashed where its language model is not the usual one."""
-    name, at, _ = method.partition("@")
-    ours = name == "default"
-    return {"marker": "o", "linewidth": 2.4 if ours else 1.6, "linestyle": "--" if ours and at else "-"}
+    """What `finetune` makes is drawn thick."""
+    return {"marker": "o", "linewidth": 2.4 if method == "default" else 1.6}
 
 
 def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
@@ -64,7 +61,7 @@ def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
     with plots.style():
         figure = Figure(figsize=(10.5, 6.4))
         panels = figure.subplots(2, 3).flat
-        colours = dict(zip(METHODS, (*plots.SERIES[:-1], plots.INK, plots.INK), strict=True))
+        colours = dict(zip(METHODS, (*plots.SERIES[:-1], plots.INK), strict=True))
         for (name, found), axis in zip(data_sets.items(), panels, strict=False):
             for method, points in found.items():
                 labels, colour = [n for n, _ in points], colours[method]
