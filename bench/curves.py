@@ -143,7 +143,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tested", type=so_many, default=5000, help="so many of the test texts, the same each time, or all"
     )
-    parser.add_argument("--reuse", type=Path, help="a finished run, to grow it by methods, labels or seeds")
+    parser.add_argument("--reuse", type=Path, help="another run, finished or not, whose answers are taken")
     parser.add_argument("--keep", action="store_true", help="add the figures to those of docs/results.md")
     parser.add_argument("--out", type=Path, help="default: bench/results/curves/NAME")
     return parser

@@ -163,6 +163,30 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     assert "6 of 12 trainings are taken" in capsys.readouterr().err
 
 
+def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "seeds": 2}
+    answer = METHODS["fasttext"].answer
+
+    def killed(self: Any, train: Examples, *rest: Any) -> Answers:
+        if len(train) > 6:
+            raise KeyboardInterrupt
+        return answer(self, train, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(METHODS["fasttext"], "answer", killed)
+        with pytest.raises(KeyboardInterrupt):
+            textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
+    smaller = textgraft.compare(examples(), tmp_path / "smaller", **asked, labels=[6], reuse=tmp_path / "cut")
+    assert smaller["run"].pop("reused") == "4 of 4 trainings, with their minutes, from cut"
+    assert settled(smaller) == settled(textgraft.compare(examples(), tmp_path / "direct", **asked, labels=[6]))
+    grown = textgraft.compare(examples(), tmp_path / "grown", **asked, labels=[6, "all"], reuse=tmp_path / "cut")
+    assert grown["run"].pop("reused") == "6 of 8 trainings, with their minutes, from cut"
+    whole = textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])  # which goes on itself
+    assert settled(grown) == settled(whole)
+
+
 def test_answers_lie_beside_the_results_in_the_order_of_the_texts(tmp_path: Path) -> None:
     test = examples(30, 2)
     results = textgraft.compare(examples(), tmp_path / "out", test=test, methods=["linear"], labels=[10, 20], seeds=2)
@@ -185,7 +209,9 @@ def test_answers_lie_beside_the_results_in_the_order_of_the_texts(tmp_path: Path
         ({"unlabelled": POOL}, r"differs in: unlabelled\."),
         ({"options": MethodOptions(seed=1)}, r"differs in: seed\."),
         ({"options": MethodOptions(max_tokens=16, precision="float32")}, r"differs in: max_tokens, precision\."),
-        ({"reuse": "nowhere"}, r"nowhere.*no answers of a finished comparison"),
+        ({"reuse": "nowhere"}, r"nowhere.*no answers of a comparison"),
+        ({"reuse": "adapted"}, r"adapted\.run.*no plan of a comparison"),
+        ({"reuse": "cut"}, r"differs in: test\."),
         ({"reuse": "broken"}, r"broken.*damaged"),
         ({"reuse": "model"}, r"model.*damaged"),
     ],
@@ -198,10 +224,16 @@ def test_answers_to_another_question_are_not_taken(tmp_path: Path, changed: dict
     for name, content in (("broken", whole[:-5]), ("model", save({"weight": torch.zeros(3)}))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "answers.safetensors").write_bytes(content)
+    for name, plan in (
+        ("adapted", {"stage": "adapt"}),
+        ("cut", {"methods": {}, "labels": [], "seeds": [], "test": ""}),
+    ):
+        (tmp_path / f"{name}.run").mkdir()
+        (tmp_path / f"{name}.run" / "plan.json").write_text(json.dumps(plan))
     reuse = tmp_path / changed.get("reuse", "small")
     with pytest.raises(UserError, match=said):
         textgraft.compare(out=tmp_path / "more", **asked | changed | {"reuse": reuse})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "model", "small"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapted.run", "broken", "cut.run", "model", "small"]
 
 
 def test_a_kill_while_tidying_up_leaves_a_result_to_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

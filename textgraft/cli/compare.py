@@ -30,7 +30,7 @@ def compare(
     ] = None,
     reuse: Annotated[
         Path | None,
-        typer.Option("--reuse", help="A finished comparison on the same texts, whose answers are taken as they are."),
+        typer.Option("--reuse", help="Another comparison on the same texts, finished or not, whose answers are taken."),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draw and train so often for each number.")] = 5,
     model: Annotated[

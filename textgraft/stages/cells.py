@@ -1,7 +1,7 @@
 """What a comparison has been told so far: a file for each training, in one file when all are there.
 
 A cell is one method with one number of labels and one seed. While the comparison runs, each lies in a file of its own,
-so that a killed run keeps it; the results have all of them in `answers.safetensors`, from which a later comparison on
+so that a killed run keeps it; the results have all of them in `answers.safetensors`. From either a later comparison on
 the same texts takes what it asks again.
 """
 
@@ -19,7 +19,7 @@ import torch
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
-from textgraft.training.session import content_hash
+from textgraft.training.session import content_hash, work_path
 
 ANSWERS = "answers.safetensors"
 
@@ -97,14 +97,14 @@ class Cells:
         save_checkpoint(self.folder / ANSWERS, tensors, {"asked": asked, "cells": facts, "costs": costs})
         return (self.folder / ANSWERS).read_bytes()
 
-    def take(self, finished: Finished, places: Sequence[Place]) -> list[Place]:
-        """Copy what `finished` has of `places`; which that were."""
-        found = [place for place in places if place in finished.cells]
+    def take(self, known: Known, places: Sequence[Place]) -> list[Place]:
+        """Copy what is `known` of `places`; which that were."""
+        found = [place for place in places if place in known.cells]
         for place in found:
             if not self.has_cost(place.method):
-                self.write_cost(place.method, finished.costs[place.method])
+                self.write_cost(place.method, known.costs[place.method])
             if not self.has(place):
-                self.write(place, finished.cells[place])
+                self.write(place, known.cells[place])
         return found
 
     def _path(self, place: Place) -> Path:
@@ -115,36 +115,60 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """The answers of a finished comparison, by the name of its folder: its cells, and what methods did once."""
+class Known:
+    """The answers of another comparison, by the name of its folder: its cells, and what methods did once."""
 
     name: str
     cells: Mapping[Place, Cell]
     costs: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def open(cls, folder: Path, asked: Mapping[str, Any]) -> Finished:
-        """What the comparison at `folder` has found of what is `asked` now.
+    def open(cls, folder: Path, asked: Mapping[str, Any]) -> Known:
+        """What the comparison at `folder`, finished or killed on the way, has found of what is `asked` now.
 
         A method whose model or recipe is another by now is left out. Raises UserError where there are no answers, or
         answers on other texts or by other settings.
         """
-        path = folder / ANSWERS
-        if not path.is_file():
-            raise UserError("there are no answers of a finished comparison.", where=str(path), remedy="Leave it out.")
-        tensors, state = load_checkpoint(path)
-        before = state["asked"]
+        if (folder / ANSWERS).is_file():
+            before, cells, costs = _of_finished(folder / ANSWERS)
+        elif (plan := work_path(folder) / "plan.json").is_file():
+            before, cells, costs = _so_far(plan)
+        else:
+            remedy = "Name a comparison's --out, finished or not, or leave it out."
+            raise UserError("there are no answers of a comparison.", where=str(folder), remedy=remedy)
         changed = [key for key in before if key not in ("methods", "labels", "seeds") and before[key] != asked.get(key)]
         if changed:
             raise UserError(
                 f"these answers are of a comparison that differs in: {', '.join(sorted(changed))}.",
-                where=str(path),
+                where=str(folder),
                 remedy="Compare on the same texts by the same settings, or anew.",
             )
         same = {method for method, known in before["methods"].items() if asked["methods"].get(method) == known}
-        facts = {Place(*place): known for *place, known in state["cells"]}
-        cells = {p: Cell(tensors[p.key].numpy(), **known) for p, known in facts.items() if p.method in same}
-        return cls(folder.name, cells, state["costs"])
+        return cls(folder.name, {place: cell for place, cell in cells.items() if place.method in same}, costs)
+
+
+Found = tuple[dict[str, Any], dict[Place, Cell], dict[str, dict[str, float]]]
+"""What a comparison was asked, its cells so far, and what its methods did once."""
+
+
+def _of_finished(path: Path) -> Found:
+    tensors, state = load_checkpoint(path)
+    facts = {Place(*place): known for *place, known in state["cells"]}
+    cells = {place: Cell(tensors[place.key].numpy(), **known) for place, known in facts.items()}
+    return state["asked"], cells, state["costs"]
+
+
+def _so_far(plan: Path) -> Found:
+    """Of a comparison that was killed, or still runs. Raises UserError where its plan is damaged."""
+    try:
+        asked = dict(json.loads(plan.read_text(encoding="utf-8")))
+        places = [Place(m, n, seed) for m in asked["methods"] for n in asked["labels"] for seed in asked["seeds"]]
+    except (ValueError, TypeError, KeyError) as error:
+        remedy = "Delete its folder, and compare anew."
+        raise UserError("this is no plan of a comparison.", where=str(plan), remedy=remedy) from error
+    cells = Cells(plan.parent)
+    there = {place: cells.read(place) for place in places if cells.has(place)}
+    return asked, there, {method: cells.cost(method) for method in {place.method for place in there}}
 
 
 def _file_name(method: str) -> str:

@@ -22,7 +22,7 @@ from textgraft.learning_curve import budget_results, efficiency_verdicts, label_
 from textgraft.methods import METHODS, POOL_AT_LEAST, Method, MethodOptions, method_class, model_for, new_method
 from textgraft.provenance import provenance
 from textgraft.report import wording
-from textgraft.stages.cells import ANSWERS, Cell, Cells, Finished, Place
+from textgraft.stages.cells import ANSWERS, Cell, Cells, Known, Place
 from textgraft.stages.results_folder import finished, refuse_existing, write_results
 from textgraft.training.meter import Meter
 from textgraft.training.metrics import HEADLINE
@@ -76,8 +76,9 @@ def compare(
     `test`; without one, on a stratified fifth of `train` that is split off first. Methods that read unlabelled text
     read `unlabelled` and nothing else, once; that time is counted in each of their rows. Nothing is chosen by the
     test texts. Rows are shown on stderr as they come. Killed, the same call goes on where it was and ends with the
-    same numbers. `reuse` is the folder of a finished comparison on the same texts by the same settings, whose answers
-    are taken where a method, number of labels and seed are asked again: so one grows by methods, labels and seeds.
+    same numbers. `reuse` is the `out` of another comparison on the same texts by the same settings, finished or not,
+    whose answers are taken where a method, number of labels and seed are asked again: so one grows by methods, labels
+    and seeds.
 
     Beside the results lie the answers, answers.safetensors: a tensor a training, (N, C) or (N,), in the order of the
     test texts.
@@ -93,7 +94,7 @@ def compare(
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: new_method(name, options) for name in names}
     asked = _asked(question, made, options)
-    known = None if reuse is None else Finished.open(Path(reuse), asked)
+    known = None if reuse is None else Known.open(Path(reuse), asked)
     folder = work_folder(out, asked)
     if out.exists():
         return finished(out, content_hash(asked.items()))
