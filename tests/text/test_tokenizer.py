@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from textgraft.errors import UserError
 from textgraft.text import tokenizer as tokenizer_module
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.normalize import CONTROL, normalize
-from textgraft.text.tokenizer import Tokenizer, vocabulary_map
+from textgraft.text.tokenizer import Tokenizer, ids_of, vocabulary_map
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 ENGLISH = [
@@ -105,6 +107,34 @@ def test_batches_give_the_same_ids_as_single_texts(trained: Tokenizer, texts: li
     batch = trained.encode_batch(texts)
     assert [ids.tolist() for ids in batch] == [trained.encode(text).ids for text in texts]
     assert all(ids.dtype == np.int32 for ids in batch)
+
+
+class Counting:
+    """Stands in for the library's tokenizer: an id for each character; remembers how many came together."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def encode_batch_fast(self, texts: list[str]) -> list[Any]:
+        self.asked.append(sum(map(len, texts)))
+        return [SimpleNamespace(ids=[ord(c) for c in text]) for text in texts]
+
+
+def test_the_library_gets_a_bounded_part_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_module, "CHARACTERS_AT_ONCE", 10)
+    pipeline: Any = Counting()
+    texts = ["abcd", "", "efghi", "jk", "x" * 25, "l"]
+    assert [[chr(i) for i in ids] for ids in ids_of(pipeline, iter(texts))] == [list(text) for text in texts]
+    assert pipeline.asked == [11, 25, 1]
+    assert list(ids_of(pipeline, [])) == []
+
+
+@given(texts=st.lists(TEXTS, max_size=5), size=st.integers(1, 50))
+def test_parts_give_the_same_ids_as_all_at_once(trained: Tokenizer, texts: list[str], size: int) -> None:
+    whole = [ids.tolist() for ids in trained.encode_batch(texts)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tokenizer_module, "CHARACTERS_AT_ONCE", size)
+        assert [ids.tolist() for ids in trained.encode_batch(texts)] == whole
 
 
 @pytest.mark.parametrize("control", CONTROL)

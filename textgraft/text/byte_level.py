@@ -22,7 +22,7 @@ from textgraft.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.limits import limited
 from textgraft.text.normalize import Span
-from textgraft.text.tokenizer import Encoding, PairMarks, Side, Tokenizer
+from textgraft.text.tokenizer import Encoding, PairMarks, Side, Tokenizer, ids_of
 
 END = "<|endoftext|>"
 UNKNOWN = "<unk>"
@@ -73,8 +73,8 @@ class BytePairTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int32; the same as `encode`'s."""
-        encodings = self._pipeline.encode_batch_fast([_valid(text) for text in texts])
-        return [np.array(encoding.ids or [self.bos_id], dtype=np.int32) for encoding in encodings]
+        found = ids_of(self._pipeline, map(_valid, texts))
+        return [ids if len(ids) else np.array([self.bos_id], dtype=np.int32) for ids in found]
 
     @property
     def pair_marks(self) -> PairMarks:
@@ -86,8 +86,7 @@ class BytePairTokenizer(Tokenizer):
 
     def bodies(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int32, without what starts it."""
-        encodings = self._pipeline.encode_batch_fast([_valid(text) for text in texts])
-        return [np.array(encoding.ids[len(self.starts) :], dtype=np.int32) for encoding in encodings]
+        return [ids[len(self.starts) :] for ids in ids_of(self._pipeline, map(_valid, texts))]
 
     def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
         """The ids of each word, int32, as if a space stood before it, which is how the vocabulary knows most words."""
