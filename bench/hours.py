@@ -52,7 +52,11 @@ class History:
         path = Path(name) if name.endswith(".json") else find(name) / "run.json"
         if not path.is_file():
             raise UserError("there is no such file.", where=name, remedy="Check the path.")
-        run = json.loads(path.read_text("utf-8"))
+        try:
+            run = dict(json.loads(path.read_text("utf-8")))
+        except (ValueError, TypeError) as error:
+            remedy = "Name the run.json of a pretrained model."
+            raise UserError(f"this is no record of a run ({error}).", where=str(path), remedy=remedy) from error
         points = [run, *run.get("earlier", [])[:1]][-1].get("history", [])
         bits = np.array([point.get("bits_per_character", np.nan) for point in points])
         minutes = np.array([point.get("seconds", np.nan) for point in points]) / 60

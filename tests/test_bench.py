@@ -268,6 +268,11 @@ def test_what_hours_buy(tmp_path: Path) -> None:
     missing = subprocess.run([*command, "missing.json"], capture_output=True, text=True, check=False)
     assert missing.returncode == 2
     assert "missing.json: there is no such file" in missing.stderr
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"history": [')
+    cut = subprocess.run([*command, str(damaged)], capture_output=True, text=True, check=False)
+    assert cut.returncode == 2
+    assert "damaged.json: this is no record of a run" in cut.stderr
 
 
 @pytest.mark.slow

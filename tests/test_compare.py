@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -29,6 +30,7 @@ from textgraft.linear import fasttext
 from textgraft.methods import METHODS, Answers, MethodOptions
 from textgraft.stages import compare as stage
 from textgraft.stages.adapt import adapt
+from textgraft.stages.cells import Cell, Cells, Place
 
 POOL = reviews(30, 3)[0]
 UNEVEN = ["a"] * 60 + ["b"] * 30 + ["c"] * 9 + ["d"]
@@ -163,9 +165,8 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     assert "6 of 12 trainings are taken" in capsys.readouterr().err
 
 
-def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def killed_at(out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A comparison at `out` that has found what two methods make of six labels; what it was asked, but for labels."""
     asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "seeds": 2}
     answer = METHODS["fasttext"].answer
 
@@ -177,7 +178,14 @@ def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
     with monkeypatch.context() as patched:
         patched.setattr(METHODS["fasttext"], "answer", killed)
         with pytest.raises(KeyboardInterrupt):
-            textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
+            textgraft.compare(examples(), out, **asked, labels=[6, "all"])
+    return asked
+
+
+def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = killed_at(tmp_path / "cut", monkeypatch)
     smaller = textgraft.compare(examples(), tmp_path / "smaller", **asked, labels=[6], reuse=tmp_path / "cut")
     assert smaller["run"].pop("reused") == "4 of 4 trainings, with their minutes, from cut"
     assert settled(smaller) == settled(textgraft.compare(examples(), tmp_path / "direct", **asked, labels=[6]))
@@ -185,6 +193,20 @@ def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
     assert grown["run"].pop("reused") == "6 of 8 trainings, with their minutes, from cut"
     whole = textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])  # which goes on itself
     assert settled(grown) == settled(whole)
+
+
+def test_a_comparison_that_ends_while_another_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = killed_at(tmp_path / "cut", monkeypatch)
+    read, reads = Cells.read, itertools.count()
+
+    def ended(self: Cells, place: Place) -> Cell:
+        if next(reads) == 1:
+            textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
+        return read(self, place)
+
+    monkeypatch.setattr(Cells, "read", ended)
+    grown = textgraft.compare(examples(), tmp_path / "grown", **asked, labels=[6, "all"], reuse=tmp_path / "cut")
+    assert grown["run"]["reused"] == "8 of 8 trainings, with their minutes, from cut"
 
 
 def test_answers_lie_beside_the_results_in_the_order_of_the_texts(tmp_path: Path) -> None:

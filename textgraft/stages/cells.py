@@ -129,13 +129,7 @@ class Known:
         A method whose model or recipe is another by now is left out. Raises UserError where there are no answers, or
         answers on other texts or by other settings.
         """
-        if (folder / ANSWERS).is_file():
-            before, cells, costs = _of_finished(folder / ANSWERS)
-        elif (plan := work_path(folder) / "plan.json").is_file():
-            before, cells, costs = _so_far(plan)
-        else:
-            remedy = "Name a comparison's --out, finished or not, or leave it out."
-            raise UserError("there are no answers of a comparison.", where=str(folder), remedy=remedy)
+        before, cells, costs = _found(folder)
         changed = [key for key in before if key not in ("methods", "labels", "seeds") and before[key] != asked.get(key)]
         if changed:
             raise UserError(
@@ -149,6 +143,20 @@ class Known:
 
 Found = tuple[dict[str, Any], dict[Place, Cell], dict[str, dict[str, float]]]
 """What a comparison was asked, its cells so far, and what its methods did once."""
+
+
+def _found(folder: Path) -> Found:
+    """Of the comparison at `folder`. Raises UserError where there is none, or it is damaged."""
+    answers, plan = folder / ANSWERS, work_path(folder) / "plan.json"
+    if not answers.is_file() and plan.is_file():
+        try:
+            return _so_far(plan)
+        except FileNotFoundError:
+            pass  # It ended while it was read: its cells are gone, and all of them are in the answers.
+    if not answers.is_file():
+        remedy = "Name a comparison's --out, finished or not, or leave it out."
+        raise UserError("there are no answers of a comparison.", where=str(folder), remedy=remedy)
+    return _of_finished(answers)
 
 
 def _of_finished(path: Path) -> Found:
