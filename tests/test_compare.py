@@ -30,7 +30,7 @@ from textgraft.linear import fasttext
 from textgraft.methods import METHODS, Answers, MethodOptions
 from textgraft.stages import compare as stage
 from textgraft.stages.adapt import adapt
-from textgraft.stages.cells import Cell, Cells, Place
+from textgraft.stages.cells import Cells, Place
 
 POOL = reviews(30, 3)[0]
 UNEVEN = ["a"] * 60 + ["b"] * 30 + ["c"] * 9 + ["d"]
@@ -195,16 +195,19 @@ def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
     assert settled(grown) == settled(whole)
 
 
-def test_a_comparison_that_ends_while_another_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("asked_for", "time"), [("has", 0), ("read", 0), ("read", 1)])
+def test_a_comparison_that_ends_while_another_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_for: str, time: int
+) -> None:
     asked = killed_at(tmp_path / "cut", monkeypatch)
-    read, reads = Cells.read, itertools.count()
+    before, times = getattr(Cells, asked_for), itertools.count()
 
-    def ended(self: Cells, place: Place) -> Cell:
-        if next(reads) == 1:
+    def ended(self: Cells, place: Place) -> Any:
+        if next(times) == time:
             textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
-        return read(self, place)
+        return before(self, place)
 
-    monkeypatch.setattr(Cells, "read", ended)
+    monkeypatch.setattr(Cells, asked_for, ended)
     grown = textgraft.compare(examples(), tmp_path / "grown", **asked, labels=[6, "all"], reuse=tmp_path / "cut")
     assert grown["run"]["reused"] == "8 of 8 trainings, with their minutes, from cut"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,10 +150,11 @@ def _found(folder: Path) -> Found:
     """Of the comparison at `folder`. Raises UserError where there is none, or it is damaged."""
     answers, plan = folder / ANSWERS, work_path(folder) / "plan.json"
     if not answers.is_file() and plan.is_file():
-        try:
-            return _so_far(plan)
-        except FileNotFoundError:
-            pass  # It ended while it was read: its cells are gone, and all of them are in the answers.
+        with suppress(FileNotFoundError):
+            so_far = _so_far(plan)
+            if not answers.is_file():
+                return so_far
+        # It ended while it was read: its cells are gone, or go, and all of them are in the answers.
     if not answers.is_file():
         remedy = "Name a comparison's --out, finished or not, or leave it out."
         raise UserError("there are no answers of a comparison.", where=str(folder), remedy=remedy)
