@@ -195,15 +195,15 @@ def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
     assert settled(grown) == settled(whole)
 
 
-@pytest.mark.parametrize(("asked_for", "time"), [("has", 0), ("read", 0), ("read", 1)])
+@pytest.mark.parametrize(("asked_for", "nth"), [("has", 0), ("read", 0), ("read", 1)])
 def test_a_comparison_that_ends_while_another_reads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_for: str, time: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_for: str, nth: int
 ) -> None:
     asked = killed_at(tmp_path / "cut", monkeypatch)
     before, times = getattr(Cells, asked_for), itertools.count()
 
     def ended(self: Cells, place: Place) -> Any:
-        if next(times) == time:
+        if next(times) == nth:
             textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
         return before(self, place)
 
