@@ -3,29 +3,37 @@
 `finetune` averages probabilities, with weights that make the log loss of held-out folds small. Here the same candidates
 of the same draws as in `bench/curves.py NAME --methods default` are put together in other ways too: by the mean of
 their logarithms (logits, that is: a product of experts), with weights for a small Brier score (Brier 1950, which minds
-a sure mistake less than log loss does), and all alike. Prints accuracy and log loss on the test texts, means over the
-draws with their standard deviation. Without --model the candidates are the linear ones alone.
+a sure mistake less than log loss does), with weights that must not leave the even ones without evidence (`spread`), all
+alike, and by the one whose held-out loss is least. Prints accuracy and log loss on the test texts, means over the
+draws, the standard deviation of accuracy, and how far it is from the first way in the same draws, with the standard
+error. Without --model the candidates are the linear ones alone; with --probe there is the probe of a language model as
+it is beside them.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import curves
 import numpy as np
 from numpy.typing import NDArray
 from record import Record
 
+from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
+from textgraft.ensemble import load_one
 from textgraft.methods import MethodOptions, new_method
 from textgraft.methods.default import Default
 from textgraft.stages.blend import evidence_splits
-from textgraft.stages.candidates import Ground, linear_candidates
+from textgraft.stages.candidates import Candidate, Ground, linear_candidates
+from textgraft.stages.members import read_parts
+from textgraft.stages.probe import probe_candidate
 from textgraft.stages.ways import Spaces
 from textgraft.training.selection import NOTHING, STEPS, mean_loss
 
@@ -58,25 +66,51 @@ def brier(outputs: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
     return float(((outputs - np.eye(outputs.shape[1])[targets]) ** 2).sum(axis=1).mean())
 
 
-def chosen(answers: Answers, targets: NDArray[np.int64], pool: Pool, loss: Callable[..., float]) -> NDArray[np.float64]:
+def entropy(counts: NDArray[np.float64]) -> float:
+    """Of the shares that counts are of their sum, in nats."""
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+class Way(NamedTuple):
+    """How answers are put together: their mean, and the loss that its weights make small; None: all alike.
+
+    A bag counts as better by `spread` nats, over all texts, for each nat of its weights' entropy: a PAC-Bayesian bound
+    charges as much for weights that leave the even ones (McAllester 1999; Catoni 2007), with a spread of one.
+    """
+
+    pool: Pool = of_probabilities
+    loss: Callable[..., float] | None = log_loss
+    spread: float = 0.0
+    steps: int = STEPS
+
+
+WAYS = {
+    "probabilities, log loss": Way(),
+    "logits, log loss": Way(of_logits),
+    "probabilities, Brier": Way(loss=brier),
+    "logits, Brier": Way(of_logits, brier),
+    **{f"log loss, spread {spread:g}": Way(spread=spread) for spread in (0.5, 1.0, 2.0, 4.0, 8.0)},
+    "probabilities, all alike": Way(loss=None),
+    "logits, all alike": Way(of_logits, None),
+    "the best alone": Way(steps=1),
+}
+
+
+def chosen(answers: Answers, targets: NDArray[np.int64], way: Way) -> NDArray[np.float64]:
     """(M,) weights, by the greedy selection of textgraft.training.selection, for any pool and loss."""
+    if way.loss is None:
+        return np.full(len(answers), 1 / len(answers))
     counts, best, found = np.zeros(len(answers)), np.inf, np.zeros(len(answers))
-    for _ in range(STEPS):
-        losses = [loss(pool(answers, counts + one), targets) for one in np.eye(len(answers))]
+    for _ in range(way.steps):
+        losses = [
+            way.loss(way.pool(answers, counts + one), targets) - way.spread / len(targets) * entropy(counts + one)
+            for one in np.eye(len(answers))
+        ]
         counts[int(np.argmin(losses))] += 1
         if min(losses) < best - NOTHING:
             best, found = min(losses), counts.copy()
     return found / found.sum()
-
-
-WAYS: dict[str, tuple[Pool, Callable[..., float] | None]] = {
-    "probabilities, log loss": (of_probabilities, log_loss),
-    "logits, log loss": (of_logits, log_loss),
-    "probabilities, Brier": (of_probabilities, brier),
-    "logits, Brier": (of_logits, brier),
-    "probabilities, all alike": (of_probabilities, None),
-    "logits, all alike": (of_logits, None),
-}
 
 
 def measured(
@@ -84,11 +118,16 @@ def measured(
 ) -> dict[str, list[float]]:
     """Accuracy and log loss for `asked` by each of WAYS, its weights chosen on `held`."""
     found = {}
-    for name, (pool, loss) in WAYS.items():
-        weights = np.ones(len(held)) if loss is None else chosen(held, targets, pool, loss)
-        outputs = pool(asked, weights)
+    for name, way in WAYS.items():
+        outputs = way.pool(asked, chosen(held, targets, way))
         found[name] = [float((outputs.argmax(axis=1) == truth).mean()), log_loss(outputs, truth)]
     return found
+
+
+def beside(differences: NDArray[np.float64]) -> str:
+    """`+0.6 ± 0.2` points: the mean and its standard error."""
+    points = 100 * differences
+    return f"{points.mean():+.1f} ± {points.std(ddof=1) / np.sqrt(len(points)):.1f}"
 
 
 class Draws:
@@ -100,6 +139,7 @@ class Draws:
         self.train = curves.examples(train, asked.name)
         self.test = curves.examples(curves.sample(test, min(asked.tested, len(test))), f"{asked.name} test")
         self.labels, self.pool, self.work, self.method = Labels.fit(self.train), pool, work, None
+        self.probed, self.max_tokens = load_one(asked.probe) if asked.probe else None, asked.max_tokens
         self.spaces = Spaces(pool, work / "spaces", seed=0)
         if asked.model:
             made = new_method("default", MethodOptions(model=asked.model, max_tokens=asked.max_tokens))
@@ -114,14 +154,20 @@ class Draws:
         if self.method is None:
             unseen = Examples(list(self.test.texts))
             ground = Ground(train, unseen, self.labels, self.pool, splits, seed, folder)
-            candidates: Sequence = linear_candidates(ground, self.spaces, show=False).candidates
+            candidates: list[Candidate] = linear_candidates(ground, self.spaces, show=False).candidates
+            if self.probed is not None:
+                candidates.append(self.probe(self.probed, ground))
         else:
             about = (train, self.test.texts, self.labels, splits, seed, folder)
-            candidates = self.method.weighed(*about)[0].candidates
+            candidates = list(self.method.weighed(*about)[0].candidates)
         known = np.array(sorted({int(i) for _, fold in splits for i in fold}))
         held = np.stack([candidate.held_out[known] for candidate in candidates]).astype(float)
         asked = np.stack([candidate.outcome.outputs[0] for candidate in candidates]).astype(float)
         return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test))
+
+    def probe(self, model: Artifact, ground: Ground) -> Candidate:
+        parts = read_parts(model, {"train": ground.train, "test": self.test}, self.labels, self.max_tokens).parts
+        return probe_candidate("probe", model, parts, ground, examined="test", precision="fp32")
 
 
 def main() -> None:
@@ -131,21 +177,34 @@ def main() -> None:
     parser.add_argument("--labels", default="100,500")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--model", help="a language model, or several parted by +, that take part")
+    parser.add_argument("--probe", help="a language model whose probe takes part, if no --model does")
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--tested", type=int, default=5000)
     parser.add_argument("--out", type=Path, help="default: bench/results/pooling/NAME.json")
     asked = parser.parse_args()
-    settings = {"name": asked.name, "model": asked.model, "max_tokens": asked.max_tokens, "tested": asked.tested}
+    settings = {
+        "name": asked.name,
+        "model": asked.model,
+        "probe": asked.probe,
+        "max_tokens": asked.max_tokens,
+        "tested": asked.tested,
+    }
     record = Record(asked.out or HERE / "results" / "pooling" / f"{asked.name}.json", settings)
     with tempfile.TemporaryDirectory() as work:
         draws = Draws(asked, Path(work))
         for count in map(int, asked.labels.split(",")):
             found = [record.once(f"{count}-{seed}", lambda n=count, s=seed: draws(n, s)) for seed in range(asked.seeds)]
             print(f"{asked.name}, {count:,} labels, {asked.seeds} draws, {len(draws.test):,} tests")
+            first = np.array([one[next(iter(WAYS))][0] for one in found])
             for way in WAYS:
                 accuracy, loss = (np.array([one[way][i] for one in found]) for i in (0, 1))
-                spread = f"({100 * accuracy.std(ddof=1):.1f})" if len(found) > 1 else ""
-                print(f"  {way:<26} {100 * accuracy.mean():5.1f} % {spread:<6}  {loss.mean():.3f} nats", flush=True)
+                spread, apart = (
+                    (f"({100 * accuracy.std(ddof=1):.1f})", beside(accuracy - first)) if len(found) > 1 else ("", "")
+                )
+                print(
+                    f"  {way:<26} {100 * accuracy.mean():5.1f} % {spread:<6}  {loss.mean():.3f} nats  {apart}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

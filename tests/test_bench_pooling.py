@@ -27,8 +27,32 @@ def made(texts: int = 60, classes: int = 3, models: int = 4) -> tuple[np.ndarray
 
 def test_the_mean_of_probabilities_is_weighed_as_in_finetune() -> None:
     answers, targets = made()
-    found = pooling.chosen(answers, targets, pooling.of_probabilities, pooling.log_loss)
+    found = pooling.chosen(answers, targets, pooling.WAYS["probabilities, log loss"])
     np.testing.assert_allclose(found, ensemble_weights(list(answers), targets, "single"), atol=1e-12)
+
+
+def test_the_more_spread_the_more_even_the_weights() -> None:
+    answers, targets = made(texts=40)
+    entropies = [
+        pooling.entropy(
+            pooling.chosen(answers, targets, pooling.WAYS["probabilities, log loss"]._replace(spread=spread))
+        )
+        for spread in (0.0, 2.0, 1e6)
+    ]
+    assert entropies == sorted(entropies)
+    assert entropies[-1] == pytest.approx(np.log(len(answers)))
+    assert pooling.entropy(np.array([3.0, 1.0, 0.0])) == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))
+
+
+def test_all_alike_are_alike_and_the_best_is_alone() -> None:
+    answers, targets = made()
+    assert pooling.chosen(answers, targets, pooling.WAYS["probabilities, all alike"]).tolist() == [0.25] * 4
+    losses = [pooling.log_loss(one, targets) for one in answers]
+    assert pooling.chosen(answers, targets, pooling.WAYS["the best alone"]).argmax() == int(np.argmin(losses))
+
+
+def test_differences_are_told_in_points_with_their_standard_error() -> None:
+    assert pooling.beside(np.array([0.01, 0.03])) == "+2.0 ± 1.0"
 
 
 def test_the_mean_of_logits_is_a_product_of_the_answers_to_their_weights() -> None:
