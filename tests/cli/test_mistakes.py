@@ -11,13 +11,15 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from made_up_reviews import reviews
-from programs import Desk, Program, interrupt, unchanged, write_csv
+from programs import Desk, Program, environment, interrupt, unchanged, write_csv
 
 from textgraft.files import cannot_write
 from textgraft.opening import load
@@ -348,6 +350,18 @@ def test_ctrl_c_where_there_is_nothing_to_save(
         result = run("check", desk / "train.csv")
         assert (result.code, result.out, result.err) == (130, "", "textgraft: stopped.\n")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_amid_text_that_python_executes_ends_with_the_same_code(tmp_path: Path) -> None:
+    """As where a dataclass of a library is made; only a module that Python runs can show it."""
+    (tmp_path / "pressed.py").write_text(
+        "from textgraft.cli import app\n"
+        "def program(*_, **__): exec('raise KeyboardInterrupt')\n"
+        "app._program = lambda: program\n"
+        "app.main(['check', 'train.csv'])\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "pressed"], cwd=tmp_path, env=environment(), capture_output=True)
+    assert (done.returncode, done.stderr) == (130, b"textgraft: stopped.\n")
 
 
 def test_a_defect_is_called_one(desk: Desk, run: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_the_head_sees_each_text_so(family: str, pooling: str) -> None:
     """What the layers see is the pooled top layer; an AWD-LSTM's words stand beside it as before."""
     model = new_classifier(plan(family, pooling), seed=0).eval()
     assert isinstance(model.head, ClassificationHead)
-    seen = seen_by_head(model, SEQUENCES, 1)
+    seen = seen_by_head(model, SEQUENCES, 1, "fp32")
     width = model.encoder.output_dim * (3 if pooling == "concat" else 1)
     assert seen.shape == (3, width + (12 if family == "awd_lstm" else 0))
     encoded = model.encoder(pad(SEQUENCES, 1), keep="top")

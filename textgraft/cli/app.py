@@ -127,6 +127,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if debug:
             traceback.print_exception(error)
         code = _explained(error)
+    if code == INTERRUPTED:
+        # A key pressed while text is executed, as where a dataclass is made, leaves a mark in CPython (3.11's
+        # pythonrun.c) for which `python -m` ends as killed by a signal; the next text that is executed wipes it out.
+        exec("")
     sys.exit(code)
 
 
