@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from textgraft.data.labels import Labels
+from textgraft.differences import certainty, holm
 from textgraft.evaluation import Comparison, Outcome
-from textgraft.learning_curve import budget_verdict, efficiency_verdicts, holm, label_efficiency, labels_needed, winner
+from textgraft.learning_curve import budget_verdict, efficiency_verdicts, label_efficiency, labels_needed, winner
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,19 @@ def test_no_winner_where_one_other_is_as_good() -> None:
     alone = compared(only=[0.5])
     assert winner(alone) == {"name": None, "leader": "only", "tests": {}}
     assert "no other method was run" in budget_verdict(alone, winner(alone), 10)
+
+
+def test_no_winner_where_another_draw_of_the_labels_could_undo_it() -> None:
+    comparison = compared(lucky=[0.99, 0.7, 0.71], steady=[0.7, 0.7, 0.7], low=[0.3, 0.3, 0.3])
+    found = winner(comparison)
+    assert (found["name"], found["leader"]) == (None, "lucky")
+    steady = found["tests"]["steady"]
+    assert steady["p_holm"] < 0.001  # of these trainings the texts are sure
+    assert steady["low"] < 0 < steady["difference"] < steady["high"]
+    told = budget_verdict(comparison, found, 100)
+    assert "is ahead, but another draw of the labels could undo it beside steady (+10.0 points [-" in told
+    assert "low" not in told
+    assert "other seeds could undo it" in certainty(steady)
 
 
 def test_many_comparisons_ask_for_more_evidence() -> None:

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from textgraft.evaluation import Comparison, Outcome
+from textgraft.differences import difference_text, differences, significant, sure
+from textgraft.evaluation import Comparison
 from textgraft.report import wording
-from textgraft.training.metrics import paired_test
-
-ALPHA = 0.05
 
 Points = Sequence[tuple[int, float]]
 """A method's learning curve: (labels, score), labels ascending."""
@@ -20,30 +18,17 @@ Points = Sequence[tuple[int, float]]
 def winner(comparison: Comparison) -> dict[str, Any]:
     """Who is ahead at one number of labels, and of whom that can be said.
 
-    `leader` has the best mean; `name` is the leader if a paired test tells it apart from every other method (Holm's
-    correction over them, p < 0.05), else None. `tests` has for each other method `difference` (the leader's score
-    minus its own), `p`, and `p_holm`. The leader is picked by the very texts that it is tested on, which favours it.
+    `leader` has the best mean; `name` is the leader if it is surely apart from every other method, else None: over the
+    test texts (Holm's correction over the others) and, where there is more than one, over the draws of the labels.
+    `tests` has the leader beside each other method (textgraft.differences). The leader is picked by the very texts that
+    it is tested on, which favours it.
     """
     sign = -1 if comparison.labels.kind == "numeric" else 1
     scores = {outcome.name: comparison.scores(outcome) for outcome in comparison.outcomes}
     leader = max(scores, key=lambda name: sign * scores[name].mean())
-    tests = {name: paired_test(scores[leader], scores[name]) for name in scores if name != leader}
-    adjusted = holm({name: test.p for name, test in tests.items()})
-    apart = bool(tests) and all(p < ALPHA for p in adjusted.values())
-    return {
-        "name": leader if apart else None,
-        "leader": leader,
-        "tests": {name: {**test._asdict(), "p_holm": adjusted[name]} for name, test in tests.items()},
-    }
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """P values that hold for all tests together (Holm 1979), in the order given."""
-    adjusted, highest = {}, 0.0
-    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        highest = max(highest, min(1.0, p_values[name] * (len(p_values) - rank)))
-        adjusted[name] = highest
-    return {name: adjusted[name] for name in p_values}
+    tests = differences({name: (scores[leader], table) for name, table in scores.items() if name != leader})
+    apart = bool(tests) and all(sure(test) for test in tests.values())
+    return {"name": leader if apart else None, "leader": leader, "tests": tests}
 
 
 def budget_results(comparison: Comparison, *, labels: int, model_mb: Mapping[str, float]) -> dict[str, Any]:
@@ -60,24 +45,28 @@ def budget_verdict(comparison: Comparison, found: Mapping[str, Any], labels: int
     """Who is ahead with so many labels, of whom, by how much."""
     metric, named = comparison.headline, {outcome.name: outcome for outcome in comparison.outcomes}
 
-    def shown(outcome: Outcome) -> str:
-        return f"{outcome.name} ({wording.interval(*comparison.interval(outcome), metric)})"
+    def shown(name: str) -> str:
+        return f"{name} ({wording.interval(*comparison.interval(named[name]), metric)})"
 
+    leader, tests = found["leader"], found["tests"]
     start = f"{labels:,} labels: "
-    if len(named) == 1:
-        return f"{start}{shown(named[found['leader']])}; no other method was run."
-    tests = found["tests"]
+    if not tests:
+        return f"{start}{shown(leader)}; no other method was run."
     if found["name"]:
         closest = min(tests, key=lambda name: abs(tests[name]["difference"]))
         gap = wording.difference(abs(tests[closest]["difference"]), metric)
         rivals = f"the closest, {closest}, by {gap}" if len(tests) > 1 else f"{closest} by {gap}"
         p = wording.p_value(max(test["p_holm"] for test in tests.values()))
         ahead = "every other method" if len(tests) > 1 else "the other method"
-        return f"{start}{shown(named[found['name']])} is better than {ahead}, {rivals} ({p})."
-    tied = [name for name, test in tests.items() if test["p_holm"] >= ALPHA]
-    p = wording.p_value(min(tests[name]["p_holm"] for name in tied))
-    first = ", ".join([shown(named[found["leader"]]), *tied[:-1]])
-    return f"{start}no significant difference between {first} and {tied[-1]} ({p})."
+        return f"{start}{shown(leader)} is better than {ahead}, {rivals} ({p})."
+    tied = [name for name, test in tests.items() if not significant(test)]
+    if tied:
+        p = wording.p_value(min(tests[name]["p_holm"] for name in tied))
+        first = ", ".join([shown(leader), *tied[:-1]])
+        return f"{start}no significant difference between {first} and {tied[-1]} ({p})."
+    doubtful = [name for name, test in tests.items() if not sure(test)]
+    gaps = [f"{name} ({difference_text(tests[name], metric)})" for name in doubtful]
+    return f"{start}{shown(leader)} is ahead, but another draw of the labels could undo it beside {', '.join(gaps)}."
 
 
 def labels_needed(curve: Points, score: float, *, lower_is_better: bool = False) -> tuple[str, float | None]:

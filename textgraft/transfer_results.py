@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.learning_curve import holm
+from textgraft.differences import certainty, differences, significant, sure
 from textgraft.report import wording
-from textgraft.training.metrics import Interval, bootstrap_interval, paired_test, summarise_seeds
+from textgraft.training.metrics import difference_interval, paired_test, summarise_seeds
 
 ARMS = ("AnB", "AnB+", "BnB", "BnB+")
 FROZEN = ("AnB", "BnB")
 BENEFITS = ("start", "slope", "asymptote")
-ALPHA = 0.05
 LOWER_IS_BETTER = "mae"
 """The one of metrics.HEADLINE that is an error."""
 
@@ -61,14 +60,14 @@ def transfer_results(
 ) -> dict[str, Any]:
     """The body of results.json. `baseline` (1, N) is a linear classifier's, `groups` the layer groups' names.
 
-    "cells" has each arm at each n above 0, with paired tests against n = 0 and against B: "p" is over texts alone and
-    "p_holm" holds for all tests against the same rival together (Holm 1979); "low" and "high" are the ends of the
-    difference's 95 % interval over texts and seeds.
+    "cells" has each arm at each n above 0, with its differences to n = 0 and to B as textgraft.differences has them;
+    "p_holm" holds for all tests against the same rival together.
     """
     scores = networks.scores
     seeds, texts = scores[B].shape
     cells = {kind: table for kind, table in scores.items() if kind.arm in ARMS}
-    fresh, own = _tests(cells, scores[FRESH]), _tests({FRESH: scores[FRESH], **cells}, scores[B])
+    fresh = differences({kind: (table, scores[FRESH]) for kind, table in cells.items()})
+    own = differences({kind: (table, scores[B]) for kind, table in {FRESH: scores[FRESH], **cells}.items()})
     results: dict[str, Any] = {
         "groups": list(groups),
         "metric": metric,
@@ -91,17 +90,6 @@ def _summary(table: NDArray[np.float64]) -> dict[str, Any]:
     """Mean with its interval, the spread between seeds (None for one), and each seed's mean."""
     summary = summarise_seeds(table)
     return {**summary.interval._asdict(), "spread": summary.spread, "per_seed": table.mean(axis=1).tolist()}
-
-
-def _tests(tables: Mapping[Kind, NDArray[np.float64]], rival: NDArray[np.float64]) -> dict[Kind, dict[str, float]]:
-    """Paired tests, over texts, with intervals of the difference, over texts and seeds."""
-    tests = {kind: paired_test(table, rival) for kind, table in tables.items()}
-    adjusted = holm({str(kind): test.p for kind, test in tests.items()})
-    found = {}
-    for kind, test in tests.items():
-        _, low, high = _difference(tables[kind] - rival)
-        found[kind] = {**test._asdict(), "low": low, "high": high, "p_holm": adjusted[str(kind)]}
-    return found
 
 
 def _curves(curves: Curves) -> dict[str, list[dict[str, Any]]]:
@@ -144,14 +132,8 @@ def benefits(curves: Curves, *, lower_is_better: bool = False) -> dict[str, dict
         ours, theirs = (np.einsum("m,smn->sn", weights, table) for table in (curves.pretrained, curves.scratch))
         test = paired_test(sign * ours, sign * theirs)
         sides = {"pretrained": float(ours.mean()), "scratch": float(theirs.mean())}
-        found[name] = {**_difference(sign * (ours - theirs))._asdict(), "p": test.p, **sides}
+        found[name] = {**difference_interval(sign * (ours - theirs))._asdict(), "p": test.p, **sides}
     return found
-
-
-def _difference(table: NDArray[np.float64]) -> Interval:
-    """The interval of a mean difference; one that is nowhere seen may still be there on either side."""
-    interval = bootstrap_interval(table)
-    return interval if table.any() else Interval(0.0, -interval.high, interval.high)
 
 
 def verdict(results: Mapping[str, Any]) -> list[str]:
@@ -168,7 +150,7 @@ def verdict(results: Mapping[str, Any]) -> list[str]:
     sentences.append(benefits_said(results))
     sentences.append(_adaptation(cells, metric))
     apart = results["fresh"]["against_b"]
-    if apart["p_holm"] < ALPHA:
+    if significant(apart):
         gap = wording.difference(abs(apart["difference"]), metric)
         sentences.append(
             f"B and n = 0 differ by nothing but their seeds, and yet by {gap}: networks from scratch are that unsteady "
@@ -190,26 +172,7 @@ def benefits_said(results: Mapping[str, Any]) -> str:
 
 def benefit(one: Mapping[str, Any], metric: str, name: str) -> str:
     """The difference that a benefit is, an epoch for the slope."""
-    return signed(one["mean"], one["low"], one["high"], metric) + (" an epoch" if name == "slope" else "")
-
-
-def signed(mean: float, low: float, high: float, metric: str) -> str:
-    """A difference with its interval: `+5.2 points [+1.0, +9.1]`."""
-    if wording.is_share(metric):
-        return f"{100 * mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
-    return f"{mean:+.4g} [{low:+.4g}, {high:+.4g}]"
-
-
-def certainty(test: Mapping[str, float]) -> str:
-    """Whether a difference is more than the luck of the texts (by its test) and of the seeds (by its interval)."""
-    if test.get("p_holm", test["p"]) >= ALPHA:
-        return "no more than chance could give"
-    return "more than chance explains" if sure(test) else "true of these networks, but other seeds could undo it"
-
-
-def sure(test: Mapping[str, float]) -> bool:
-    """Whether neither chance in the texts nor in the seeds could give a difference."""
-    return test.get("p_holm", test["p"]) < ALPHA and not test["low"] <= 0 <= test["high"]
+    return wording.signed(one["mean"], one["low"], one["high"], metric) + (" an epoch" if name == "slope" else "")
 
 
 def _adaptation(cells: Mapping[Kind, Mapping[str, Any]], metric: str) -> str:

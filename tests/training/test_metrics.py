@@ -4,12 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import metrics as sk
 
 from textgraft.training.metrics import (
     bootstrap_interval,
     class_scores,
     confusion_matrix,
+    difference_interval,
     document_scores,
     evaluate,
     mean_and_spread,
@@ -139,6 +141,54 @@ def test_paired_test_over_seeds_equals_all_sign_flips(rng):
     flips = np.array(list(itertools.product((-1, 1), repeat=12))) @ differences
     brute_force = np.mean(np.abs(flips) >= abs(differences.sum()) - 1e-9)
     assert paired_test(a, b).p == pytest.approx(brute_force, abs=0.015)
+
+
+def crossed(rng, runs: int, documents: int, of_runs: float, of_documents: float) -> np.ndarray:
+    """Differences (runs, documents) whose true mean is 0.3: a share of each run, one of each document, and the rest."""
+    return (
+        0.3
+        + of_runs * rng.normal(size=(runs, 1))
+        + of_documents * rng.normal(size=(1, documents))
+        + rng.normal(size=(runs, documents))
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "of_runs", "of_documents"), [(5, 0.3, 0.2), (5, 0.05, 1.0), (3, 0.3, 0.0), (1, 0.0, 1.0)]
+)
+def test_difference_interval_holds_the_truth_as_often_as_it_says(rng, runs, of_runs, of_documents):
+    drawn = [crossed(rng, runs, 100, of_runs, of_documents) for _ in range(800)]
+    intervals = [difference_interval(table) for table in drawn]
+    held = np.mean([i.low <= 0.3 <= i.high for i in intervals])
+    assert 0.93 <= held <= 0.995
+
+
+def test_few_runs_make_a_bootstrap_too_sure_and_the_difference_interval_not(rng):
+    drawn = [crossed(rng, 3, 100, 0.3, 0.0) for _ in range(300)]
+    resampled = [bootstrap_interval(table, resamples=200) for table in drawn]
+    assert np.mean([i.low <= 0.3 <= i.high for i in resampled]) < 0.85
+
+
+def test_difference_interval_of_one_run_is_the_paired_t_interval(rng):
+    differences = rng.normal(0.2, 1.0, 50)
+    expected = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    interval = difference_interval(differences)
+    assert interval[1:] == pytest.approx((expected.low, expected.high))
+    assert interval.mean == pytest.approx(differences.mean())
+
+
+def test_difference_interval_is_that_of_the_runs_where_all_documents_agree():
+    of_runs = np.array([0.1, 0.3, 0.2, 0.5])
+    expected = stats.ttest_1samp(of_runs, 0).confidence_interval(0.95)
+    interval = difference_interval(np.repeat(of_runs[:, None], 40, axis=1))
+    assert interval[1:] == pytest.approx((expected.low, expected.high))
+
+
+def test_difference_interval_of_no_difference_is_what_could_have_been_missed():
+    interval = difference_interval(np.zeros((3, 10)))
+    assert interval == (0.0, pytest.approx(0.025**0.1 - 1), pytest.approx(1 - 0.025**0.1))
+    with pytest.raises(ValueError, match="finite"):
+        difference_interval([np.nan])
 
 
 def test_paired_test_finds_no_difference_where_there_is_none(rng):

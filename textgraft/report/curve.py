@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from textgraft.data.check import Problem
-from textgraft.learning_curve import ALPHA
+from textgraft.differences import certainty, difference_text
 from textgraft.report import html, plots, wording
 from textgraft.report.report import data_problems
 from textgraft.training.metrics import Interval
@@ -21,10 +21,11 @@ COSTS = (
     "and libraries included; model MB is what the trained model takes. What it is: by the first seed's training."
 )
 TESTED = (
-    "The method with the best mean beside every other on the same test texts, by a paired test (McNemar's, or "
-    "sign flips of the mean over seeds); p with Holm's correction for the number of comparisons. The best is picked by "
-    "the same texts, which favours it a little. The test asks whether other texts would say so too, of the models that "
-    "were trained; whether another draw of labels would, the bands of the curves show better."
+    "The method with the best mean beside every other on the same test texts. p is a paired test (McNemar's, or sign "
+    "flips of the mean over seeds) with Holm's correction for the number of comparisons; it asks whether other texts "
+    "would say so too, of the models that were trained. The interval of the difference holds the luck of the seeds as "
+    "well, each of which has labels of its own. Both have to be clear of chance. The best is picked by the same texts, "
+    "which favours it a little."
 )
 CROSSED = (
     "Each cell: how many labels the column's method needs for the score of the row. Between two numbers of labels "
@@ -134,13 +135,13 @@ def _tests(results: Mapping[str, Any]) -> list[str]:
     for budget in results["budgets"]:
         found = budget["winner"]
         for name, test in found["tests"].items():
-            sign = "+" if test["difference"] >= 0 else "−"
-            gap = f"{sign}{wording.difference(abs(test['difference']), metric)}"
-            told = "yes" if test["p_holm"] < ALPHA else "no significant difference"
-            rows.append([f"{budget['labels']:,}", found["leader"], name, gap, wording.p_value(test["p_holm"]), told])
+            p = wording.p_value(test["p_holm"])
+            rows.append(
+                [f"{budget['labels']:,}", found["leader"], name, difference_text(test, metric), p, certainty(test)]
+            )
     if not rows:
         return []
-    head = ["labels", "best mean", "beside", "difference", "p", "more than chance?"]
+    head = ["labels", "best mean", "beside", "difference [95 % interval]", "p", "is it more than chance?"]
     css = ["number", "", "", "number", "number", ""]
     return [
         html.table(head, rows, caption="The best method beside each other one.", css=css),

@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from textgraft.differences import difference_text, sure
 from textgraft.report import html, wording
 from textgraft.report.plots import FAINT, INK, SERIES, Plot, finished, shortened, style
-from textgraft.transfer_results import ARMS, BENEFITS, benefit, benefit_weights, signed, sure
+from textgraft.transfer_results import ARMS, BENEFITS, benefit, benefit_weights
 
 LINES = {"AnB": (SERIES[0], "-", "o"), "AnB+": (SERIES[2], "--", "s")}
 LINES |= {"BnB": (SERIES[1], "-", "v"), "BnB+": (SERIES[3], "--", "^")}
@@ -101,7 +102,7 @@ def _test(test: Mapping[str, float] | None, metric: str) -> str:
     if test is None:
         return wording.NOT_KNOWN
     told = f"{wording.p_value(test['p_holm'])}{'' if sure(test) else ', ns'}"
-    return f"{signed(test['difference'], test['low'], test['high'], metric)} ({told})"
+    return f"{difference_text(test, metric)} ({told})"
 
 
 def _layers(results: Mapping[str, Any]) -> list[str]:

@@ -55,6 +55,13 @@ def difference(value: float, metric: str) -> str:
     return f"{100 * value:.1f} points" if is_share(metric) else f"{value:.4g}"
 
 
+def signed(mean: float, low: float, high: float, metric: str) -> str:
+    """A difference with its interval: `+5.2 points [+1.0, +9.1]`."""
+    if is_share(metric):
+        return f"{100 * mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"{mean:+.4g} [{low:+.4g}, {high:+.4g}]"
+
+
 def minutes(seconds: float) -> str:
     """Seconds as minutes: `0.3`, `4.2`, `1,250`."""
     found = seconds / 60

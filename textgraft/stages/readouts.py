@@ -22,9 +22,9 @@ from textgraft.data.conll import Tagged
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
+from textgraft.differences import holm
 from textgraft.errors import UserError
 from textgraft.files import write_atomically
-from textgraft.learning_curve import holm
 from textgraft.nn.readout import LAST, READOUTS, check_readout, new_readout
 from textgraft.provenance import provenance
 from textgraft.report import wording
