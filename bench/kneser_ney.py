@@ -117,7 +117,8 @@ def table(rows: list[tuple[str, dict[str, Any]]]) -> str:
     lines = [f"{'':24}{'trained on':>14}{'nats/token':>12}{'bits/char':>11}{'ppl/word':>10}{'GB':>7}{'s':>7}"]
     for name, row in rows:
         line = f"{name:24}{row['tokens'] or '':>14,}" if row["tokens"] else f"{name:24}{'?':>14}"
-        line += f"{row['loss']:12.4f}{row['bits_per_character']:11.4f}{row['perplexity_per_word']:10,.0f}"
+        line += f"{row['loss']:12.4f}{row['bits_per_character']:11.4f}"
+        line += f"{row['perplexity_per_word']:10,.0f}" if "perplexity_per_word" in row else f"{'–':>10}"
         lines.append(line + (f"{row['peak_gb']:7.2f}{row['seconds']:7.0f}" if "seconds" in row else ""))
     return "\n".join(lines)
 

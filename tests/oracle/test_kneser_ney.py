@@ -179,6 +179,22 @@ def test_figures_are_normalised_as_a_language_models() -> None:
     assert np.log(found["perplexity_per_word"]) == pytest.approx(found["loss"] * held.num_tokens / 1234)
 
 
+def test_nothing_is_said_of_words_where_spaces_separate_clauses() -> None:
+    from kneser_ney import n_gram_scores, table
+
+    tokenizer = Tokenizer.train(["some words and some more"], kind="word", min_frequency=1)
+    ids = [np.array([2, *np.random.default_rng(k).integers(9, tokenizer.vocab_size, 50)]) for k in range(70)]
+    options = {"vocab_size": tokenizer.vocab_size, "bos_id": 2, "order": 1}
+    rows = []
+    for words in (500, 499, 0):  # of 15 characters, of more, and none
+        held = Corpus.from_ids(ids, tokenizer, words=words, characters=7500)
+        rows.append(n_gram_scores(np.array([1, 1], dtype=np.uint16), held, **options))
+    assert ["perplexity_per_word" in row for row in rows] == [True, False, False]
+    assert rows[0]["bits_per_character"] == rows[1]["bits_per_character"]
+    heads, told = table([("clauses", {**rows[1], "tokens": 2})]).splitlines()
+    assert told[heads.index("ppl/word") :].split()[0] == "–"
+
+
 def test_the_command_stands_beside_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
