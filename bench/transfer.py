@@ -41,8 +41,8 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    asked = options().parse_args(arguments)
+def main() -> None:
+    asked = options().parse_args()
     folder, read = curves.DATA[asked.name]
     train, test, _ = read(asked.data / folder)
     if asked.tested is not None:
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         test=curves.examples(test, f"{asked.name} test"),
         options=TransferOptions(recipe=asked.recipe, seeds=asked.seeds, max_tokens=asked.max_tokens),
     )
-    for name, draw in PICTURES.items():
-        if asked.plots:
+    if asked.plots:
+        for name, draw in PICTURES.items():
             draw(results).save(asked.plots / f"transfer-{name}.svg")
     print("\n".join(results["verdict"]), "", markdown(*table_rows(results)), "", sep="\n")
     print(markdown(*benefit_rows(results)))

@@ -203,12 +203,12 @@ def bootstrap_interval(scores: ArrayLike, level: float = 0.95, *, seed: int = 0,
 def difference_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
     """The mean of paired differences and its interval over other documents and other runs.
 
-    differences: (N,) one a test document, or (seeds, N). Runs and documents are crossed random effects, as readers and
-    cases are where a few doctors read the same many pictures: a t interval on the mean squares of runs, documents and
-    the rest (Dorfman, Berbaum & Metz 1992) with the degrees of freedom of Hillis 2007 (Statistics in Medicine 26), and
-    never narrower than the paired t interval of these very runs, which is all there is of a single one. Few runs tell
-    their own spread badly, which t allows for and `bootstrap_interval` does not. Where no document differs under any
-    run, the ends are the largest share that could have been missed.
+    differences: (N,) one a test document, or (seeds, N); the interval is in their unit. Runs and documents are crossed
+    random effects, as readers and cases are where a few doctors read the same many pictures: a t interval on the mean
+    squares of runs, documents and the rest (Dorfman, Berbaum & Metz 1992) with the degrees of freedom of Hillis 2007
+    (Statistics in Medicine 26), and never narrower than the paired t interval of these very runs, which is all there is
+    of a single one. Few runs tell their own spread badly, which t allows for and `bootstrap_interval` does not. Where
+    no document differs under any run, the ends are the largest share that could have been missed.
 
     Raises ValueError for no differences or some that are not finite.
     """
