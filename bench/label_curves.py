@@ -56,6 +56,11 @@ def line(method: str) -> dict[str, Any]:
     return {"marker": "o", "linewidth": 2.4 if method == "default" else 1.6}
 
 
+def short(count: int) -> str:
+    """`500`, `2.58k`: long ones would run into each other under a small panel."""
+    return f"{count / 1000:.3g}k" if count >= 1000 else str(count)
+
+
 def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
     """A panel for each data set; the legend has the sixth place. A method has one colour in all of them."""
     with plots.style():
@@ -70,7 +75,7 @@ def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
                 axis.plot(labels, mean, **line(method), color=colour)
             ticks = sorted({n for points in found.values() for n, _ in points})
             axis.set(title=DATA_SETS[name], xscale="log")
-            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axis.set_xticks(ticks, [short(tick) for tick in ticks])
             axis.minorticks_off()
         figure.supxlabel("labels", fontsize="medium")
         figure.supylabel("accuracy (%), 95 % interval", fontsize="medium")

@@ -38,6 +38,15 @@ def test_a_method_has_a_line_where_it_was_run_and_one_colour_everywhere() -> Non
     assert "Kinds of question (TREC): n-grams, linear 60.0 79.0, finetune without a recipe 70.0" in drawn.alt
 
 
+def test_numbers_of_labels_are_short_enough_to_stand_side_by_side() -> None:
+    import label_curves
+
+    assert [label_curves.short(count) for count in (100, 999, 1000, 2585, 12939, 25000)] == [
+        *("100", "999", "1k"),
+        *("2.58k", "12.9k", "25k"),
+    ]
+
+
 def test_a_point_by_a_named_recipe_stands_only_where_the_usual_one_was_not_run() -> None:
     import label_curves
 
