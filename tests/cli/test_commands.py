@@ -246,10 +246,14 @@ def test_check(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "leak.csv").write_text((desk / "train.csv").read_text())
     clean = spawn("check", desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt", "--json")
     assert (clean.code, clean.err) == (0, "")
-    assert clean.json() == {"texts": 24, "ok": True, "problems": []}
+    said = clean.json()
+    assert {name: said[name] for name in ("texts", "ok", "problems")} == {"texts": 24, "ok": True, "problems": []}
+    assert {name: part["texts"] for name, part in said["parts"].items()}["training"] == 24
+    assert list(said["parts"]) == ["training", "test", "unlabelled"]
     leaking = spawn("check", desk / "train.csv", "--test", tmp_path / "leak.csv")
     assert (leaking.code, leaking.err) == (1, "")
     assert "are in the training texts too" in leaking.out
+    assert leaking.out.startswith(f"training  {desk / 'train.csv'}: 24 texts of ")
     chosen_by = spawn(
         "check", desk / "train.csv", "--valid", tmp_path / "leak.csv", "--test", desk / "test.csv", "--json"
     )

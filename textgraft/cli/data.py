@@ -1,4 +1,4 @@
-"""textgraft check: what is wrong with data, before a model learns it."""
+"""textgraft check: what data was read as and what is wrong with it, before a model learns it."""
 
 from __future__ import annotations
 
@@ -30,22 +30,32 @@ def check(
     delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say what is wrong or suspicious in data, with line numbers; exits with 1 on errors."""
-    from textgraft.data.check import check, has_errors, render, to_json
+    """Say what data is read as, and what is wrong or suspicious in it, with line numbers; exits with 1 on errors.
+
+    textgraft check train.csv --test test.csv --unlabelled pool.txt
+    """
+    from textgraft.data import check as checks
+    from textgraft.data import overview as overviews
 
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
-    train = o.read_file(file, **columns)
-    problems = check(
-        train,
-        valid=None if valid is None else o.read_file(valid, **columns),
-        test=None if test is None else o.read_file(test, **columns),
-        unlabelled=None if unlabelled is None else o.read_file(unlabelled, text=text, encoding=encoding),
+    given = {"training": file, "validation": valid, "test": test}
+    parts = {name: o.read_file(path, **columns) for name, path in given.items() if path is not None}
+    if unlabelled is not None:
+        parts["unlabelled"] = o.read_file(unlabelled, text=text, encoding=encoding)
+    problems = checks.check(
+        parts["training"],
+        valid=parts.get("validation"),
+        test=parts.get("test"),
+        unlabelled=parts.get("unlabelled"),
     )
-    wrong = has_errors(problems)
+    found = {name: overviews.overview(part) for name, part in parts.items()}
+    wrong = checks.has_errors(problems)
     if as_json:
-        print_json({"texts": len(train), "ok": not wrong, "problems": to_json(problems)})
+        said = {"parts": overviews.to_json(found), "problems": checks.to_json(problems)}
+        print_json({"texts": len(parts["training"]), "ok": not wrong, **said})
     else:
-        render(problems)
+        overviews.render(found)
+        checks.render(problems)
     if wrong:
         raise typer.Exit(1)
