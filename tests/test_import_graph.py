@@ -110,3 +110,18 @@ def test_circles_are_seen_wherever_an_import_stands(line: str, closes: bool, tmp
     (house / "down.py").write_text(f"{line}\nstairs = 1\n")
     expected = ["house.down", "house.up", "house.down"] if closes else []
     assert circle(import_graph(house)) == expected
+
+
+NETWORK = {"socket", "ssl", "http", "urllib", "asyncio", "uvicorn", "fastapi", "starlette", "requests", "httpx"}
+"""What can open a socket, of what the package may import."""
+
+
+def libraries(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imported(ast.parse(path.read_text("utf-8")))}
+
+
+def test_only_fetching_and_serving_know_of_the_network() -> None:
+    found = {module_name(path, PACKAGE) for path in PACKAGE.rglob("*.py") if NETWORK & libraries(path)}
+    allowed = "textgraft.foreign.hub_client", "textgraft.serving."
+    assert {module for module in found if not module.startswith(allowed)} == set()
+    assert {"textgraft.foreign.hub_client", "textgraft.serving.server"} <= found

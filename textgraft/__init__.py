@@ -30,6 +30,7 @@ _PUBLIC = {
     "inspect_readouts": "textgraft.stages.readouts",
     "ReadoutOptions": "textgraft.stages.readouts",
     "export": "textgraft.onnx.export",
+    "serve": "textgraft.serving.server",
     "predict": "textgraft.verbs",
     "evaluate": "textgraft.verbs",
     "embed": "textgraft.verbs",

@@ -26,6 +26,7 @@ from textgraft.cli import (
     prompt,
     questions,
     rates,
+    serve,
     tagging,
     tokenize,
     train,
@@ -46,6 +47,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
     ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
     ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
+    ("serve", serve.serve, "textgraft serve sentiment --port 8000"),
     ("embed", use.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
     (
         "generate",

@@ -1,0 +1,61 @@
+"""What never reaches the application: requests that are too large, and those that were sent to another name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BYTES = 8_000_000
+"""Of a request's body."""
+TOO_LARGE = f"a request has at most {MOST_BYTES // 1_000_000} MB. Send several."
+
+
+class Guard:
+    """An ASGI application around another.
+
+    `hosts` are the names, without a port, by which the server may be called; None: any. A web page from elsewhere can
+    make a browser ask a server on its own machine under a name of the page's (DNS rebinding), and is sent away so.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str] | None = None) -> None:
+        self.app, self.hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        if self.hosts is not None and _host(headers.get(b"host", b"").decode("latin-1")) not in self.hosts:
+            await _refuse(send, 421, f"this server is called {' or '.join(sorted(self.hosts))}.")
+            return
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > MOST_BYTES:
+            await _refuse(send, 413, TOO_LARGE)
+            return
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > MOST_BYTES:
+                raise HTTPException(413, TOO_LARGE)
+            return message
+
+        await self.app(scope, counted, send)
+
+
+def _host(header: str) -> str:
+    """`[::1]` of `[::1]:8000`, `localhost` of `LOCALHOST:8000`."""
+    name, _, port = header.rpartition(":")
+    return (name if port.isdigit() and name else header).lower()
+
+
+async def _refuse(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"error": message}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
