@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -20,6 +19,7 @@ from made_up_questions import encoder
 from textgraft.artifact import Artifact
 from textgraft.data.labels import Labels
 from textgraft.model import build
+from textgraft.serving.server import listening_at
 
 ASPECTS: dict[str, tuple[str, dict[str, Any], Labels | None, dict[str, Any]]] = {
     "single": ("classification", {"outputs": 3}, Labels("single", ("a", "b", "c")), {"stage": "finetune"}),
@@ -72,7 +72,7 @@ class Client:
 @contextlib.contextmanager
 def running(app: FastAPI) -> Iterator[Client]:
     """The application behind a real server on this machine."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listening_at("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
