@@ -30,11 +30,11 @@ def served(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], Clie
         said = ""
         assert run.stderr is not None
         try:
-            while not (found := re.search(r"answers at http://\S+:(\d+);", said)):
+            while not (found := re.search(r"answers at (http://\S+);", said)):
                 line = run.stderr.readline()
                 assert line, said
                 said += line
-            yield run, Client(f"http://127.0.0.1:{found[1]}"), said
+            yield run, Client(found[1].replace("0.0.0.0", "127.0.0.1")), said
         finally:
             run.kill()
 
@@ -57,6 +57,11 @@ def test_whoever_opens_it_to_others_is_told(models: dict[str, Path]) -> None:
     with served(models["tagger"], "--host", "0.0.0.0") as (_, client, said):
         assert "everyone who can reach this machine may ask the model, without a password" in said
         assert client.post("/tag", {"texts": ["river stone"]}, host="any.example")[0] == 200
+
+
+def test_any_address_of_this_machine_alone_will_do(models: dict[str, Path]) -> None:
+    with served(models["reader"], "--host", "127.8.0.1") as (_, client, _):
+        assert client.get("/model")[1]["task"] == "question answering"
 
 
 def test_places_where_nobody_can_listen(models: dict[str, Path]) -> None:

@@ -48,7 +48,8 @@ def serve(
 
     with listening_at(host, port) as listening:  # before the model is read, which may take longer than to be told no
         service = open_service(model, precision=precision, device=device)
-        app = application(service, Path(model).name, hosts=LOCAL if is_local(host) else None)
+        known = LOCAL | {f"[{host}]" if ":" in host else host.lower()}
+        app = application(service, Path(model).name, hosts=known if is_local(host) else None)
         settings = uvicorn.Config(
             app,
             log_level="warning",
