@@ -32,6 +32,7 @@ def main() -> None:
     shutil.copy(tuned.folder / "report.html", HERE / "report.html")
     print(tuned.comparison.table())
     print(f"{time.perf_counter() - started:.0f} seconds; demo/results.json, demo/report.html, {tuned.folder}")
+    print("Ask it yourself: .venv/bin/textgraft serve demo/work/classifier")
 
 
 if __name__ == "__main__":
