@@ -33,6 +33,7 @@ _PUBLIC = {
     "serve": "textgraft.serving.server",
     "predict": "textgraft.verbs",
     "evaluate": "textgraft.verbs",
+    "explain": "textgraft.explaining",
     "embed": "textgraft.verbs",
     "embed_stream": "textgraft.verbs",
     "read_squad": "textgraft.data.squad",

@@ -57,7 +57,10 @@ def test_what_it_is(client: Client) -> None:
         ([], "this is no JSON object"),
         (b"", "this is no JSON object"),
         ({}, "'texts' is missing."),
-        ({"text": ["a"]}, "'text' is not known. Known: texts, abstain_below, probabilities. Did you mean 'texts'?"),
+        (
+            {"text": ["a"]},
+            "'text' is not known. Known: texts, abstain_below, probabilities, explain. Did you mean 'texts'?",
+        ),
         ({"texts": ["a", 3]}, "texts[1]: input should be a valid string."),
         ({"texts": "a"}, "texts: input should be a valid list."),
         ({"texts": []}, "texts: list should have at least 1 item"),

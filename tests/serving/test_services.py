@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from textgraft import Reader, Tagger, load
+from textgraft import Reader, Tagger, explain, load
 from textgraft.data.examples import Choice, Pair
 from textgraft.errors import UserError
 from textgraft.serving.services import open_service
@@ -51,6 +51,30 @@ def test_who_is_less_sure_than_asked_gives_no_label(models: dict[str, Path]) -> 
     assert all("probabilities" not in answer for answer in found)
     body = {"texts": [{"context": "river .", "options": ["a lamp", "bread"]}], "abstain_below": 1.0}
     assert {told(models["choices"], body)[0][name] for name in ("label", "option")} == {None}
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("single", TEXTS[:2]), ("numeric", TEXTS[:2]), ("pairs", [["a river", "a stone"], ["lamp", "cloud ."]])],
+)
+def test_why(models: dict[str, Path], name: str, texts: list[Any]) -> None:
+    asked = [Pair(*text) if isinstance(text, list) else text for text in texts]
+    expected = explain(models[name], asked, precision="fp32")
+    plain = told(models[name], {"texts": texts})
+    for answer, one, alone in zip(told(models[name], {"texts": texts, "explain": True}), expected, plain, strict=True):
+        explanation = answer.pop("explanation")
+        assert explanation["label"] == one.label
+        assert [part["weight"] for part in explanation["parts"]] == pytest.approx(
+            [p.weight for p in one.parts], abs=0.02
+        )
+        assert [(part["side"], part["start"]) for part in explanation["parts"]] == [
+            (p.side, p.start) for p in one.parts
+        ]
+        assert (
+            answer["label"] == pytest.approx(alone["label"]) if name == "numeric" else answer["label"] == alone["label"]
+        )
+    with pytest.raises(UserError, match="11 texts are to be explained"):
+        told(models[name], {"texts": texts[:1] * 11, "explain": True})
 
 
 def test_tags(models: dict[str, Path]) -> None:

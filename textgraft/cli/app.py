@@ -19,6 +19,7 @@ from textgraft.cli import (
     cove,
     data,
     distil,
+    explain,
     export,
     fetch,
     generate,
@@ -47,6 +48,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
     ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
     ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
+    ("explain", explain.explain, "textgraft explain sentiment reviews.csv --out why.html"),
     ("serve", serve.serve, "textgraft serve sentiment --port 8000"),
     ("embed", use.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
     (

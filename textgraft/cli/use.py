@@ -63,7 +63,7 @@ def predict(
     o.use_threads(threads)
     classifier = load(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    keys, texts = _keyed_texts(file, _given(text, text2), classifier.reads, columns)
+    keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
     predictions = classifier.predict(texts, abstain_below=abstain_below)
     rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
     if as_json and out is None:
@@ -81,7 +81,7 @@ def predict(
         say(f"Written: {out} ({written:,} predictions)")
 
 
-def _given(texts: list[str] | None, second: list[str] | None) -> list[str] | None:
+def given_texts(texts: list[str] | None, second: list[str] | None) -> list[str] | None:
     """What was given as options; pairs, where second texts were. Raises UserError for texts without partners."""
     if not second:
         return texts
@@ -91,7 +91,7 @@ def _given(texts: list[str] | None, second: list[str] | None) -> list[str] | Non
     return [Pair(a, b) for a, b in zip(texts or (), second, strict=True)]
 
 
-def _keyed_texts(
+def keyed_texts(
     file: Path | None, given: list[str] | None, reads: Reads, columns: Mapping[str, str | None]
 ) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
     """For each text what to know it by in the output (id or line), and the texts; stdin comes as a stream."""
@@ -268,7 +268,7 @@ def embed(
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     o.use_threads(threads)
     with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:
-        texts = _counted(_keyed_texts(file, None, "texts", columns)[1], meter)
+        texts = _counted(keyed_texts(file, None, "texts", columns)[1], meter)
         options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "device": device}
         height, width = write_rows(out, embed_stream(str(model), texts, **options))
     if as_json:

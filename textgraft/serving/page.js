@@ -60,6 +60,7 @@ const SHOWN = {
       }
       parts.push(bars);
     }
+    if (found.explanation) parts.push(...weighed(request.texts[0], found.explanation));
     return parts;
   },
   "/tag": (answer) => {
@@ -90,12 +91,31 @@ function marked(text, spans) {
   for (const [start, end, name, probability] of spans) {
     shown.append(characters.slice(place, start).join(""));
     const mark = element("mark", characters.slice(start, end).join(""));
-    mark.title = percent(probability);
+    if (probability !== undefined) mark.title = percent(probability);
     if (name) mark.append(element("small", name));
     shown.append(mark);
     place = end;
   }
   shown.append(characters.slice(place).join(""));
+  return shown;
+}
+
+// A text, or two, with each part as dark as it matters: green speaks for the answer, red against it.
+function weighed(given, explanation) {
+  const most = Math.max(...explanation.parts.map((part) => Math.abs(part.weight)), 1e-9);
+  const what = explanation.label === null ? "the number" : "“" + explanation.label + "”";
+  const shown = [element("p", "What speaks for " + what + " (green) and against it (red):", "quiet")];
+  [given].flat().forEach((text, side) => {
+    const spans = explanation.parts.filter((part) => part.side === side);
+    const paragraph = marked(text, spans.map((part) => [part.start, part.end]));
+    paragraph.querySelectorAll("mark").forEach((mark, number) => {
+      const weight = spans[number].weight;
+      mark.className = weight > 0 ? "for" : "against";
+      mark.style.setProperty("--share", Math.round(70 * Math.abs(weight) / most) + "%");
+      mark.title = (weight > 0 ? "+" : "") + weight.toFixed(2);
+    });
+    shown.push(paragraph);
+  });
   return shown;
 }
 
@@ -135,18 +155,20 @@ async function start() {
     byId("fields").append(field);
   }
   byId("fields").querySelector("textarea").focus();
+  byId("why").hidden = model.path !== "/predict" || model.reads === "choices";
   byId("curl").textContent = "curl " + location.origin + model.path +
     " -H 'content-type: application/json' -d '" + JSON.stringify(form.example) + "'";
   byId("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const request = form.request(Object.fromEntries(new FormData(event.target)));
-    byId("ask").disabled = true;
+    if (event.submitter === byId("why")) request.explain = true;
+    byId("ask").disabled = byId("why").disabled = true;
     try {
       show(SHOWN[model.path](await asked(model.path, request), request));
     } catch (error) {
       show([element("p", error.message)], true);
     } finally {
-      byId("ask").disabled = false;
+      byId("ask").disabled = byId("why").disabled = false;
     }
   });
   byId("form").addEventListener("keydown", (event) => {

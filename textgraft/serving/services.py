@@ -7,6 +7,7 @@ request its answers as JSON.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -19,11 +20,15 @@ from textgraft.classifier import Classifier, Prediction
 from textgraft.data.examples import Choice, Pair, Reads, TargetKind
 from textgraft.data.squad import Article, Paragraph, Question, Squad
 from textgraft.ensemble import load_ensemble
+from textgraft.errors import UserError
+from textgraft.explaining import explained, stretches, variants
 from textgraft.onnx.model import OnnxModel
 from textgraft.tagging import Tagger
 
 MOST_TEXTS = 1000
 """Of one request; whoever has more sends several, or a file to `textgraft predict`."""
+MOST_EXPLAINED = 10
+"""Each of which is read once for every word."""
 Several = MinLen(1), MaxLen(MOST_TEXTS)
 
 
@@ -44,11 +49,12 @@ class Request(BaseModel):
 
 
 class PredictRequest(Request):
-    """`label` of an answer is null where the model is less sure than `abstain_below`."""
+    """`label` is null where the model is less sure than `abstain_below`; `explain` adds the words that it hangs on."""
 
     texts: Annotated[list[Any], *Several]
     abstain_below: Annotated[float, Ge(0), Le(1)] = 0.0
     probabilities: bool = True
+    explain: bool = False
 
 
 class PredictTexts(PredictRequest):
@@ -125,7 +131,7 @@ class Labelling:
         kind, names = self.classifier.labels.kind, self.classifier.labels.names
         return {"reads": self.classifier.reads, "kind": kind, "labels": [] if kind == "choice" else list(names)}
 
-    def read(self, request: PredictRequest) -> list[str]:
+    def _texts(self, request: PredictRequest) -> list[str]:
         made = {
             "texts": lambda given: given,
             "pairs": lambda given: Pair(*given),
@@ -133,11 +139,30 @@ class Labelling:
         }[self.classifier.reads]
         return [made(given) for given in request.texts]
 
+    def read(self, request: PredictRequest) -> list[str]:
+        """The texts, each before its variants where they are to be explained: these wait like anybody's texts."""
+        texts = self._texts(request)
+        if not request.explain:
+            return texts
+        if len(texts) > MOST_EXPLAINED:
+            remedy = "Send several requests, or a file to textgraft explain."
+            raise UserError(f"{len(texts)} texts are to be explained, and {MOST_EXPLAINED} may be.", remedy=remedy)
+        return [asked for text in texts for asked in variants(text, stretches(text))]
+
     def answer(self, items: Sequence[str]) -> list[Prediction]:
         return list(self.classifier.predict(items))
 
     def tell(self, request: PredictRequest, answers: Sequence[Prediction]) -> dict[str, Any]:
-        return {"predictions": [self._told(request, answer) for answer in answers]}
+        if not request.explain:
+            return {"predictions": [self._told(request, answer) for answer in answers]}
+        told, rest = [], iter(answers)
+        for text in self._texts(request):
+            found = stretches(text)
+            own = list(islice(rest, len(found) + 1))
+            one = explained(text, found, own)
+            about = {"label": one.label, "parts": [vars(part) for part in one.parts]}
+            told.append(self._told(request, own[0]) | {"explanation": about})
+        return {"predictions": told}
 
     def _told(self, request: PredictRequest, answer: Prediction) -> dict[str, Any]:
         unsure = answer.confidence is not None and answer.confidence < request.abstain_below
