@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from textgraft import classifier
 from textgraft.classifier import Classifier, Prediction
@@ -63,6 +64,14 @@ class Explanation:
     def ranked(self) -> list[Part]:
         """The parts, those that matter most first, whichever way they speak."""
         return sorted(self.parts, key=lambda part: -abs(part.weight))
+
+    def listed(self) -> dict[str, Any]:
+        """The answer and its parts in order, as JSON has them; `side` only of pairs."""
+        parts = [{"text": self.said(part), **vars(part)} for part in self.parts]
+        if len(self.sides) == 1:
+            for part in parts:
+                del part["side"]
+        return {"label": self.label, "answer": self.answer, "parts": parts}
 
 
 def stretches(text: str, most: int = MOST_PARTS) -> list[Stretch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -67,7 +67,7 @@ def explain(
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
     found = explaining.explain(classifier, islice(texts, most), label=label)
-    rows = (key | as_row(one) for key, one in zip(keys, found))
+    rows = (key | one.listed() for key, one in zip(keys, found))
     if out is not None:
         page = out.suffix == ".html"
         written = write_lines(out, explained_page(found) if page else as_json_lines(rows))
@@ -79,15 +79,6 @@ def explain(
         print_json({"texts": list(rows)})
     else:
         _print(found)
-
-
-def as_row(one: Explanation) -> dict[str, Any]:
-    """An explanation as JSON has it; `side` only of pairs."""
-    parts = [{"text": one.said(part), **vars(part)} for part in one.parts]
-    if len(one.sides) == 1:
-        for part in parts:
-            del part["side"]
-    return {"label": one.label, "answer": one.answer, "parts": parts}
 
 
 def _print(found: Iterator[Explanation]) -> None:

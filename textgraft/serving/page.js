@@ -106,7 +106,7 @@ function weighed(given, explanation) {
   const what = explanation.label === null ? "the number" : "“" + explanation.label + "”";
   const shown = [element("p", "What speaks for " + what + " (green) and against it (red):", "quiet")];
   [given].flat().forEach((text, side) => {
-    const spans = explanation.parts.filter((part) => part.side === side);
+    const spans = explanation.parts.filter((part) => (part.side ?? 0) === side);
     const paragraph = marked(text, spans.map((part) => [part.start, part.end]));
     paragraph.querySelectorAll("mark").forEach((mark, number) => {
       const weight = spans[number].weight;

@@ -159,9 +159,7 @@ class Labelling:
         for text in self._texts(request):
             found = stretches(text)
             own = list(islice(rest, len(found) + 1))
-            one = explained(text, found, own)
-            about = {"label": one.label, "parts": [vars(part) for part in one.parts]}
-            told.append(self._told(request, own[0]) | {"explanation": about})
+            told.append(self._told(request, own[0]) | {"explanation": explained(text, found, own).listed()})
         return {"predictions": told}
 
     def _told(self, request: PredictRequest, answer: Prediction) -> dict[str, Any]:
