@@ -251,7 +251,8 @@ class AdaptiveSoftmax(OutputLayer):
 
     def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
         tables, biases = self._head_and_clusters(hidden)
-        cluster = torch.bucketize(targets, targets.new_tensor(self.starts), right=True)  # 0: shortlist or ignored
+        # 0: in the shortlist, or ignored
+        cluster = torch.bucketize(targets.contiguous(), targets.new_tensor(self.starts), right=True)
         in_head = torch.where(cluster == 0, targets, self.shortlist + cluster - 1)
         before = self._before_head(hidden)
         total, count = chunked_cross_entropy(before, tables[0], biases[0], in_head, weights=weights)
