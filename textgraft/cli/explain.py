@@ -13,6 +13,8 @@ from textgraft.cli import options as o
 from textgraft.cli.console import print_json, say
 from textgraft.cli.use import (
     Classifier,
+    GivenSecond,
+    GivenTexts,
     SecondColumn,
     TextsColumn,
     as_json_lines,
@@ -33,8 +35,8 @@ ENDINGS = (".html", ".jsonl")
 def explain(
     model: Classifier,
     file: Annotated[Path | None, typer.Argument(help="Texts; - is stdin, one text a line.")] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")] = None,
-    text2: Annotated[list[str] | None, typer.Option("--text2", help="The second text that goes with it.")] = None,
+    text: GivenTexts = None,
+    text2: GivenSecond = None,
     label: Annotated[str | None, typer.Option("--label", help="Explain this one; else the likeliest.")] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="How many of a file's texts.")] = 20,
     out: Annotated[

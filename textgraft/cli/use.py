@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from textgraft.data.progress import Meter
 
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
+GivenTexts = Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")]
+GivenSecond = Annotated[list[str] | None, typer.Option("--text2", help="The second text that goes with it.")]
 SecondColumn = Annotated[
     str | None,
     typer.Option("--text2-column", help="The column of the second texts; else guessed.", rich_help_panel=o.DATA),
@@ -37,8 +39,8 @@ TextsColumn = Annotated[
 def predict(
     model: Classifier,
     file: Annotated[Path | None, typer.Argument(help="Texts to label; - is stdin, one text a line.")] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")] = None,
-    text2: Annotated[list[str] | None, typer.Option("--text2", help="The second text that goes with it.")] = None,
+    text: GivenTexts = None,
+    text2: GivenSecond = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
     abstain_below: Annotated[
         float, typer.Option("--abstain-below", min=0, max=1, help="No label where the model is less sure than this.")
