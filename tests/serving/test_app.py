@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -153,3 +154,29 @@ def test_a_defect_says_so_and_gives_nothing_away(models: dict[str, Path]) -> Non
     with running(application(Broken(service.classifier), "reviews")) as client:
         status, said = client.post("/predict", {"texts": ["my secret"]})
     assert (status, said) == (500, {"error": "this is a defect (RuntimeError); the server's terminal says more."})
+
+
+def test_a_text_that_takes_long_to_cut_keeps_nobody_else(models: dict[str, Path]) -> None:
+    free = threading.Event()
+
+    class Slow(Labelling):
+        def read(self, request: Any) -> Any:
+            assert free.wait(60)
+            return super().read(request)
+
+        def tell(self, request: Any, answers: Any) -> Any:
+            told.set()
+            assert shown.wait(60)
+            return super().tell(request, answers)
+
+    told, shown = threading.Event(), threading.Event()
+    service = open_service(models["single"])
+    assert isinstance(service, Labelling)
+    with running(application(Slow(service.classifier), "reviews")) as client, ThreadPoolExecutor(1) as other:
+        answer = other.submit(client.post, "/predict", {"texts": ["a"]})
+        assert client.get("/health")[0] == 200
+        free.set()
+        assert told.wait(60)
+        assert client.get("/health")[1]["answered"] == 1
+        shown.set()
+        assert answer.result()[0] == 200

@@ -70,7 +70,9 @@ def application(service: Service, name: str, *, hosts: Collection[str] | None = 
 
 def _answer_to(service: Service, batcher: Batcher) -> Callable[..., Awaitable[dict[str, Any]]]:
     async def answer(body: Any) -> dict[str, Any]:
-        return service.tell(body, await batcher.ask(service.read(body)))
+        # In threads of their own: to cut a long Thai text into words takes a while, and others want answers meanwhile.
+        items = await asyncio.to_thread(service.read, body)
+        return await asyncio.to_thread(service.tell, body, await batcher.ask(items))
 
     answer.__annotations__["body"] = service.Request  # which FastAPI checks, and writes into its schema
     return answer
