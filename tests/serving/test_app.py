@@ -173,10 +173,10 @@ def test_a_text_that_takes_long_to_cut_keeps_nobody_else(models: dict[str, Path]
     service = open_service(models["single"])
     assert isinstance(service, Labelling)
     with running(application(Slow(service.classifier), "reviews")) as client, ThreadPoolExecutor(1) as other:
-        answer = other.submit(client.post, "/predict", {"texts": ["a"]})
+        answer = other.submit(client.post, "/predict", {"texts": ["a"], "explain": True})
         assert client.get("/health")[0] == 200
         free.set()
         assert told.wait(60)
-        assert client.get("/health")[1]["answered"] == 1
+        assert client.get("/health")[1]["answered"] == 2  # the text, and the text without its word
         shown.set()
         assert answer.result()[0] == 200

@@ -70,7 +70,9 @@ def application(service: Service, name: str, *, hosts: Collection[str] | None = 
 
 def _answer_to(service: Service, batcher: Batcher) -> Callable[..., Awaitable[dict[str, Any]]]:
     async def answer(body: Any) -> dict[str, Any]:
-        # In threads of their own: to cut a long Thai text into words takes a while, and others want answers meanwhile.
+        if not body.takes_long:
+            return service.tell(body, await batcher.ask(service.read(body)))
+        # Others want answers meanwhile. Not for all: to a thread and back takes a millisecond, a short text four.
         items = await asyncio.to_thread(service.read, body)
         return await asyncio.to_thread(service.tell, body, await batcher.ask(items))
 

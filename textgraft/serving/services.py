@@ -47,6 +47,11 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether to read it and to tell its answers may take so long that nobody should wait for that."""
+        return False
+
 
 class PredictRequest(Request):
     """`label` is null where the model is less sure than `abstain_below`; `explain` adds the words that it hangs on."""
@@ -55,6 +60,11 @@ class PredictRequest(Request):
     abstain_below: Annotated[float, Ge(0), Le(1)] = 0.0
     probabilities: bool = True
     explain: bool = False
+
+    @property
+    def takes_long(self) -> bool:
+        """A long Thai text is cut into words by its dictionary."""
+        return self.explain
 
 
 class PredictTexts(PredictRequest):
