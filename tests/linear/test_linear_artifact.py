@@ -28,6 +28,7 @@ from textgraft.linear.baselines import LinearBaseline, LsaBaseline
 from textgraft.linear.fitted import Fitted
 from textgraft.linear.latent_space import LatentSpace
 from textgraft.linear.linear import Linear
+from textgraft.linear.paragraph_space import ParagraphSpace
 from textgraft.linear.self_training import Pool, SelfTrained
 from textgraft.linear.state import State
 from textgraft.linear.word_space import WordSpace
@@ -66,11 +67,19 @@ def fit(name: str) -> Fitted:
         case "subwords":
             space = WordSpace(dimensions=3).fit(thai(300))
             return LsaBaseline(spaces=[space]).fit(thai(60), np.arange(60) % 3).fitted
-    spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "word vectors": [WordSpace(dimensions=6).fit(pool)]}
+        case "paragraphs":
+            return LsaBaseline(spaces=[ParagraphSpace(dimensions=8).fit(pool)]).fit(texts, targets).fitted
+        case "self-trained on words":  # as versions before paragraph vectors saved it
+            spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "word vectors": [WordSpace(dimensions=6).fit(pool)]}
+            return SelfTrained(Pool.of(pool, spaces)).fit(texts, targets, num_classes=3).fitted
+    spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "paragraphs": [ParagraphSpace(dimensions=6).fit(pool)]}
     return SelfTrained(Pool.of(pool, spaces)).fit(texts, targets, num_classes=3).fitted
 
 
-NAMES = ("linear", "one class", "two of three classes", "lsa", "vectors", "subwords", "self-trained")
+NAMES = (
+    *("linear", "one class", "two of three classes", "lsa", "vectors", "subwords", "paragraphs"),
+    *("self-trained on words", "self-trained"),
+)
 TEXTS = [*reviews(12, 5)[0], THAI[0], THAI[1], "", "zzz 😀"]
 
 

@@ -1,1 +1,1 @@
-"""Classifiers that count: n-grams, latent spaces, word vectors from co-occurrence, and what they teach each other."""
+"""Classifiers that count: n-grams, latent spaces, word and paragraph vectors, and what they teach each other."""

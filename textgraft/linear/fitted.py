@@ -13,10 +13,13 @@ from textgraft.linear.latent_space import LatentSpace, Space
 from textgraft.linear.linear import Output
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import PairNgrams
+from textgraft.linear.paragraph_space import ParagraphSpace
 from textgraft.linear.state import State
 from textgraft.linear.word_space import WordSpace
 
-SPACES: dict[str, type[LatentSpace] | type[WordSpace]] = {LatentSpace.form: LatentSpace, WordSpace.form: WordSpace}
+SPACES: dict[str, type[LatentSpace] | type[WordSpace] | type[ParagraphSpace]] = {
+    space.form: space for space in (LatentSpace, WordSpace, ParagraphSpace)
+}
 """What a saved classifier may look at texts in, by the name that its config has."""
 
 

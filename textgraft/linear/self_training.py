@@ -50,7 +50,7 @@ class Pool:
             chosen = np.random.default_rng(seed).choice(len(texts), POOL_TEXTS, replace=False)
             texts = [texts[i] for i in np.sort(chosen)]
         ngrams = Ngrams(characters=False, max_features=NGRAMS, min_df=5)
-        vectors = {name: [space.transform(texts) for space in several] for name, several in spaces.items()}
+        vectors = _coordinates(spaces, texts)
         return cls(spaces, vectors, ngrams, ngrams.fit_transform(texts))
 
 
@@ -176,7 +176,7 @@ class SelfTrained:
         shares = np.bincount(targets, minlength=width) / len(targets)
         views: dict[str, _View] = {}
         said: dict[str, NDArray[np.float64]] = {}
-        own = {name: [space.transform(texts) for space in spaces] for name, spaces in pool.spaces.items()}
+        own = _coordinates(pool.spaces, texts)
         side, outputs = fit_side(list(own.values()), targets, kind, width, self.seed)
         for (name, spaces), output in zip(pool.spaces.items(), outputs, strict=True):
             views[name] = _View(spaces[side], pool.vectors[name][side], own[name][side])
@@ -203,6 +203,13 @@ class SelfTrained:
     def size_in_bytes(self) -> int:
         """Of the views and the spaces they look at."""
         return self.fitted.size_in_bytes()
+
+
+def _coordinates(spaces: Mapping[str, Sequence[Space]], texts: Sequence[str]) -> dict[str, list[NDArray[np.float64]]]:
+    """The texts in every space (N, D); one that serves both sides of a view is asked once."""
+    different = {id(space): space for sides in spaces.values() for space in sides}
+    found = {key: space.transform(texts) for key, space in different.items()}
+    return {name: [found[id(space)] for space in sides] for name, sides in spaces.items()}
 
 
 def _evened(probabilities: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ import torch
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
 from textgraft.linear.fitted import space_from_state
 from textgraft.linear.latent_space import Space, plain_and_even
+from textgraft.linear.paragraph_space import ParagraphSpace
 from textgraft.linear.self_training import Pool, SelfTrained
 from textgraft.linear.state import State
 from textgraft.linear.word_space import plain_and_even_words
@@ -33,6 +34,7 @@ class Family:
 
 LSA = Family(("lsa", "even lsa"), lambda texts, seed: plain_and_even(texts, seed=seed))
 VECTORS = Family(("word vectors", "even word vectors"), lambda texts, seed: plain_and_even_words(texts, seed=seed))
+PARAGRAPHS = Family(("paragraph vectors",), lambda texts, seed: [ParagraphSpace(seed=seed).fit(texts)])
 
 
 class Spaces:
@@ -62,7 +64,9 @@ class Spaces:
     @cached_property
     def pool(self) -> Pool:
         """The unlabelled texts as the spaces and n-grams see them."""
-        return Pool.of(self.texts, {"LSA": self.of(LSA), "word vectors": self.of(VECTORS)}, seed=self.seed)
+        (paragraphs,) = self.of(PARAGRAPHS)
+        spaces = {"LSA": self.of(LSA), "paragraph vectors": [paragraphs] * len(LSA.names)}
+        return Pool.of(self.texts, spaces, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,9 @@ WAYS: dict[str, Way] = {
         (VECTORS,),
     ),
     "self-trained": Way(
-        "Classifiers on LSA, on word vectors and on n-grams teach each other on the unlabelled texts.",
+        "Classifiers on LSA, on paragraph vectors and on n-grams teach each other on the unlabelled texts.",
         lambda spaces, seed: SelfTrained(spaces.pool, seed=seed),
-        (LSA, VECTORS),
+        (LSA, PARAGRAPHS),
         one_label_only=True,
     ),
 }

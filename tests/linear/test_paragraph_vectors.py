@@ -1,0 +1,186 @@
+"""Paragraph vectors: steps go uphill as brute force says, topics come out, and what is saved is whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+from torch.nn.functional import logsigmoid
+
+from textgraft.errors import UserError
+from textgraft.linear import paragraph_vectors
+from textgraft.linear.baselines import LsaBaseline
+from textgraft.linear.paragraph_space import ParagraphSpace
+from textgraft.linear.paragraph_vectors import NEGATIVES, SHARPNESS, NgramVectors, _Block, _blocks
+from textgraft.linear.state import State
+
+TOPICS = [[f"{name}{i}" for i in range(40)] for name in ("animal", "tool", "food")]
+THAI = ("บริการดีมากครับประทับใจ", "อินเทอร์เน็ตช้ามากใช้ไม่ได้เลย", "พอใช้ได้ธรรมดา")
+
+
+def remarks(count: int, seed: int) -> tuple[list[str], np.ndarray]:
+    """Texts of twelve words, eight of them of one of three topics."""
+    generator = np.random.default_rng(seed)
+    targets = generator.integers(0, 3, count)
+    words = [[*generator.choice(TOPICS[t], 8), *generator.choice(TOPICS[generator.integers(0, 3)], 4)] for t in targets]
+    return [" ".join(generator.permutation(text)) for text in words], targets
+
+
+def counted(rows: int, columns: int, seed: int = 0) -> csr_matrix:
+    counts = np.random.default_rng(seed).poisson(0.4, (rows, columns)).astype(np.float32)
+    counts[:, 0] += 1
+    return csr_matrix(counts)
+
+
+@pytest.fixture
+def ngrams() -> NgramVectors:
+    """Of twelve n-grams, three dimensions, unequal weights and shares."""
+    generator = np.random.default_rng(1)
+    vectors = torch.nn.functional.normalize(torch.from_numpy(generator.normal(size=(12, 3)).astype(np.float32)), dim=1)
+    weights = torch.from_numpy(generator.uniform(0.2, 1, 12).astype(np.float32))
+    shares = generator.uniform(0.1, 1, 12)
+    return NgramVectors(vectors, weights, shares / shares.sum())
+
+
+def likelihood(ngrams: NgramVectors, text: torch.Tensor, counts: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    """Of one text, n-gram after n-gram, in as many words as the docstring's formula."""
+    total = torch.zeros(())
+    for w, count in enumerate(counts):
+        logit = SHARPNESS * ngrams.vectors[w] @ text + ngrams.offsets[w]
+        total = total + count * ngrams.weights[w] * logsigmoid(logit)
+    mass = (counts * ngrams.weights).sum()
+    for w in drawn:
+        logit = SHARPNESS * ngrams.vectors[w] @ text + ngrams.offsets[w]
+        total = total + mass * NEGATIVES / len(drawn) * logsigmoid(-logit)
+    return total
+
+
+def test_a_vector_is_where_its_text_is_likeliest(ngrams: NgramVectors) -> None:
+    counts, drawn = counted(6, 12), torch.arange(12).repeat(3)
+    found = ngrams._fitted(_Block.of(counts, ngrams.weights), drawn, 60)
+    assert found.norm(dim=1).tolist() == pytest.approx([1] * 6, abs=1e-5)
+    sphere = torch.nn.functional.normalize(torch.randn(3000, 3, generator=torch.Generator().manual_seed(0)), dim=1)
+    for i, text in enumerate(found):
+        row = torch.from_numpy(counts[[i]].toarray()[0])
+        logits = SHARPNESS * sphere @ ngrams.vectors.T + ngrams.offsets
+        own = (logsigmoid(logits) * row * ngrams.weights).sum(1)
+        mass = (row * ngrams.weights).sum() * NEGATIVES / len(drawn)
+        best = (own + mass * logsigmoid(-logits[:, drawn]).sum(1)).max()
+        assert likelihood(ngrams, text, row, drawn) >= best - 1e-2
+
+
+def test_ngrams_move_along_the_gradient_of_the_likelihood(ngrams: NgramVectors) -> None:
+    counts, drawn = counted(5, 12, 3), torch.tensor([0, 3, 3, 7])
+    texts = torch.nn.functional.normalize(torch.randn(5, 3, generator=torch.Generator().manual_seed(1)), dim=1)
+    before = ngrams.vectors.clone()
+    leaf = before.clone().requires_grad_()
+    asked = NgramVectors(leaf, ngrams.weights, ngrams.shares)
+    rows = torch.from_numpy(counts.toarray())
+    total = sum(likelihood(asked, text, row, drawn) for text, row in zip(texts, rows, strict=True))
+    total.backward()
+    gradient = leaf.grad - (leaf.grad * before).sum(1, keepdim=True) * before
+    squares = torch.zeros(12)
+    loss, seen = ngrams._move(texts, counts, drawn, squares)
+    assert loss == pytest.approx(-total.item(), rel=1e-5)
+    assert seen == pytest.approx(float((rows * ngrams.weights).sum()), rel=1e-5)
+    assert SHARPNESS**2 * squares.numpy() == pytest.approx(gradient.square().sum(1).numpy(), rel=1e-3)
+    step = paragraph_vectors.NGRAM_RATE * gradient / gradient.norm(dim=1, keepdim=True).clamp(min=1e-9)
+    expected = torch.nn.functional.normalize(before + step, dim=1)
+    moved = squares > 0
+    assert moved.sum() > 8
+    assert ngrams.vectors[moved].numpy() == pytest.approx(expected[moved].numpy(), abs=1e-4)
+    assert torch.equal(ngrams.vectors[~moved], before[~moved])
+
+
+def test_what_is_known_without_the_text_is_how_often_an_ngram_is_drawn() -> None:
+    shares = np.array([0.7, 0.2, 0.1])
+    ngrams = NgramVectors(torch.eye(3), torch.ones(3), shares)
+    drawn = shares**0.75 / (shares**0.75).sum()
+    # Of the text's own and five drawn ones, how many of the n-gram are the text's own.
+    assert torch.sigmoid(ngrams.offsets).numpy() == pytest.approx(shares / (shares + NEGATIVES * drawn), rel=1e-5)
+
+
+def test_a_text_is_read_alone(ngrams: NgramVectors) -> None:
+    counts = counted(150, 12, 4)
+    together = ngrams.texts(counts)
+    alone = np.concatenate([ngrams.texts(counts[[i]]) for i in range(0, 150, 10)])
+    assert together[::10] == pytest.approx(alone, abs=1e-4)
+    nothing = ngrams.texts(csr_matrix((2, 12), dtype=np.float32))
+    assert not nothing.any()
+
+
+def test_blocks_hold_each_text_once_and_not_too_many_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paragraph_vectors, "CELLS", 5_000)
+    lengths = np.random.default_rng(0).integers(0, 900, 3_000)
+    lengths[7] = 20_000
+    for generator in (None, np.random.default_rng(1)):
+        blocks = list(_blocks(lengths, generator))
+        assert sorted(np.concatenate(blocks).tolist()) == list(range(3_000))
+        assert all(len(b) == 1 or (len(b) <= 64 and lengths[b].max() * len(b) <= 5_000) for b in blocks)
+
+
+def test_learning_tells_the_other_half_ever_better() -> None:
+    texts, _ = remarks(1_200, 0)
+    space = ParagraphSpace(dimensions=8, epochs=0).fit(texts)
+    counts = space._counter.transform(texts)
+    half = counts.copy()
+    half.data = np.random.default_rng(0).integers(0, 2, len(half.data)).astype(np.float32)
+    other = (counts - half).maximum(0)
+    for each in (half, other):
+        each.eliminate_zeros()
+    losses = space._ngrams.learn(half.tocsr(), other.tocsr(), epochs=4, seed=0)
+    assert losses[0] > losses[1] > losses[3]
+
+
+def test_topics_are_told_apart_by_a_few_labels() -> None:
+    texts, targets = remarks(2_000, 1)
+    space = ParagraphSpace(dimensions=10).fit(texts)
+    assert "2,000 texts" in space.about
+    baseline = LsaBaseline(spaces=[space]).fit(texts[:30], targets[:30], num_classes=3)
+    right = (baseline.predict_proba(texts[30:]).argmax(1) == targets[30:]).mean()
+    assert right > 0.85
+    again = ParagraphSpace(dimensions=10).fit(texts)
+    assert np.array_equal(again.transform(texts[:40]), space.transform(texts[:40]))
+
+
+@pytest.mark.parametrize("texts", [["one"], ["a b", "c d"], list(THAI), ["same words here"] * 5])
+def test_small_pools(texts: list[str]) -> None:
+    space = ParagraphSpace(dimensions=4).fit(texts)
+    found = space.transform([*texts, "", "zzz"])
+    assert found.shape == (len(texts) + 2, space.width)
+    assert np.isfinite(found).all()
+    assert not found[-2].any()
+    assert space.transform([]).shape == (0, space.width)
+
+
+def test_texts_without_words_are_refused() -> None:
+    with pytest.raises(UserError, match="no text has a single word"):
+        ParagraphSpace().fit(["", "  "])
+
+
+def test_what_was_saved_is_the_same_space() -> None:
+    texts, _ = remarks(1_100, 2)
+    space = ParagraphSpace(dimensions=6).fit(texts)
+    loaded = ParagraphSpace.from_state(space.state())
+    assert loaded.about == space.about
+    assert loaded.transform(texts[:60]) == pytest.approx(space.transform(texts[:60]), abs=2e-2)
+    state, again = loaded.state(), ParagraphSpace.from_state(loaded.state()).state()
+    assert all(np.array_equal(state.arrays[name], again.arrays[name]) for name in state.arrays)
+    assert again.settings == space.state().settings
+    assert loaded.size_in_bytes() == space.size_in_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [("kind", "word 9-grams", "no kind of n-gram"), ("weights", -1.0, "no weights"), ("shares", 0.0, "no shares")],
+)
+def test_what_cannot_be_a_space_is_refused(name: str, value: str | float, message: str) -> None:
+    state = ParagraphSpace(dimensions=2).fit(["a b", "c d", "a d"]).state()
+    settings, arrays = dict(state.settings), dict(state.arrays)
+    if isinstance(value, str):
+        settings[name] = value
+    else:
+        arrays[name] = np.full_like(arrays[name], value)
+    with pytest.raises(ValueError, match=message):
+        ParagraphSpace.from_state(State(settings, arrays, state.documents))
