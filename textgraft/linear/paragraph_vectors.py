@@ -59,7 +59,7 @@ class NgramVectors:
     def begin(cls, counts: csr_matrix, weights: NDArray[np.float64], dimensions: int, seed: int) -> Self:
         """n-grams lie where the texts are that have them, and texts where a truncated SVD of their TF-IDF puts them.
 
-        From random vectors three epochs are three points behind (IMDb). The first direction of the SVD, which all texts
+        From random vectors two epochs are four points behind (IMDb). The first direction of the SVD, which all texts
         share, is left out.
         """
         rows = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
@@ -75,7 +75,7 @@ class NgramVectors:
 
         `one` and `other` (N, V) count the halves' n-grams; they take turns. Returns the mean loss of an n-gram that the
         vector has not seen, an epoch each. To fit a vector to all of a text and then to move the same n-grams, as the
-        papers do, costs as much and learns by heart what a text has.
+        papers do, costs a third more and is no better (lab notes).
         """
         generator = np.random.default_rng(seed)
         squares = torch.zeros(len(self.vectors))
