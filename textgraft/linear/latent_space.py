@@ -83,11 +83,11 @@ class LatentSpace:
         rows = self._ngrams.weigh([texts.whole])
         rank = max(1, min(self.dimensions, rows.shape[1] - 1, rows.shape[0] - 1))
         components = TruncatedSVD(rank, n_iter=4, random_state=self.seed).fit(rows).components_
-        self._components, self._centre = components, np.zeros(rank)
+        self._components, self._centre = _by_ngram(components), np.zeros(rank)
         if rows.shape[0] >= ENOUGH:
             one, other = (self._ngrams.weighed(counts) @ components.T for counts in texts.halves)
-            self._components = agreement(one, other).T @ components
-            self._centre = np.asarray(rows.mean(axis=0)).ravel() @ self._components.T
+            self._components = _by_ngram(agreement(one, other).T @ components)
+            self._centre = np.asarray(rows.mean(axis=0)).ravel() @ self._components
         counted = f"even {self._ngrams.about}" if self.even else self._ngrams.about
         self.about = f"LSA of {rows.shape[0]:,} texts ({rank} dimensions of {counted})"
         return self
@@ -95,7 +95,7 @@ class LatentSpace:
     @property
     def width(self) -> int:
         """D."""
-        return len(self._components)
+        return self._components.shape[1]
 
     def transform(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Texts as coordinates (N, D), the strongest first; a text without known words lies at the centre, 0."""
@@ -103,7 +103,7 @@ class LatentSpace:
             return np.zeros((0, self.width))
         rows = self._ngrams.transform(texts)
         known = np.diff(rows.indptr) > 0
-        return np.asarray((rows @ self._components.T - self._centre) * known[:, None]).astype(np.float64)
+        return np.asarray((rows @ self._components - self._centre) * known[:, None]).astype(np.float64)
 
     def size_in_bytes(self) -> int:
         """Of the dimensions and the n-grams they weigh."""
@@ -112,7 +112,7 @@ class LatentSpace:
     def state(self) -> State:
         """The n-grams and the components (D, V), these as float16, and the centre (D,)."""
         settings = {"dimensions": self.dimensions, "even": self.even, "seed": self.seed, "about": self.about}
-        arrays = {"components": self._components.astype(np.float16), "centre": self._centre}
+        arrays = {"components": self._components.T.astype(np.float16), "centre": self._centre}
         return State(settings, arrays).having({"ngrams": self._ngrams.state()})
 
     @classmethod
@@ -122,10 +122,15 @@ class LatentSpace:
         space = cls(dimensions=dimensions, even=bool(state.settings.get("even", False)), seed=seed)
         space.about = state.setting("about", str)
         space._ngrams = Ngrams.from_state(state.part("ngrams"))
-        space._components = state.array("components", None, space._ngrams.width)
+        space._components = _by_ngram(state.array("components", None, space._ngrams.width))
         # Analyses of earlier versions have no centre.
         space._centre = state.array("centre", space.width) if "centre" in state.arrays else np.zeros(space.width)
         return space
+
+
+def _by_ngram(components: NDArray) -> NDArray:
+    """(V, D) of (D, V), in C order: else a product with one sparse row first copies all of it, 40 MB."""
+    return np.ascontiguousarray(components.T)
 
 
 def plain_and_even(texts: Sequence[str], *, seed: int = 0) -> tuple[LatentSpace, LatentSpace]:

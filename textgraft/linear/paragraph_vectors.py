@@ -54,6 +54,7 @@ class NgramVectors:
         odds = np.maximum(self.shares, _TINY) / (NEGATIVES * np.maximum(drawn, _TINY))
         self.offsets = torch.from_numpy(np.log(odds).astype(np.float32))
         self._until = np.cumsum(drawn)
+        self._mean: Tensor | None = None
 
     @classmethod
     def begin(cls, counts: csr_matrix, weights: NDArray[np.float64], dimensions: int, seed: int) -> Self:
@@ -112,8 +113,7 @@ class NgramVectors:
         own = self.vectors[block.places]
         own_offsets, drawn_offsets = self.offsets[block.places], self.offsets[drawn]
         others, weight = self.vectors[drawn], block.mass * (NEGATIVES / len(drawn))
-        centre = torch.from_numpy(self.shares.astype(np.float32)) @ self.vectors
-        texts = unit((block.counts[:, None] @ own)[:, 0] - block.mass * centre, dim=1)
+        texts = unit((block.counts[:, None] @ own)[:, 0] - block.mass * self._centre(), dim=1)
         squares = torch.zeros(len(texts), 1)
         for _ in range(steps):
             missed = block.counts * torch.sigmoid(-SHARPNESS * (own @ texts[:, :, None])[:, :, 0] - own_offsets)
@@ -122,6 +122,12 @@ class NgramVectors:
             squares += uphill.square().sum(1, keepdim=True)
             texts = unit(texts + RATE * uphill / (squares + _TINY).sqrt(), dim=1)
         return texts
+
+    def _centre(self) -> Tensor:
+        """The mean n-gram (D,), kept until n-grams move: to add up 100,000 takes longer than to read a text."""
+        if self._mean is None:
+            self._mean = torch.from_numpy(self.shares.astype(np.float32)) @ self.vectors
+        return self._mean
 
     def _move(self, texts: Tensor, counts: csr_matrix, drawn: Tensor, squares: Tensor) -> tuple[float, float]:
         """One step of the n-grams in `counts` (B, V) and of the drawn ones; the loss of the former and their number."""
@@ -143,6 +149,7 @@ class NgramVectors:
         squares[chosen] += uphill.square().sum(1)
         steps = NGRAM_RATE * uphill / (squares[chosen] + _TINY).sqrt()[:, None]
         self.vectors[chosen] = unit(self.vectors[chosen] + steps, dim=1)
+        self._mean = None
         return float(loss), float(weights.sum())
 
 
