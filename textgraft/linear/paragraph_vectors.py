@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
+from torch.linalg import vecdot
 from torch.nn.functional import logsigmoid
 from torch.nn.functional import normalize as unit
 
@@ -110,13 +111,13 @@ class NgramVectors:
 
         Gradients, here and in `_move`, are without the factor SHARPNESS, which AdaGrad would divide out again.
         """
-        own = self.vectors[block.places]
+        own = self.vectors.index_select(0, block.places.ravel()).reshape(*block.places.shape, -1)
         own_offsets, drawn_offsets = self.offsets[block.places], self.offsets[drawn]
         others, weight = self.vectors[drawn], block.mass * (NEGATIVES / len(drawn))
         texts = unit((block.counts[:, None] @ own)[:, 0] - block.mass * self._centre(), dim=1)
         squares = torch.zeros(len(texts), 1)
         for _ in range(steps):
-            missed = block.counts * torch.sigmoid(-SHARPNESS * (own @ texts[:, :, None])[:, :, 0] - own_offsets)
+            missed = block.counts * torch.sigmoid(-SHARPNESS * vecdot(own, texts[:, None]) - own_offsets)
             mistaken = weight * torch.sigmoid(SHARPNESS * texts @ others.T + drawn_offsets)
             uphill = _across((missed[:, None] @ own)[:, 0] - mistaken @ others, texts)
             squares += uphill.square().sum(1, keepdim=True)
@@ -135,7 +136,7 @@ class NgramVectors:
         row = torch.from_numpy(np.repeat(np.arange(len(texts)), np.diff(counts.indptr)))
         weights = torch.from_numpy(counts.data) * self.weights[own]
         mass = torch.zeros(len(texts)).index_add_(0, row, weights)[:, None] * (NEGATIVES / len(drawn))
-        logits = SHARPNESS * (self.vectors[own] * texts[row]).sum(1) + self.offsets[own]
+        logits = SHARPNESS * vecdot(self.vectors.index_select(0, own), texts.index_select(0, row)) + self.offsets[own]
         others = SHARPNESS * texts @ self.vectors[drawn].T + self.offsets[drawn]
         loss = -(weights * logsigmoid(logits)).sum() - (mass * logsigmoid(-others)).sum()
         moved, where = np.unique(np.concatenate([counts.indices, drawn.numpy()]), return_inverse=True)
@@ -145,10 +146,11 @@ class NgramVectors:
         uphill = torch.from_numpy(missed.T @ texts.numpy())
         uphill.index_add_(0, torch.from_numpy(where[len(own) :]), (mass * torch.sigmoid(others)).T @ texts, alpha=-1)
         chosen = torch.from_numpy(moved.astype(np.int64))
-        uphill = _across(uphill, self.vectors[chosen])
+        before = self.vectors.index_select(0, chosen)
+        uphill = _across(uphill, before)
         squares[chosen] += uphill.square().sum(1)
         steps = NGRAM_RATE * uphill / (squares[chosen] + _TINY).sqrt()[:, None]
-        self.vectors[chosen] = unit(self.vectors[chosen] + steps, dim=1)
+        self.vectors.index_copy_(0, chosen, unit(before + steps, dim=1))
         self._mean = None
         return float(loss), float(weights.sum())
 
@@ -173,7 +175,7 @@ class _Block:
 
 def _across(gradient: Tensor, vectors: Tensor) -> Tensor:
     """What of a gradient is at right angles to vectors of length 1: the rest would only make them longer."""
-    return gradient - (gradient * vectors).sum(1, keepdim=True) * vectors
+    return gradient - vecdot(gradient, vectors)[:, None] * vectors
 
 
 def _blocks(lengths: NDArray, generator: np.random.Generator | None) -> Iterator[NDArray[np.int64]]:
