@@ -11,6 +11,7 @@ import numpy as np
 from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels
 from textgraft.linear.baselines import Baseline, LinearBaseline, LsaBaseline
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.latent_space import plain_and_even
 from textgraft.linear.options import FrequentPlace, WordOverlap
 from textgraft.report import wording
@@ -181,7 +182,8 @@ def compare_methods(
             rivals = [WordOverlap(), FrequentPlace()]
         elif unlabelled and reads(train.texts) == "texts":
             # Spaces need no labels, so one fit on all text there is serves every fold.
-            rivals.append(LsaBaseline(spaces=plain_and_even([*train.texts, *unlabelled], seed=seed), seed=seed))
+            counted = CountedTexts.of([*train.texts, *unlabelled], seed=seed)
+            rivals.append(LsaBaseline(spaces=plain_and_even(counted, seed=seed), seed=seed))
         outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
     compared = on_held_out(Comparison(labels, targets, tuple(outcomes), tuple(parts)), folds)
     return replace(compared, outcomes=(*compared.outcomes, *beside))

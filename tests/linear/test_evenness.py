@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from textgraft.linear.baselines import LsaBaseline
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.evenness import POWER, evenness
 from textgraft.linear.halves import STRETCH, halves
 from textgraft.linear.latent_space import LatentSpace, plain_and_even
@@ -68,7 +69,7 @@ def test_words_that_crowd_into_few_texts_weigh_less() -> None:
 
 def test_labels_choose_between_topics_and_judgements() -> None:
     texts, topics, tones = remarks(1_200, 1)
-    spaces = plain_and_even(texts)
+    spaces = plain_and_even(CountedTexts.of(texts))
     by_topic = LsaBaseline(spaces=spaces).fit(texts[:60], topics[:60] % 2)
     by_tone = LsaBaseline(spaces=spaces).fit(texts[:60], tones[:60])
     assert "even" not in by_topic.about
@@ -80,9 +81,9 @@ def test_labels_choose_between_topics_and_judgements() -> None:
 
 def test_self_training_looks_at_the_space_that_the_labels_choose() -> None:
     texts, topics, tones = remarks(1_200, 2)
-    spaces = plain_and_even(texts)
+    spaces = plain_and_even(CountedTexts.of(texts))
     words = plain_and_even_words(texts)
-    pool = Pool.of(texts, {"LSA": spaces, "word vectors": words})
+    pool = Pool.of(CountedTexts.of(texts), {"LSA": spaces, "word vectors": words})
     for targets, side in ((topics % 2, 0), (tones, 1)):
         chosen = SelfTrained(pool).fit(texts[:60], targets[:60]).fitted.spaces
         assert (chosen["LSA"], chosen["word vectors"]) == (spaces[side], words[side])

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scipy.linalg import eigh
 
 from textgraft.linear.baselines import LsaBaseline
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.halves import ENOUGH, RIDGE, STRETCH, agreement, half
-from textgraft.linear.latent_space import Halved, LatentSpace
+from textgraft.linear.latent_space import LatentSpace
 from textgraft.stages.ways import LSA, Spaces
 
 FILLER = [f"w{i}" for i in range(300)]
@@ -45,7 +46,7 @@ def test_stretches_take_turns_and_short_texts_are_cut_in_the_middle() -> None:
 
 @given(st.lists(st.text("ab .\n!Σς", max_size=200), min_size=2, max_size=8))
 def test_the_other_half_is_what_the_first_leaves(texts: list[str]) -> None:
-    counted = Halved.of([*texts, "a b a b", "a b"])
+    counted = CountedTexts.of([*texts, "a b a b", "a b"])
     one, other = (rows.toarray() for rows in counted.halves)
     assert (one >= 0).all()
     assert (other >= 0).all()
@@ -58,8 +59,8 @@ def test_the_other_half_is_what_the_first_leaves(texts: list[str]) -> None:
 
 def test_counted_halves_are_weighed_as_texts_are() -> None:
     texts, _ = told(60, 2)
-    counted = Halved.of(texts)
-    space = LatentSpace(dimensions=5, even=True).fit_halved(counted)
+    counted = CountedTexts.of(texts)
+    space = LatentSpace(dimensions=5, even=True).fit_counted(counted)
     before = counted.halves[0].copy()
     rows = space._ngrams.weighed(counted.halves[0])
     again = space._ngrams.transform([half(text, spaced=True) for text in texts])
@@ -69,7 +70,7 @@ def test_counted_halves_are_weighed_as_texts_are() -> None:
 
 def test_halves_of_a_script_without_spaces() -> None:
     texts = ["ภาษาไทยเขียนติดกัน" * 20, "แมวนอนบนเสื่อ" * 30] * 3
-    counted = Halved.of(texts)
+    counted = CountedTexts.of(texts)
     assert counted.whole.name == "character 1-3-grams"
     assert (counted.halves[0] > counted.whole.counts).nnz == 0
     one, other = (np.asarray(rows.sum(axis=1)).ravel() for rows in counted.halves)
@@ -116,8 +117,8 @@ def test_what_both_halves_say_stands_out() -> None:
 def test_spaces_are_counted_once_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts, _ = told(60, 1)
     calls = []
-    of = Halved.of.__func__
-    monkeypatch.setattr(Halved, "of", classmethod(lambda cls, *a, **k: calls.append(1) or of(cls, *a, **k)))
+    of = CountedTexts.of.__func__
+    monkeypatch.setattr(CountedTexts, "of", classmethod(lambda cls, *a, **k: calls.append(1) or of(cls, *a, **k)))
     made = Spaces(texts, tmp_path).of(LSA)
     spaces = Spaces(texts, tmp_path)
     assert [space.about for space in spaces.of(LSA)] == [space.about for space in made]

@@ -25,6 +25,7 @@ from textgraft.errors import UserError
 from textgraft.linear import artifact as linear_artifact
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.fitted import Fitted
 from textgraft.linear.latent_space import LatentSpace
 from textgraft.linear.linear import Linear
@@ -71,9 +72,9 @@ def fit(name: str) -> Fitted:
             return LsaBaseline(spaces=[ParagraphSpace(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "self-trained on words":  # as versions before paragraph vectors saved it
             spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "word vectors": [WordSpace(dimensions=6).fit(pool)]}
-            return SelfTrained(Pool.of(pool, spaces)).fit(texts, targets, num_classes=3).fitted
+            return SelfTrained(Pool.of(CountedTexts.of(pool), spaces)).fit(texts, targets, num_classes=3).fitted
     spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "paragraphs": [ParagraphSpace(dimensions=6).fit(pool)]}
-    return SelfTrained(Pool.of(pool, spaces)).fit(texts, targets, num_classes=3).fitted
+    return SelfTrained(Pool.of(CountedTexts.of(pool), spaces)).fit(texts, targets, num_classes=3).fitted
 
 
 NAMES = (

@@ -11,6 +11,7 @@ from sklearn.preprocessing import normalize
 
 from textgraft.errors import UserError
 from textgraft.linear.baselines import LinearBaseline
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.latent_space import LatentSpace
 from textgraft.linear.self_training import Pool, SelfTrained, Views, _evened, _log_count_ratios
 from textgraft.linear.word_space import WordSpace
@@ -34,7 +35,7 @@ def reviews(count: int, seed: int, classes: int = 2) -> tuple[list[str], np.ndar
 def pool(request: pytest.FixtureRequest) -> tuple[Pool, int]:
     texts, _ = reviews(1500, 0, request.param)
     spaces = {"LSA": [LatentSpace(dimensions=20).fit(texts)], "word vectors": [WordSpace(dimensions=20).fit(texts)]}
-    return Pool.of(texts, spaces), request.param
+    return Pool.of(CountedTexts.of(texts), spaces), request.param
 
 
 def test_the_pool_teaches_what_the_labels_do_not_say(pool: tuple[Pool, int]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind, reads
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
 from textgraft.linear.latent_space import Space, plain_and_even
 from textgraft.linear.linear import fit_latent_output, fit_output
@@ -135,7 +136,9 @@ class LsaBaseline:
         unlabelled: Sequence[str] | None = None,
     ) -> Self:
         classes = num_classes or _count_classes(targets, kind)
-        spaces = self.spaces or plain_and_even([*texts, *(unlabelled or ())], seed=self.seed)
+        spaces = self.spaces
+        if not spaces:
+            spaces = plain_and_even(CountedTexts.of([*texts, *(unlabelled or ())], seed=self.seed), seed=self.seed)
         best, output = fit_latent_output([s.transform(texts) for s in spaces], targets, kind, classes, self.seed)
         self.fitted = SpaceModel(spaces[best], output)
         self.about = self.fitted.about

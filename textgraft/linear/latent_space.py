@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
@@ -11,12 +10,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
 
-from textgraft.linear.halves import ENOUGH, agreement, half
-from textgraft.linear.ngrams import Counts, Ngrams, parts_words_by_spaces
+from textgraft.linear.counted import CountedTexts
+from textgraft.linear.halves import ENOUGH, agreement
+from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.state import State
 
-POOL_AT_MOST = 100_000
-"""Texts that a latent space is fitted to; a random sample of a larger pool."""
+NGRAMS = 50_000
+"""n-grams that an analysis is of, the most frequent ones."""
 
 
 class Space(Protocol):
@@ -30,31 +30,13 @@ class Space(Protocol):
 
     def transform(self, texts: Sequence[str]) -> NDArray[np.float64]: ...
 
+    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+        """The same of texts that were counted before, those that the space was learned from or some of them."""
+        ...
+
     def size_in_bytes(self) -> int: ...
 
     def state(self) -> State: ...
-
-
-@dataclass(frozen=True)
-class Halved:
-    """Unlabelled texts as an analysis reads them: counted n-grams of each text, and of each one's two halves."""
-
-    whole: Counts
-    halves: tuple[csr_matrix, csr_matrix]
-
-    @classmethod
-    def of(cls, texts: Sequence[str], *, max_features: int = 50_000, seed: int = 0) -> Self:
-        """Of at most POOL_AT_MOST of the texts, drawn at random."""
-        if len(texts) > POOL_AT_MOST:
-            chosen = np.random.default_rng(seed).choice(len(texts), POOL_AT_MOST, replace=False)
-            texts = [texts[i] for i in np.sort(chosen)]
-        spaced = parts_words_by_spaces(texts)
-        kind, least = "word 1-2-grams" if spaced else "character 1-3-grams", 5 if len(texts) >= 1_000 else 2
-        whole = Counts.of(texts, kind, max_features=max_features, min_df=least)
-        one = whole.again([half(text, spaced=spaced) for text in texts])
-        other = (whole.counts - one).maximum(0)  # maximum: a letter's lower case may change where a text is cut
-        other.eliminate_zeros()
-        return cls(whole, (one, other))
 
 
 class LatentSpace:
@@ -75,10 +57,11 @@ class LatentSpace:
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Raises UserError where no text has a word."""
-        return self.fit_halved(Halved.of(texts, seed=self.seed))
+        return self.fit_counted(CountedTexts.of(texts, seed=self.seed))
 
-    def fit_halved(self, texts: Halved) -> Self:
+    def fit_counted(self, texts: CountedTexts) -> Self:
         """The same of texts that were counted before."""
+        texts = texts.narrowed(NGRAMS)
         self._ngrams = Ngrams(characters=False, max_features=len(texts.whole.words), even=self.even)
         rows = self._ngrams.weigh([texts.whole])
         rank = max(1, min(self.dimensions, rows.shape[1] - 1, rows.shape[0] - 1))
@@ -101,7 +84,13 @@ class LatentSpace:
         """Texts as coordinates (N, D), the strongest first; a text without known words lies at the centre, 0."""
         if len(texts) == 0:
             return np.zeros((0, self.width))
-        rows = self._ngrams.transform(texts)
+        return self._placed(self._ngrams.transform(texts))
+
+    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+        """The same of texts that were counted before."""
+        return self._placed(self._ngrams.weighed(texts.whole.of_words(self._ngrams.words)))
+
+    def _placed(self, rows: csr_matrix) -> NDArray[np.float64]:
         known = np.diff(rows.indptr) > 0
         return np.asarray((rows @ self._components - self._centre) * known[:, None]).astype(np.float64)
 
@@ -133,7 +122,6 @@ def _by_ngram(components: NDArray) -> NDArray:
     return np.ascontiguousarray(components.T)
 
 
-def plain_and_even(texts: Sequence[str], *, seed: int = 0) -> tuple[LatentSpace, LatentSpace]:
+def plain_and_even(texts: CountedTexts, *, seed: int = 0) -> tuple[LatentSpace, LatentSpace]:
     """Both analyses of the texts: topics stand out in the plain one, judgements in the even one."""
-    counted = Halved.of(texts, seed=seed)
-    return LatentSpace(seed=seed).fit_halved(counted), LatentSpace(even=True, seed=seed).fit_halved(counted)
+    return LatentSpace(seed=seed).fit_counted(texts), LatentSpace(even=True, seed=seed).fit_counted(texts)

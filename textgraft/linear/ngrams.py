@@ -68,6 +68,11 @@ class Counts:
         counter = CountVectorizer(vocabulary=self.words, dtype=np.float32, **KINDS[self.name])
         return counter.transform(texts)
 
+    def of_words(self, words: Sequence[str]) -> csr_matrix:
+        """The columns of some of the n-grams, in their order."""
+        columns = {word: column for column, word in enumerate(self.words)}
+        return self.counts[:, [columns[word] for word in words]]
+
 
 class Ngrams:
     """TF-IDF rows of length 1 a kind of n-gram, side by side.
@@ -109,6 +114,11 @@ class Ngrams:
         return " and ".join(f"{len(v.vocabulary_):,} {kind}" for kind, v in self._vectorizers.items())
 
     @property
+    def words(self) -> list[str]:
+        """The n-grams, in the order of the columns."""
+        return [word for v in self._vectorizers.values() for word in _in_order(v)]
+
+    @property
     def width(self) -> int:
         """V, the number of n-grams."""
         return sum(len(v.vocabulary_) for v in self._vectorizers.values())
@@ -135,9 +145,7 @@ class Ngrams:
         """The kinds of n-gram, and for each its n-grams in the order of the columns and their weights."""
         parts = {}
         for number, vectorizer in enumerate(self._vectorizers.values()):
-            vocabulary: dict[str, int] = vectorizer.vocabulary_
-            words = sorted(vocabulary, key=vocabulary.__getitem__)
-            parts[str(number)] = State(arrays={"idf": vectorizer.idf_}, documents={"words": words})
+            parts[str(number)] = State(arrays={"idf": vectorizer.idf_}, documents={"words": _in_order(vectorizer)})
         settings = {"kinds": list(self._vectorizers), "characters": self.characters}
         return State(settings | {"max_features": self.max_features, "min_df": self.min_df}).having(parts)
 
@@ -158,6 +166,11 @@ class Ngrams:
             words = part.words("words")
             ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)))
         return ngrams
+
+
+def _in_order(vectorizer: TfidfVectorizer) -> list[str]:
+    vocabulary: dict[str, int] = vectorizer.vocabulary_
+    return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
 def _vectorizer(kind: str, words: Sequence[str], weights: NDArray) -> TfidfVectorizer:

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.evenness import POWER, evenness
 from textgraft.linear.halves import ENOUGH, agreement
-from textgraft.linear.latent_space import Halved
 from textgraft.linear.ngrams import KINDS
 from textgraft.linear.paragraph_vectors import NgramVectors
 from textgraft.linear.state import State
 
-FEATURES = 100_000
-"""n-grams with a vector, the most frequent of the pool."""
 EPOCHS = 4
+AXES_FROM = 10_000
+"""Texts whose centre and axes are taken."""
 
 
 class ParagraphSpace:
@@ -36,9 +36,9 @@ class ParagraphSpace:
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Raises UserError where no text has a word."""
-        return self.fit_halved(Halved.of(texts, max_features=FEATURES, seed=self.seed))
+        return self.fit_counted(CountedTexts.of(texts, seed=self.seed))
 
-    def fit_halved(self, texts: Halved) -> Self:
+    def fit_counted(self, texts: CountedTexts) -> Self:
         """The same of texts that were counted before."""
         whole = texts.whole.counts
         self._kind, self._words = texts.whole.name, texts.whole.words
@@ -46,13 +46,13 @@ class ParagraphSpace:
         weights = evenness(whole) ** POWER
         self._ngrams = NgramVectors.begin(whole, weights, self.dimensions, self.seed)
         self._ngrams.learn(*texts.halves, epochs=self.epochs, seed=self.seed)
-        found = self._ngrams.texts(whole)
-        self._centre = found.mean(axis=0, dtype=np.float64)
+        some = texts.sample(AXES_FROM, seed=self.seed)
+        self._centre = self._ngrams.texts(some.whole.counts).mean(axis=0, dtype=np.float64)
         self._axes = np.eye(self.width)
-        if len(found) >= ENOUGH:
-            one, other = (self._ngrams.texts(half) for half in texts.halves)
+        if len(some) >= ENOUGH:
+            one, other = (self._ngrams.texts(half) for half in some.halves)
             self._axes = agreement(one.astype(np.float64), other.astype(np.float64))
-        count, ngrams = f"{len(found):,} texts", f"{len(self._words):,} {self._kind}"
+        count, ngrams = f"{len(texts):,} texts", f"{len(self._words):,} {self._kind}"
         self.about = f"paragraph vectors of {count} ({self.width} dimensions of {ngrams})"
         return self
 
@@ -65,7 +65,13 @@ class ParagraphSpace:
         """Texts as coordinates (N, D), the strongest first; a text without known n-grams lies at the centre, 0."""
         if len(texts) == 0:
             return np.zeros((0, self.width))
-        counts: csr_matrix = self._counter.transform(texts)
+        return self._placed(self._counter.transform(texts))
+
+    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+        """The same of texts that were counted before."""
+        return self._placed(texts.whole.of_words(self._words))
+
+    def _placed(self, counts: csr_matrix) -> NDArray[np.float64]:
         known = np.diff(counts.indptr) > 0
         return np.asarray((self._ngrams.texts(counts) - self._centre) * known[:, None] @ self._axes)
 

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.extmath import randomized_svd
 
 from textgraft.errors import UserError
-from textgraft.linear.latent_space import POOL_AT_MOST
+from textgraft.linear.counted import TEXTS
 from textgraft.linear.ngrams import WORD, parts_words_by_spaces
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.vectors.word_vectors import WordVectors
@@ -55,10 +55,10 @@ class PoolWords:
     def of(
         cls, texts: Sequence[str], *, dimensions: int = 200, seed: int = 0, given: WordVectors | None = None
     ) -> Self:
-        """Of at most POOL_AT_MOST of the texts. Raises UserError for too few words, and few with a given vector."""
+        """Of at most TEXTS of the texts. Raises UserError for too few words, and few with a given vector."""
         generator = np.random.default_rng(seed)
-        if len(texts) > POOL_AT_MOST:
-            texts = [texts[i] for i in np.sort(generator.choice(len(texts), POOL_AT_MOST, replace=False))]
+        if len(texts) > TEXTS:
+            texts = [texts[i] for i in np.sort(generator.choice(len(texts), TEXTS, replace=False))]
         cutter = Cutter.of(texts) if given is None else Cutter(None)
         found = Counter(word for text in texts for word in cutter.cut(text))
         words = _frequent(found) if given is None else _with_vectors(found, given)

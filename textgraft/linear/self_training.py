@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,6 +15,7 @@ from sklearn.preprocessing import normalize
 
 from textgraft.data.examples import TargetKind
 from textgraft.errors import UserError
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.fitted import space_from_state
 from textgraft.linear.latent_space import Space
 from textgraft.linear.linear import Linear, fit_side
@@ -26,7 +27,6 @@ LABEL_WEIGHT = 10.0
 STRENGTH = 10.0
 NGRAM_STRENGTH = 1.0
 SHARPNESS = 10.0
-NGRAMS = 100_000
 POOL_TEXTS = 50_000
 
 
@@ -44,14 +44,11 @@ class Pool:
     rows: csr_matrix
 
     @classmethod
-    def of(cls, texts: Sequence[str], spaces: Mapping[str, Sequence[Space]], *, seed: int = 0) -> Self:
-        """At most POOL_TEXTS of the texts, drawn at random."""
-        if len(texts) > POOL_TEXTS:
-            chosen = np.random.default_rng(seed).choice(len(texts), POOL_TEXTS, replace=False)
-            texts = [texts[i] for i in np.sort(chosen)]
-        ngrams = Ngrams(characters=False, max_features=NGRAMS, min_df=5)
-        vectors = _coordinates(spaces, texts)
-        return cls(spaces, vectors, ngrams, ngrams.fit_transform(texts))
+    def of(cls, texts: CountedTexts, spaces: Mapping[str, Sequence[Space]], *, seed: int = 0) -> Self:
+        """At most POOL_TEXTS of the texts, drawn at random; the n-grams are all that were counted."""
+        chosen = texts.sample(POOL_TEXTS, seed=seed)
+        ngrams = Ngrams(characters=False, max_features=len(texts.whole.words))
+        return cls(spaces, _coordinates(spaces, lambda s: s.place(chosen)), ngrams, ngrams.weigh([chosen.whole]))
 
 
 @dataclass(frozen=True)
@@ -176,7 +173,7 @@ class SelfTrained:
         shares = np.bincount(targets, minlength=width) / len(targets)
         views: dict[str, _View] = {}
         said: dict[str, NDArray[np.float64]] = {}
-        own = _coordinates(pool.spaces, texts)
+        own = _coordinates(pool.spaces, lambda space: space.transform(texts))
         side, outputs = fit_side(list(own.values()), targets, kind, width, self.seed)
         for (name, spaces), output in zip(pool.spaces.items(), outputs, strict=True):
             views[name] = _View(spaces[side], pool.vectors[name][side], own[name][side])
@@ -205,10 +202,12 @@ class SelfTrained:
         return self.fitted.size_in_bytes()
 
 
-def _coordinates(spaces: Mapping[str, Sequence[Space]], texts: Sequence[str]) -> dict[str, list[NDArray[np.float64]]]:
-    """The texts in every space (N, D); one that serves both sides of a view is asked once."""
+def _coordinates(
+    spaces: Mapping[str, Sequence[Space]], asked: Callable[[Space], NDArray[np.float64]]
+) -> dict[str, list[NDArray[np.float64]]]:
+    """What is asked of every space (N, D); one that serves both sides of a view is asked once."""
     different = {id(space): space for sides in spaces.values() for space in sides}
-    found = {key: space.transform(texts) for key, space in different.items()}
+    found = {key: asked(space) for key, space in different.items()}
     return {name: [found[id(space)] for space in sides] for name, sides in spaces.items()}
 
 

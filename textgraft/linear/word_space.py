@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.evenness import POWER, evenness
 from textgraft.linear.halves import ENOUGH, agreement, halves
 from textgraft.linear.pool_words import Cutter, PoolWords, encode
@@ -77,6 +78,10 @@ class WordSpace:
         documents = [self._encode(text) for text in texts]
         known = np.array([len(ids) > 0 for ids in documents])[:, None]
         return ((self._means(documents) - self._centre) * known @ self._axes).astype(np.float64)
+
+    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+        """The same of texts that were counted before, which are read again: words are not n-grams, nor are subwords."""
+        return self.transform(texts.texts)
 
     def size_in_bytes(self) -> int:
         """Of the vectors, the words and the axes."""

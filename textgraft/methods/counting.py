@@ -79,7 +79,7 @@ class GivenVectors:
         """Fit the space."""
         spaces, vectors = Spaces(pool, folder / "spaces", seed=self.options.seed), self._given.word_vectors
         name = f"given-{self.fingerprint[:12]}"
-        family = Family((name,), lambda texts, seed: [WordSpace(seed=seed, given=vectors).fit(texts)])
+        family = Family((name,), lambda of: [WordSpace(seed=of.seed, given=vectors).fit(of.texts)])
         (self._space,) = spaces.of(family)
         return spaces.seconds[family]
 

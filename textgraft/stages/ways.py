@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
+from textgraft.linear.counted import CountedTexts
 from textgraft.linear.fitted import space_from_state
 from textgraft.linear.latent_space import Space, plain_and_even
 from textgraft.linear.paragraph_space import ParagraphSpace
@@ -26,15 +27,10 @@ Classifier = LinearBaseline | LsaBaseline | SelfTrained
 
 @dataclass(frozen=True)
 class Family:
-    """Spaces that are learned together from unlabelled texts and a seed; where they are several the labels choose."""
+    """Spaces that are learned together from unlabelled texts; where they are several the labels choose."""
 
     names: tuple[str, ...]
-    fit: Callable[[Sequence[str], int], Sequence[Space]]
-
-
-LSA = Family(("lsa", "even lsa"), lambda texts, seed: plain_and_even(texts, seed=seed))
-VECTORS = Family(("word vectors", "even word vectors"), lambda texts, seed: plain_and_even_words(texts, seed=seed))
-PARAGRAPHS = Family(("paragraph vectors",), lambda texts, seed: [ParagraphSpace(seed=seed).fit(texts)])
+    fit: Callable[[Spaces], Sequence[Space]]
 
 
 class Spaces:
@@ -51,7 +47,7 @@ class Spaces:
             paths = [self.folder / f"{name}.safetensors" for name in family.names]
             if not all(path.exists() for path in paths):
                 with Meter() as meter:
-                    spaces = family.fit(self.texts, self.seed)
+                    spaces = family.fit(self)
                 for path, space in zip(paths, spaces, strict=True):
                     facts = {"form": space.form, "seconds": meter.seconds / len(spaces)}
                     write_state(path, space.state(), {}, facts)
@@ -62,11 +58,23 @@ class Spaces:
         return self._made[family]
 
     @cached_property
+    def counted(self) -> CountedTexts:
+        """The unlabelled texts, counted when a family first asks."""
+        return CountedTexts.of(self.texts, seed=self.seed)
+
+    @cached_property
     def pool(self) -> Pool:
         """The unlabelled texts as the spaces and n-grams see them."""
         (paragraphs,) = self.of(PARAGRAPHS)
         spaces = {"LSA": self.of(LSA), "paragraph vectors": [paragraphs] * len(LSA.names)}
-        return Pool.of(self.texts, spaces, seed=self.seed)
+        pool = Pool.of(self.counted, spaces, seed=self.seed)
+        del self.counted  # some hundred megabytes that nobody asks for again
+        return pool
+
+
+LSA = Family(("lsa", "even lsa"), lambda of: plain_and_even(of.counted, seed=of.seed))
+VECTORS = Family(("word vectors", "even word vectors"), lambda of: plain_and_even_words(of.texts, seed=of.seed))
+PARAGRAPHS = Family(("paragraph vectors",), lambda of: [ParagraphSpace(seed=of.seed).fit_counted(of.counted)])
 
 
 @dataclass(frozen=True)
