@@ -39,6 +39,9 @@ def test_verdict_names_the_best_baseline_and_whether_it_is_chance(targets):
     assert "No different from lsa" in same
     alone = Comparison(labels(), targets, (answering("ulmfit", 320, targets),)).verdict()
     assert alone.endswith("no baseline was run.")
+    linear = answering("linear", 320, targets)
+    blend = Comparison(labels(), targets, (answering("blend", 320, targets),), parts=(linear,)).verdict()
+    assert blend.endswith("It is linear alone, and nothing else was trained to be beside it.")
 
 
 def test_a_smaller_error_is_better():

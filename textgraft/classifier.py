@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -148,7 +149,7 @@ class Classifier:
 
     def evaluate(self, examples: Examples) -> dict[str, Any]:
         """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""
-        targets, outputs = self.labels.encode(examples), self.outputs(examples.texts)
+        targets, outputs = self.labels.encode(examples), self.outputs(list(warned_of_empty(examples.texts)))
         kind = self.labels.kind
         if kind == "numeric":
             targets, outputs = (v * self.labels.std + self.labels.mean for v in (targets, outputs))
@@ -163,6 +164,20 @@ class Classifier:
         if kind == "single":
             result["classes"] = [vars(row) for row in class_scores(targets, outputs.argmax(1), self.labels.names)]
         return result
+
+
+def warned_of_empty(texts: Iterable[str]) -> Iterator[str]:
+    """The texts as they come, and after the last one a warning where some had nothing in them."""
+    empty: list[int] = []
+    number = 0
+    for number, text in enumerate(texts, start=1):
+        if not "".join(text).strip():
+            empty.append(number)
+        yield text
+    if empty:
+        which = ", ".join(map(str, empty[:5])) + (", …" if len(empty) > 5 else "")
+        of = f"{len(empty):,} of {number:,} texts are empty" if number > 1 else "the text is empty"
+        warnings.warn(f"{of} ({which}): what is answered for nothing says nothing.", stacklevel=2)
 
 
 def embed(

@@ -95,6 +95,8 @@ class Comparison:
         first, rival, metric = self.outcomes[0], self.best_baseline(), self.headline
         score = wording.interval(*self.interval(first), metric)
         text = f"{first.name}: {wording.metric_name(metric)} {score} on {len(self.targets):,} texts"
+        if rival is None and len(self.parts) == 1:
+            return f"{text}. It is {self.parts[0].name} alone, and nothing else was trained to be beside it."
         if rival is None:
             return f"{text}; no baseline was run."
         test = self.against(rival)

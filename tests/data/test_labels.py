@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -187,6 +188,33 @@ def test_every_label_of_many_stays_in_training(sets: list[list[str]], seed: int)
     everything = {name for names in sets for name in names}
     for train, _ in stratified_folds(examples, 2, seed):
         assert {name for i in train for name in sets[i]} == everything
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(st.tuples(st.sampled_from("tuvwxyz"), st.sampled_from("ab")), min_size=6, max_size=40), st.integers(0, 3)
+)
+def test_copies_of_a_text_are_on_one_side(rows: list[tuple[str, str]], seed: int) -> None:
+    texts, names = zip(*rows, strict=True)
+    examples = Examples(texts, names, "single")
+    splits = []
+    with suppress(UserError):
+        splits.append(stratified_split(examples, 0.3, seed))
+    with suppress(UserError):
+        splits += stratified_folds(examples, 2, seed)
+    contradicting = {text for text in texts if len({name for other, name in rows if other == text}) > 1}
+    for train, held in splits:
+        assert sorted(train + held) == list(range(len(rows)))
+        assert {names[i] for i in train} == set(names)
+        assert {texts[i] for i in train} & {texts[i] for i in held} <= contradicting
+
+
+def test_held_out_is_a_share_of_the_different_texts() -> None:
+    once = examples_of(["a"] * 30 + ["b"] * 20)
+    twice = Examples([*once.texts] * 2, [*once.labels] * 2, "single")
+    assert stratified_split(twice, 0.2, 1)[1] == [*(h := stratified_split(once, 0.2, 1)[1]), *(i + 50 for i in h)]
+    for (_, alone), (_, both) in zip(stratified_folds(once, 5, 1), stratified_folds(twice, 5, 1), strict=True):
+        assert both == [*alone, *(i + 50 for i in alone)]
 
 
 def test_numbers_are_split_across_their_range() -> None:

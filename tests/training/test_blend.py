@@ -243,13 +243,14 @@ def test_where_nothing_can_be_held_out_the_language_model_is_alone_and_it_says_w
 
 def test_evidence_comes_from_as_many_folds_as_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def splits(*labels: str) -> list[tuple[list[int], list[int]]]:
-        return list(evidence_splits(Examples([*labels], [*labels], "single"), 0))
+        texts = [f"text {i}" for i in range(len(labels))]
+        return list(evidence_splits(Examples(texts, [*labels], "single"), 0))
 
     assert len(splits(*"aaabbbbb")) == 5
     assert len(splits(*"aaabc")) == 3
     assert len(splits(*"aab")) == 2
     assert splits(*"ab") == []
-    sets = Examples(["a"] * 6, [("a", "b")] * 2 + [("c",), ("d", "e"), ("f",), ("g",)], "multi")
+    sets = Examples([*"uvwxyz"], [("a", "b")] * 2 + [("c",), ("d", "e"), ("f",), ("g",)], "multi")
     assert all(kept and held for kept, held in evidence_splits(sets, 0))
     monkeypatch.setattr(blends, "FOLDS_UP_TO", 99)
     (kept, held), *others = splits(*"ab" * 50)
@@ -464,6 +465,8 @@ def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[...,
     assert "its trainings would take" in choice["left_out"]["ulmfit"]
     assert "its reading would take" in choice["left_out"]["ulmfit-probe"]
     assert "the language model was given up: its trainings would take" in choice["chosen"]
+    assert "a probe of the language model was given up: its reading would take" in choice["chosen"]
+    assert "linear alone, and nothing else was trained" in done.record["results"]["verdict"]
     assert not done.members
 
 

@@ -55,7 +55,7 @@ def predict(
     as_json: o.AsJson = False,
 ) -> None:
     """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
-    from textgraft.classifier import load
+    from textgraft.classifier import load, warned_of_empty
     from textgraft.files import check_writable
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
@@ -66,7 +66,7 @@ def predict(
     classifier = load(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
-    predictions = classifier.predict(texts, abstain_below=abstain_below)
+    predictions = classifier.predict(warned_of_empty(texts), abstain_below=abstain_below)
     rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
     if as_json and out is None:
         print_json({"predictions": list(rows)})

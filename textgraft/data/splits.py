@@ -31,12 +31,17 @@ def sample_per_class(examples: Examples, n: int, seed: int) -> list[int]:
 
 
 def stratified_split(examples: Examples, held_out: float | int, seed: int) -> Split:
-    """Hold out a share (a float below 1) or a number (an int) of the examples, each class in proportion.
+    """Hold out a share (a float below 1) or a number (an int) of the different texts, each class in proportion.
 
-    Shares are rounded by largest remainder, and the last example of a class is never held out. Several labels are
-    stratified by each text's rarest one, numbers by decile; unlabelled texts are split at random.
+    All copies of a text are on one side, that of the first, else what is measured on the other is memory. Shares are
+    rounded by largest remainder, and the last example of a class is never held out. Several labels are stratified by
+    each text's rarest one, numbers by decile; unlabelled texts are split at random.
     Raises UserError when that leaves either side empty.
     """
+    copies = _copies(examples)
+    if len(copies) < len(examples):
+        _, held = stratified_split(examples.take([same[0] for same in copies]), held_out, seed)
+        return _keep_classes(examples, [i for place in held for i in copies[place]])
     number = round(held_out * len(examples)) if isinstance(held_out, float) else held_out
     groups = _groups(_strata(examples), np.random.default_rng(seed))
     spare = np.array([len(members) - (examples.labels is not None) for members in groups])
@@ -61,8 +66,13 @@ def stratified_folds(examples: Examples, k: int, seed: int) -> list[Split]:
 
     The examples, shuffled within strata, are dealt to the folds in turn (what scikit-learn's StratifiedKFold does).
     Unlike there, the only example of a class stays in training in every fold and is never held out, so that each
-    model knows all classes. Raises UserError for k < 2 or more folds than examples that may be held out.
+    model knows all classes, and all copies of a text are in one fold. Raises UserError for k < 2 or more folds than
+    different texts that may be held out.
     """
+    copies = _copies(examples)
+    if len(copies) < len(examples):
+        folds = stratified_folds(examples.take([same[0] for same in copies]), k, seed)
+        return [_keep_classes(examples, [i for place in held for i in copies[place]]) for _, held in folds]
     groups = _groups(_strata(examples), np.random.default_rng(seed))
     dealt = [int(i) for members in groups if len(members) > 1 for i in members]
     if not 2 <= k <= len(dealt):
@@ -97,6 +107,14 @@ def _groups(strata: Sequence[str] | Sequence[int], generator: np.random.Generato
     return np.split(order, np.cumsum(np.bincount(numbers))[:-1])
 
 
+def _copies(examples: Examples) -> list[list[int]]:
+    """For each different text the places where it stands, ascending, by the first."""
+    found: dict[str, list[int]] = {}
+    for index, text in enumerate(examples.texts):
+        found.setdefault(text, []).append(index)
+    return list(found.values())
+
+
 def _strata(examples: Examples) -> Sequence[str] | Sequence[int]:
     if not len(examples):
         raise UserError("there are no examples to split.", where=examples.source)
@@ -114,13 +132,16 @@ def _strata(examples: Examples) -> Sequence[str] | Sequence[int]:
 
 
 def _keep_classes(examples: Examples, held: list[int]) -> Split:
-    """The split, with texts given back to training when they hold a label that is nowhere else (several labels)."""
+    """The split, with texts given back to training when they hold a label that is nowhere else.
+
+    That is so of several labels, and of copies of one text whose labels contradict each other.
+    """
     left = set(held)
-    if examples.kind == "multi" and examples.labels is not None:
-        sets = cast(Sequence[tuple[str, ...]], examples.labels)
-        known = {name for i, names in enumerate(sets) if i not in left for name in names}
+    if examples.labels is not None and examples.kind != "numeric":
+        names = [label if isinstance(label, tuple) else (label,) for label in examples.labels]
+        known = {name for i, own in enumerate(names) if i not in left for name in own}
         for index in sorted(held):
-            if not known.issuperset(sets[index]):
+            if not known.issuperset(names[index]):
                 left.discard(index)
-                known.update(sets[index])
+                known.update(names[index])
     return [i for i in range(len(examples)) if i not in left], sorted(left)

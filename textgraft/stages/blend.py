@@ -248,6 +248,8 @@ def _shares(
     text = ", ".join(shown) if len(kept) > 1 else f"{spoken.get(kept[0], kept[0])} alone"
     unit = "" if metric == "accuracy" else f"{wording.metric_name(metric)} "
     for name in language_models:
+        if probe_name(name) in given_up:
+            text += f"; a probe of {spoken[name]} was {given_up[probe_name(name)].why}"
         if name in given_up:
             text += f"; {spoken[name]} was {given_up[name].why}"
         elif name not in kept:
