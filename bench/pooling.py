@@ -4,17 +4,17 @@
 of the same draws as in `bench/curves.py NAME --methods default` are put together in other ways too: by the mean of
 their logarithms (logits, that is: a product of experts), with weights for a small Brier score (Brier 1950, which minds
 a sure mistake less than log loss does), with weights that must not leave the even ones without evidence (`spread`), all
-alike, and by the one whose held-out loss is least. Prints accuracy and log loss on the test texts, means over the
-draws, the standard deviation of accuracy, and how far it is from the first way in the same draws, with the standard
-error. Without --model the candidates are the linear ones alone; with --probe there is the probe of a language model as
-it is beside them.
+alike, and by the one whose held-out loss is least; and in the first way without each candidate in turn. Prints accuracy
+and log loss on the test texts, means over the draws, the standard deviation of accuracy, and how far it is from the
+first way in the same draws, with the standard error. Without --model the candidates are the linear ones alone; with
+--probe there is the probe of a language model as it is beside them.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,14 +114,20 @@ def chosen(answers: Answers, targets: NDArray[np.int64], way: Way) -> NDArray[np
 
 
 def measured(
-    held: Answers, targets: NDArray[np.int64], asked: Answers, truth: NDArray[np.int64]
+    held: Answers, targets: NDArray[np.int64], asked: Answers, truth: NDArray[np.int64], names: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Accuracy and log loss for `asked` by each of WAYS, its weights chosen on `held`."""
-    found = {}
-    for name, way in WAYS.items():
-        outputs = way.pool(asked, chosen(held, targets, way))
-        found[name] = [float((outputs.argmax(axis=1) == truth).mean()), log_loss(outputs, truth)]
-    return found
+    """Accuracy and log loss for `asked` by each of WAYS, its weights chosen on `held`, and by the first without each
+    candidate in turn, and of each candidate alone."""
+    found = {name: way.pool(asked, chosen(held, targets, way)) for name, way in WAYS.items()}
+    usual = next(iter(WAYS.values()))
+    for place, name in enumerate(names):
+        others, them = np.delete(held, place, axis=0), np.delete(asked, place, axis=0)
+        found[f"without {name}"] = usual.pool(them, chosen(others, targets, usual))
+        found[f"{name} alone"] = asked[place]
+    return {
+        name: [float((outputs.argmax(axis=1) == truth).mean()), log_loss(outputs, truth)]
+        for name, outputs in found.items()
+    }
 
 
 def beside(differences: NDArray[np.float64]) -> str:
@@ -163,7 +169,8 @@ class Draws:
         known = np.array(sorted({int(i) for _, fold in splits for i in fold}))
         held = np.stack([candidate.held_out[known] for candidate in candidates]).astype(float)
         asked = np.stack([candidate.outcome.outputs[0] for candidate in candidates]).astype(float)
-        return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test))
+        names = [candidate.name for candidate in candidates]
+        return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test), names)
 
     def probe(self, model: Artifact, ground: Ground) -> Candidate:
         parts = read_parts(model, {"train": ground.train, "test": self.test}, self.labels, self.max_tokens).parts
@@ -197,7 +204,7 @@ def main() -> None:
             found = [record.once(f"{count}-{seed}", lambda n=count, s=seed: draws(n, s)) for seed in range(asked.seeds)]
             print(f"{asked.name}, {count:,} labels, {asked.seeds} draws, {len(draws.test):,} tests")
             first = np.array([one[next(iter(WAYS))][0] for one in found])
-            for way in WAYS:
+            for way in (way for way in found[0] if all(way in one for one in found)):
                 accuracy, loss = (np.array([one[way][i] for one in found]) for i in (0, 1))
                 spread, apart = (
                     (f"({100 * accuracy.std(ddof=1):.1f})", beside(accuracy - first)) if len(found) > 1 else ("", "")

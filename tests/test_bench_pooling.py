@@ -75,8 +75,13 @@ def test_losses_are_those_of_the_metrics() -> None:
 
 def test_every_way_is_measured_on_texts_that_chose_nothing() -> None:
     answers, targets = made()
-    found = pooling.measured(answers[:, :30], targets[:30], answers[:, 30:], targets[30:])
-    assert set(found) == set(pooling.WAYS)
+    found = pooling.measured(answers[:, :30], targets[:30], answers[:, 30:], targets[30:], list("abcd"))
+    left_out = {f"without {name}" for name in "abcd"}
+    assert set(found) == {*pooling.WAYS, *left_out, *(f"{name} alone" for name in "abcd")}
+    weights = ensemble_weights(list(answers[1:, :30]), targets[:30], "single")
+    expected = evaluate("single", targets[30:], np.tensordot(weights, answers[1:, 30:], 1))
+    assert found["without a"] == pytest.approx([expected["accuracy"], expected["log_loss"]])
+    assert found["c alone"][0] == (answers[2, 30:].argmax(1) == targets[30:]).mean()
     weights = ensemble_weights(list(answers[:, :30]), targets[:30], "single")
     asked = np.tensordot(weights, answers[:, 30:], 1)
     assert found["probabilities, log loss"][0] == (asked.argmax(1) == targets[30:]).mean()

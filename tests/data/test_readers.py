@@ -117,6 +117,14 @@ def test_labels_are_known_by_coming_back_where_no_name_says_so(tmp_path: Path, h
     assert (examples.texts, examples.labels) == tuple(map(list, zip(*JUDGED)))
 
 
+def test_a_first_line_that_is_a_text_is_not_lost(tmp_path: Path) -> None:
+    rows = [f"{text} {i};{label}" for i, (text, label) in enumerate(JUDGED * 2)]
+    path = write(tmp_path / "a.csv", "\n".join(rows))
+    with pytest.raises(UserError, match="first line looks like a text with its label, 'gut'"):
+        read(path)
+    assert len(read(path, label="gut")) == 7
+
+
 def test_a_stream_knows_its_texts_by_the_labels_beside_them(tmp_path: Path) -> None:
     rows = [f"{text} {i};{label}" for i, (text, label) in enumerate(JUDGED * 500)]
     path = write(tmp_path / "a.csv", "\n".join(["Film;Urteil", *rows]))

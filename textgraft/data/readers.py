@@ -99,10 +99,17 @@ def read(
 def _guessed_label(
     columns: Sequence[str], table: Sequence[dict[str, Any]], text: str | None, id_column: str | None, source: str
 ) -> str | None:
-    """The column that holds labels by its values, with a warning that says so."""
+    """The column that holds labels by its values, with a warning that says so.
+
+    Raises UserError where its name is one of them: the first line is then a text with its label, and would be lost.
+    """
     guessed = guess_label_column(columns, table, id_column)
     if guessed is None or guessed == find_column(columns, text, TEXT_NAMES, "the text", source):
         return None
+    if any(str(row.get(guessed)).strip() == guessed.strip() for row in table):
+        message = f"the first line looks like a text with its label, '{guessed}', and not like names of columns."
+        remedy = f"Put names above it, such as text and label; if '{guessed}' is a name, say so with label={guessed}."
+        raise UserError(message, where=source, remedy=remedy)
     message = f"{source}: the values of '{guessed}' are read as the labels. Name another column with label=…."
     warnings.warn(message, stacklevel=3)
     return guessed
