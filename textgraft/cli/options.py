@@ -16,7 +16,7 @@ DATA = "Reading data"
 TRAINING = "Training"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and nothing of the data that is not an error, on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, nor notes on the data, on stderr.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is at --out already.")]
 UsualModel = Annotated[
     str | None,
