@@ -235,6 +235,17 @@ def test_models_that_cannot(made: Any, tiny_lm: Path) -> None:
         list(stream(tiny_lm, "a", GenerateOptions(beams=2)))
 
 
+def test_one_prompt_is_not_taken_for_one_a_character(tiny_lm: Path) -> None:
+    for ask in (
+        lambda: generate(tiny_lm, "a film"),
+        lambda: score(tiny_lm, "a", ["b"]),
+        lambda: score(tiny_lm, ["a"], "b"),
+        lambda: textgraft.last_words(tiny_lm, "a film"),
+    ):
+        with pytest.raises(UserError, match=r"this is one text\. Pass a list of (prompts|continuations|passages)"):
+            ask()
+
+
 def test_a_prompt_longer_than_the_model_can_look_at(made: Any) -> None:
     model = made("gpt", "word")
     with pytest.raises(UserError, match="longer than the 64"):

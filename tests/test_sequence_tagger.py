@@ -38,8 +38,20 @@ def test_learns_answers_and_is_saved_as_any_tagger(given: dict[str, Any], tmp_pa
     folder = tagger.save(tmp_path / "saved")
     replies = Tagger(folder, precision="fp32").tag([tuple(words) for words in X[70:]])
     assert [list(r.probabilities) for r in replies] == sure
+    _texts_are_no_sentences(Tagger(folder))
     again = SequenceTagger(**given).fit(X[:70], Y[:70])
     assert again.predict_confidence(X[70:]) == sure  # bit for bit
+
+
+def _texts_are_no_sentences(tagger: Tagger) -> None:
+    """Their characters are not tagged as if they were words."""
+    for given, place in (("one text", "sentences"), (["one text"], r"sentences\[0\]")):
+        with pytest.raises(UserError, match=f"^{place}: this is one text. Pass a list of lists of words"):
+            tagger.tag(given)
+    with pytest.raises(UserError, match=r"^texts: this is one text\. Pass a list of texts"):
+        tagger.tag_texts("one text")
+    with pytest.raises(UserError, match=r"texts\[1\]: the text is missing"):
+        tagger.tag_texts(["one text", None])
 
 
 def test_one_encoder_and_tags_of_other_schemes(given: dict[str, Any]) -> None:

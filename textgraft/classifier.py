@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textgraft.agreement import LOOKED_AT, Agreement
-from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, as_text, reads
+from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.ensemble import load_ensemble
 from textgraft.errors import UserError
@@ -91,7 +91,7 @@ class Classifier:
         classifier wants pairs or questions with options, and the other way round. In int8 the first texts are asked
         in both ways and answered as usual; UserError is raised where too many of their labels differ.
         """
-        texts = [as_text(text) for text in texts]
+        texts = list(each_text(texts))
         self.check(texts)
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
@@ -121,11 +121,13 @@ class Classifier:
                 raise UserError(message, where=f"text {index + 1}", remedy=remedy)
 
     def predict(self, texts: Iterable[str], *, abstain_below: float = 0.0) -> Iterator[Prediction]:
-        """One prediction a text, in order, from a stream of any length in flat memory."""
-        source = iter(texts)
-        while chunk := list(islice(source, STREAM_TEXTS)):
-            chunk = [as_text(text) for text in chunk]
-            yield from self._predictions(chunk, self.outputs(chunk), abstain_below)
+        """One prediction a text, in order, from a stream of any length in flat memory.
+
+        Raises UserError at once for one text by itself, and for what is no text when it comes.
+        """
+        source = each_text(texts)
+        chunks = iter(lambda: list(islice(source, STREAM_TEXTS)), [])
+        return (given for chunk in chunks for given in self._predictions(chunk, self.outputs(chunk), abstain_below))
 
     def _predictions(self, texts: Sequence[str], outputs: np.ndarray, abstain_below: float) -> Iterator[Prediction]:
         labels = self.labels
@@ -145,7 +147,7 @@ class Classifier:
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean", layers: str = LAST) -> np.ndarray:
         """(N, D) vectors: see textgraft.classifier.embed."""
-        return embed(self.members, texts, pooling=pooling, layers=layers)
+        return embed(self.members, list(each_text(texts)), pooling=pooling, layers=layers)
 
     def evaluate(self, examples: Examples) -> dict[str, Any]:
         """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""

@@ -7,7 +7,6 @@ with a list, array or series of strings as X.
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from textgraft import artifact, opening
 from textgraft.artifact import Artifact
 from textgraft.classifier import Classifier
-from textgraft.data.examples import Examples, Label, Pair, TargetKind, as_text, reads
+from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text, is_missing, reads
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.errors import UserError, did_you_mean
 from textgraft.inference import embed_sequences
@@ -274,8 +273,6 @@ def check_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
 
     Raises UserError, with the place, for anything that is not one string a text, or two.
     """
-    if isinstance(X, str | bytes):
-        raise UserError("this is one text.", where=name, remedy="Pass a list of texts.")
     shape: tuple[int, ...] = getattr(X, "shape", (0,))
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 2):
         what = f"{shape[1]} column{'s' * (shape[1] != 1)}" if len(shape) == 2 else f"{len(shape)} dimensions"
@@ -283,23 +280,11 @@ def check_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
         raise UserError(f"this has {what}, and texts have one, pairs two.", where=name, remedy=remedy)
     if len(shape) == 2:
         X = X.to_numpy().tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
-    texts = [as_text(text) for text in X]
+    texts = list(each_text(X, name=name))
     for index, text in enumerate(texts):
-        if isinstance(text, tuple | list) and len(text) == 2:
-            part = next(i for i, half in enumerate(text) if not isinstance(half, str))
-            what = "missing" if is_missing(text[part]) else f"of type {type(text[part]).__name__}"
-            raise UserError(f"text {part + 1} of the pair is {what}, not a string.", where=f"{name}[{index}]")
         if isinstance(text, Pair) != isinstance(texts[0], Pair):
             raise UserError("single texts and pairs are mixed.", where=f"{name}[{index}]")
-        if not isinstance(text, str):
-            what = "missing" if is_missing(text) else f"of type {type(text).__name__}"
-            raise UserError(f"the text is {what}, not a string.", where=f"{name}[{index}]")
     return [text if isinstance(text, Pair) else str(text) for text in texts]
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is None or NaN."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from textgraft import classifier
 from textgraft.classifier import Classifier, Prediction
-from textgraft.data.examples import Choice, Pair, as_text
+from textgraft.data.examples import Choice, Pair, each_text
 from textgraft.errors import UserError, did_you_mean
 from textgraft.text.sentences import sentence_spans
 from textgraft.text.words import split_words
@@ -158,6 +158,9 @@ def explain(
     Raises UserError for questions with options, for a label that the classifier does not know, and as `predict` does.
     """
     asked = model if isinstance(model, Classifier) else classifier.load(model, precision=precision, device=device)
-    for text in map(as_text, texts):
-        found = stretches(text, most)
-        yield explained(text, found, list(asked.predict(variants(text, found))), label)
+    return (_explained_by(asked, text, label, most) for text in each_text(texts))
+
+
+def _explained_by(asked: Classifier, text: str, label: str | None, most: int) -> Explanation:
+    found = stretches(text, most)
+    return explained(text, found, list(asked.predict(variants(text, found))), label)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from textgraft.data.conll import Sentence, Tagged
+from textgraft.data.examples import each_text, refuse_one_text
 from textgraft.data.progress import Meter
 from textgraft.data.tags import Scheme, TagsOf, converted, entities
 from textgraft.data.words import Coverage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 AT_ONCE, WORDS_AT_ONCE = 256, 8192
 """Sentences that are held in memory together, with what a stack says of their words; of long ones there are fewer."""
 MAX_TOKENS = 256
+AS_WORDS = "Pass a list of lists of words, or use tag_texts."
 
 
 @dataclass(frozen=True)
@@ -166,13 +168,16 @@ class Tagger:
         return stream_tags(self.source, sentences, self.max_tokens)
 
     def tag(self, sentences: Sequence[Sentence | Sequence[str]]) -> list[Reply]:
-        """The tags of sentences, which are given as words."""
+        """The tags of sentences, which are given as words. Raises UserError, with the place, for texts."""
+        refuse_one_text(sentences, name="sentences", remedy=AS_WORDS)
+        for index, sentence in enumerate(sentences):
+            refuse_one_text(sentence, name=f"sentences[{index}]", remedy=AS_WORDS)
         read = [s if isinstance(s, Sentence) else Sentence.of(s) for s in sentences]
         return tag_all(self.source, read, self.max_tokens, show=self.show)[0]
 
     def tag_texts(self, texts: Sequence[str]) -> list[Reply]:
         """The tags of texts, split into words by text.words; a text without a word has none."""
-        sentences = [from_text(text) for text in texts]
+        sentences = [from_text(text) for text in each_text(texts)]
         replies = iter(self.tag([s for s in sentences if s.words]))
         return [next(replies) if s.words else Reply(s, (), (), self.has_entities) for s in sentences]
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from textgraft import artifact, model_folder, opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import pad
+from textgraft.data.examples import each_text
 from textgraft.data.parallel import Parallel
 from textgraft.data.sequences import budget_batches
 from textgraft.errors import UserError
@@ -110,15 +111,16 @@ class Translator:
 
         Each word is the likeliest, or with `beams` the whole is the likeliest that so many find, by its mean log
         probability a word. A translation is no longer than twice its text and ten tokens more. Raises UserError for
-        beams out of range.
+        beams out of range, one text by itself, and what is no text.
         """
-        options = GenerateOptions(max_tokens=self.max_tokens, beams=beams)
-        rest = iter(texts)
+        return self._stream(each_text(texts), GenerateOptions(max_tokens=self.max_tokens, beams=beams))
+
+    def _stream(self, rest: Iterator[str], options: GenerateOptions) -> Iterator[str]:
         while part := list(islice(rest, AT_ONCE)):
             found = [""] * len(part)
             wanted = [i for i, text in enumerate(part) if text.strip()]
             ids = [ids[: self.max_tokens] for ids in self.tokenizer.encode_batch([part[i] for i in wanted])]
-            rows = max(1, ROWS // beams)
+            rows = max(1, ROWS // options.beams)
             for batch in budget_batches([len(one) for one in ids], tokens=TOKENS_PER_BATCH, rows=rows):
                 for index, written in zip(batch, self._written([ids[i] for i in batch], options), strict=True):
                     found[wanted[index]] = self.target.decode(written)

@@ -13,6 +13,7 @@ import numpy as np
 from textgraft import classifier
 from textgraft.artifact import Artifact, Predictor
 from textgraft.classifier import STREAM_TEXTS, Prediction
+from textgraft.data.examples import each_text
 from textgraft.data.readers import read
 from textgraft.ensemble import load_members
 from textgraft.errors import UserError, did_you_mean
@@ -70,7 +71,7 @@ def embed(
     (nn.device.DEVICES) that is not there.
     """
     members = _embedders(model, pooling, layers, device)
-    return classifier.embed(members, list(texts), pooling=pooling, max_tokens=max_tokens, layers=layers)
+    return classifier.embed(members, list(each_text(texts)), pooling=pooling, max_tokens=max_tokens, layers=layers)
 
 
 def embed_stream(
@@ -87,7 +88,7 @@ def embed_stream(
     Memory does not grow with the stream. Raises UserError at once where `embed` does for what is asked, and for a text
     when it comes.
     """
-    members, source = _embedders(model, pooling, layers, device), iter(texts)
+    members, source = _embedders(model, pooling, layers, device), each_text(texts)
 
     def blocks() -> Iterator[np.ndarray]:
         # A transformer's parts are so many and so small that taking each from the system would take a quarter longer.

@@ -336,6 +336,45 @@ def test_it_is_no_language_model(folder: Path) -> None:
             load(folder)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("one text", r"^texts: this is one text\. Pass a list of texts\.$"),
+        (b"one text", "texts: this is one text"),
+        (["a text", None], r"texts\[1\]: the text is missing, of type NoneType, not a string"),
+        (["a text", float("nan")], r"texts\[1\]: the text is missing, of type float"),
+        (["a text", 7], r"texts\[1\]: the text is of type int, not a string"),
+        ([("a", None)], r"texts\[0\]: text 2 of the pair is missing"),
+    ],
+)
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_what_is_no_list_of_texts_is_refused(
+    given: Any, message: str, ensemble: bool, fitted: dict[str, LinearArtifact], tmp_path: Path
+) -> None:
+    members = {name: fitted[name] for name in ("lsa", "vectors")}
+    folder = save_ensemble(members, {}, tmp_path / "m") if ensemble else artifact.save(fitted["lsa"], tmp_path / "m")
+    model = textgraft.load(folder)
+    for ask in (
+        lambda: list(model.predict(given)),
+        lambda: model.outputs(given),
+        lambda: model.embed(given),
+        lambda: list(textgraft.explain(model, given)),
+        lambda: textgraft.embed(folder, given),
+        lambda: list(textgraft.embed_stream(folder, given)),
+    ):
+        with pytest.raises(UserError, match=message):
+            ask()
+    if isinstance(given, str):
+        with pytest.raises(UserError, match=message):
+            model.predict(given)  # at once, and not with the first answer that somebody takes
+
+
+def test_a_stream_says_which_of_its_texts_is_none(fitted: dict[str, LinearArtifact]) -> None:
+    answers = Classifier([fitted["lsa"]]).predict(text if n < 3000 else None for n, text in enumerate(["a"] * 3001))
+    with pytest.raises(UserError, match=r"texts\[3000\]: the text is missing"):
+        list(answers)
+
+
 def test_an_ensemble_weighs_its_members(fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
     members = {name: fitted[name] for name in ("linear", "one class")}
     folder = save_ensemble(members, {"name": "both"}, tmp_path / "both", weights=[3, 1])

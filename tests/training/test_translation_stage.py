@@ -341,6 +341,13 @@ def test_blank_sentences_are_not_aligned(translator: Translator) -> None:
             translator.align(source, target)
 
 
+def test_what_is_no_list_of_sentences_is_not_translated(translator: Translator) -> None:
+    with pytest.raises(UserError, match=r"this is one text\. Pass a list of texts"):
+        translator.stream("red dog")
+    with pytest.raises(UserError, match=r"texts\[1\]: the text is missing"):
+        translator.translate(["red dog", None])
+
+
 def test_out_of_range() -> None:
     with pytest.raises(UserError, match="max_tokens is 1"):
         CoVeOptions(max_tokens=1)

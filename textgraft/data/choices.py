@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from textgraft.data.columns import TEXT_NAMES, Cells, find_column, is_missing
-from textgraft.data.examples import Choice, Label
+from textgraft.data.columns import TEXT_NAMES, Cells, find_column
+from textgraft.data.examples import Choice, Label, is_missing
 from textgraft.errors import UserError
 
 CONTEXT_NAMES = ("context", "premise", "passage", "article", "story", "startphrase", "sent1", *TEXT_NAMES)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from textgraft.data.examples import Choice, Label, Pair, TargetKind
+from textgraft.data.examples import Choice, Label, Pair, TargetKind, is_missing
 from textgraft.errors import UserError, did_you_mean
 
 TEXT_NAMES = (
@@ -139,13 +139,6 @@ def guess_label_column(columns: Sequence[str], table: Sequence[Mapping[str, Any]
         if few and many and sum(map(len, texts)) * len(names) > sum(map(len, names)) * len(texts):
             return label
     return None
-
-
-def is_missing(value: Any) -> bool:
-    """None, NaN, pandas' NA and NaT."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float) and math.isnan(value)
 
 
 def guess_kind(values: Sequence[Any], separator: str | None = None) -> TargetKind:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
+
+from textgraft.errors import UserError
 
 TargetKind = Literal["single", "multi", "numeric", "choice"]
 Unit = Literal["line", "row", "file"]
@@ -73,6 +76,40 @@ def as_text(value: Any) -> str:
     if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, str) for part in value):
         return Pair(*value)
     return value
+
+
+def each_text(given: Iterable[Any], *, name: str = "texts") -> Iterator[str]:
+    """Texts one by one, as `as_text` has them, of a list or a stream that is called `name`.
+
+    Raises UserError, at once where it is one text by itself, whose characters would else be taken for texts; and with
+    its place for anything that is not one string, or two, when it comes.
+    """
+    refuse_one_text(given, name=name)
+    return (_text(as_text(value), f"{name}[{index}]") for index, value in enumerate(given))
+
+
+def refuse_one_text(given: Any, *, name: str, remedy: str = "Pass a list of texts.") -> None:
+    """Raises UserError for a string where several are to be."""
+    if isinstance(given, str | bytes):
+        raise UserError("this is one text.", where=name, remedy=remedy)
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, str):
+        return value
+    what, wrong = "the text", value
+    if isinstance(value, tuple | list) and len(value) == 2:
+        part = next(i for i, half in enumerate(value) if not isinstance(half, str))
+        what, wrong = f"text {part + 1} of the pair", value[part]
+    found = f"{'missing, ' if is_missing(wrong) else ''}of type {type(wrong).__name__}"
+    raise UserError(f"{what} is {found}, not a string.", where=where)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and math.isnan(value)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import torch
 from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import Batch, pad
+from textgraft.data.examples import refuse_one_text
 from textgraft.data.sequences import budget_batches
 from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelHead
@@ -54,8 +55,10 @@ def generate(
 ) -> list[Generated]:
     """What follows each prompt, in order. A stop string is not part of the text, though of the ids.
 
-    Raises UserError where the model cannot go on from a text or the prompt is longer than it can look at.
+    Raises UserError where the model cannot go on from a text or the prompt is longer than it can look at, and for one
+    prompt that is not in a list.
     """
+    refuse_one_text(prompts, name="prompts", remedy="Pass a list of prompts.")
     options = options or GenerateOptions()
     artifact = left_to_right(model, device)
     tokens = special_tokens(artifact.tokenizer)
@@ -138,6 +141,8 @@ def score(
     border it counts as the continuation's. After an empty prompt the continuation begins a text. Raises UserError where
     there are not as many prompts as continuations, the model does not read from the left, or a text is too long for it.
     """
+    for name, given in (("prompts", prompts), ("continuations", continuations)):
+        refuse_one_text(given, name=name, remedy=f"Pass a list of {name}.")
     if len(prompts) != len(continuations):
         message = f"{len(prompts)} prompts and {len(continuations)} continuations do not make pairs."
         raise UserError(message, remedy="Give one prompt for each continuation.")
