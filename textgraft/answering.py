@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from textgraft.data.examples import refuse_unread
 from textgraft.data.progress import Meter
 from textgraft.data.squad import Question, Squad, one_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
@@ -236,6 +237,7 @@ class Reader:
 
     def answer(self, squad: Squad) -> list[Reply]:
         """The replies to all questions, in the order of the file."""
+        refuse_unread(squad=squad, wanted=Squad, reader="textgraft.read_squad")
         asked = list(squad.asked())
         return answer_all(self.source, asked, self.windows, self.search, show=self.show)
 

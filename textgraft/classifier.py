@@ -200,6 +200,11 @@ def embed(
     return np.concatenate(vectors, axis=1)
 
 
+def loaded(model: Classifier | str | Path, *, precision: str = "auto", device: str = "cpu") -> Classifier:
+    """A classifier as it is, or the one at a path, as `load` gives it."""
+    return model if isinstance(model, Classifier) else load(model, precision=precision, device=device)
+
+
 def load(*paths: str | Path, precision: str = "auto", device: str = "cpu") -> Classifier:
     """The classifier at a path; an ensemble's folder, or several paths, answer as one, networks on `device`.
 

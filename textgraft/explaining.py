@@ -157,7 +157,7 @@ def explain(
 
     Raises UserError for questions with options, for a label that the classifier does not know, and as `predict` does.
     """
-    asked = model if isinstance(model, Classifier) else classifier.load(model, precision=precision, device=device)
+    asked = classifier.loaded(model, precision=precision, device=device)
     return (_explained_by(asked, text, label, most) for text in each_text(texts))
 
 

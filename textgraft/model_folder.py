@@ -107,7 +107,11 @@ def find(name: str | Path) -> Path:
 
 
 def is_foreign(name: str | Path) -> bool:
-    """Whether a model's name says that another program made it (foreign.hub)."""
+    """Whether a model's name says that another program made it (foreign.hub). Raises UserError for what is no name."""
+    if not isinstance(name, str | os.PathLike):
+        remedy = "Give the path of a model's folder, or the name of one that ships."
+        message = f"this is of type {type(name).__name__}, not the name of a model."
+        raise UserError(message, where="model", remedy=remedy)
     return str(name).startswith((FOREIGN, TENSORFLOW, ELMO))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from textgraft.data.conll import Sentence, Tagged
-from textgraft.data.examples import each_text, refuse_one_text
+from textgraft.data.examples import each_text, refuse_one_text, refuse_unread
 from textgraft.data.progress import Meter
 from textgraft.data.tags import Scheme, TagsOf, converted, entities
 from textgraft.data.words import Coverage
@@ -188,6 +188,7 @@ class Tagger:
 
     def evaluate(self, data: Tagged) -> dict[str, Any]:
         """How good the tags are: what TagScores.summary says. Raises UserError for tags of another kind."""
+        refuse_unread(data=data, wanted=Tagged, reader="textgraft.read_conll")
         return scores(data, self.tag(data.sentences)).summary()
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from textgraft import artifact, model_folder, opening
 from textgraft.artifact import Artifact
 from textgraft.data.batch import pad
-from textgraft.data.examples import each_text
+from textgraft.data.examples import each_text, refuse_unread
 from textgraft.data.parallel import Parallel
 from textgraft.data.sequences import budget_batches
 from textgraft.errors import UserError
@@ -179,6 +179,7 @@ class Translator:
 
     def evaluate(self, data: Parallel, *, beams: int = 1) -> dict[str, Any]:
         """How good it is on pairs: loss, perplexity, and BLEU (training.bleu). Raises UserError without sacrebleu."""
+        refuse_unread(data=data, wanted=Parallel, reader="textgraft.read_parallel")
         sacrebleu()
         numbers = {"pairs": len(data), "beams": beams, **self.loss(data)}
         return numbers | corpus_bleu(self.translate(data.source, beams=beams), data.target)

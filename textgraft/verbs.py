@@ -12,7 +12,7 @@ import numpy as np
 
 from textgraft import classifier
 from textgraft.artifact import Artifact, Predictor
-from textgraft.classifier import STREAM_TEXTS, Prediction
+from textgraft.classifier import STREAM_TEXTS, Classifier, Prediction, loaded
 from textgraft.data.examples import each_text
 from textgraft.data.readers import read
 from textgraft.ensemble import load_members
@@ -23,7 +23,7 @@ from textgraft.nn.readout import LAST, check_readout
 
 
 def predict(
-    model: str | Path,
+    model: Classifier | str | Path,
     texts: Iterable[str],
     *,
     abstain_below: float = 0.0,
@@ -32,28 +32,30 @@ def predict(
 ) -> Iterator[Prediction]:
     """One prediction a text, or a pair (two strings in a tuple), in order, from a stream of any length.
 
-    There is no label below a confidence of `abstain_below`. `device` is one of nn.device.DEVICES.
+    `model` is a folder, or what `load` gives, which has its precision and device already. There is no label below a
+    confidence of `abstain_below`. `device` is one of nn.device.DEVICES.
 
     Raises UserError where `model` is no classifier or cannot be loaded, and for a device that is not there.
     """
-    return classifier.load(model, precision=precision, device=device).predict(texts, abstain_below=abstain_below)
+    return loaded(model, precision=precision, device=device).predict(texts, abstain_below=abstain_below)
 
 
 def evaluate(
-    model: str | Path, data: Any, *, precision: str = "auto", device: str = "cpu", **columns: Any
+    model: Classifier | str | Path, data: Any, *, precision: str = "auto", device: str = "cpu", **columns: Any
 ) -> dict[str, Any]:
     """How good a classifier is on labelled texts: what Classifier.evaluate says.
 
-    `data` and `columns` are what `read` takes. Raises UserError for labels unseen in training, and as `predict` does.
+    `model` is what `predict` takes, `data` and `columns` what `read` does. Raises UserError for labels unseen in
+    training, and as `predict` does.
     """
-    loaded = classifier.load(model, precision=precision, device=device)
-    if loaded.reads == "choices":
+    asked = loaded(model, precision=precision, device=device)
+    if asked.reads == "choices":
         columns = {"kind": "choice", **columns}
-    return loaded.evaluate(read(data, **columns))
+    return asked.evaluate(read(data, **columns))
 
 
 def embed(
-    model: str | Path,
+    model: Classifier | str | Path,
     texts: Iterable[str],
     *,
     pooling: str = "mean",
@@ -75,7 +77,7 @@ def embed(
 
 
 def embed_stream(
-    model: str | Path,
+    model: Classifier | str | Path,
     texts: Iterable[str],
     *,
     pooling: str = "mean",
@@ -101,8 +103,8 @@ def embed_stream(
     return blocks()
 
 
-def _embedders(model: str | Path, pooling: str, layers: str, device: str) -> Sequence[Predictor]:
+def _embedders(model: Classifier | str | Path, pooling: str, layers: str, device: str) -> Sequence[Predictor]:
     check_readout(layers)
     if pooling not in POOLINGS:
         raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
-    return load_members(model, device=device)
+    return model.members if isinstance(model, Classifier) else load_members(model, device=device)

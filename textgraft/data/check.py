@@ -13,6 +13,7 @@ import numpy as np
 
 from textgraft.data.examples import Examples
 from textgraft.data.labels import missing_labels
+from textgraft.data.readers import read
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,11 +53,11 @@ class Problem:
 
 
 def check(
-    train: Examples,
+    train: Any,
     *,
-    valid: Examples | None = None,
-    test: Examples | None = None,
-    unlabelled: Examples | None = None,
+    valid: Any = None,
+    test: Any = None,
+    unlabelled: Any = None,
     count_tokens: Callable[[Sequence[str]], Sequence[int]] | None = None,
     max_tokens: int = 2000,
     max_characters: int = 20_000,
@@ -64,14 +65,17 @@ def check(
 ) -> list[Problem]:
     """What stands in the way of training on `train` and trusting a result on `test`, or a choice by `valid`.
 
+    The parts are what `read` takes.
+
     The worst comes first. "error": training would fail or the result mislead; "warning": probably a mistake; "note":
     worth knowing. `count_tokens` gives the number of tokens of each text and turns on the check against `max_tokens`;
     classes of fewer than `rare` texts are called rare. Texts count as the same when they differ in case and spaces
     only. Time grows with the text, memory by some 200 bytes a text: 100,000 reviews take seconds.
     """
     problems: list[Problem] = []
+    train = read(train)
     named = {"training": train, "validation": valid, "test": test, "unlabelled": unlabelled}
-    parts = {name: part for name, part in named.items() if part is not None}
+    parts = {name: read(part) for name, part in named.items() if part is not None}
     for part in parts.values():
         problems += _check_texts(part, max_characters)
         if count_tokens is not None:

@@ -94,6 +94,13 @@ def refuse_one_text(given: Any, *, name: str, remedy: str = "Pass a list of text
         raise UserError("this is one text.", where=name, remedy=remedy)
 
 
+def refuse_unread(*, wanted: type | tuple[type, ...], reader: str, **given: Any) -> None:
+    """Raises UserError where one of `given`, if anything, is not what `reader` made, such as the path of a file."""
+    for name, data in given.items():
+        if data is not None and not isinstance(data, wanted):
+            raise UserError(f"this is of type {type(data).__name__}.", where=name, remedy=f"Pass what {reader} gives.")
+
+
 def _text(value: Any, where: str) -> str:
     if isinstance(value, str):
         return value

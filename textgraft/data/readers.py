@@ -96,6 +96,11 @@ def read(
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
 
 
+def read_if_given(source: Any) -> Examples | None:
+    """What `read` makes of it; None of None."""
+    return None if source is None else read(source)
+
+
 def _guessed_label(
     columns: Sequence[str], table: Sequence[dict[str, Any]], text: str | None, id_column: str | None, source: str
 ) -> str | None:

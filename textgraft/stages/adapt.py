@@ -13,6 +13,7 @@ import torch
 from textgraft import artifact
 from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
+from textgraft.data.examples import refuse_one_text
 from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.memory import all_parts_kept
@@ -73,6 +74,7 @@ def adapt(
     Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
     """
     out = Path(out)
+    refuse_one_text(texts, name="texts")
     if not reuse:
         refuse_existing(out, overwrite)
     settings, model = settings or Settings(), model or usual_models(texts).alone

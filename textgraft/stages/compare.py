@@ -13,8 +13,9 @@ import numpy as np
 
 from textgraft import __version__
 from textgraft.data.check import check, to_json
-from textgraft.data.examples import Examples, TargetKind
+from textgraft.data.examples import Examples, TargetKind, refuse_one_text
 from textgraft.data.labels import Labels, kind_of_texts
+from textgraft.data.readers import read, read_if_given
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.errors import UserError, did_you_mean
 from textgraft.evaluation import Comparison, Outcome
@@ -56,10 +57,10 @@ class Question:
 
 
 def compare(
-    train: Examples,
+    train: Any,
     out: Path | str,
     *,
-    test: Examples | None = None,
+    test: Any = None,
     unlabelled: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     labels: Sequence[int | str] | None = None,
@@ -68,6 +69,8 @@ def compare(
     reuse: Path | str | None = None,
 ) -> dict[str, Any]:
     """How good each method is with how many labels; writes `out`/results.json and report.html, returns the results.
+
+    `train` and `test` are what `read` takes.
 
     `methods` are names of textgraft.methods.METHODS (None: all that the texts allow and that read `options.model` or
     none), or METHOD@MODEL with another model, or several (methods.new_method); `labels` numbers of labels or
@@ -89,6 +92,8 @@ def compare(
     """
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
+    refuse_one_text(unlabelled, name="unlabelled")
+    train, test = read(train), read_if_given(test)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
     options = replace(options, kind=kind_of_texts(train, question.labels), usual=usual_models(train.texts))
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))

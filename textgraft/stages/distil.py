@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from textgraft.artifact import Artifact
 from textgraft.classifier import Classifier
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, refuse_one_text
+from textgraft.data.readers import read_if_given
 from textgraft.ensemble import load_ensemble
 from textgraft.errors import UserError
 from textgraft.stages.distil_classifier import distil_classifier
@@ -24,8 +26,8 @@ def distil(
     out: Path | str,
     *,
     student: str | Path | None = None,
-    labelled: Examples | None = None,
-    test: Examples | None = None,
+    labelled: Any = None,
+    test: Any = None,
     options: DistilOptions | None = None,
     overwrite: bool = False,
     show: bool = True,
@@ -35,7 +37,8 @@ def distil(
     A classifier of any kind (a network, a linear one, an ensemble) teaches a `student` that is a pretrained language
     model (None: the usual one for the script of the texts, textgraft.usual_model) its answers, softened (Hinton et al.
     2015; Turc et al. 2019): stages.distil_classifier. `labelled` texts teach their labels too, and on `test` both are
-    measured. A language model teaches half of itself (None), or a `student` over the same vocabulary (Sanh et al.
+    measured; both data sets are what `read` takes.
+    A language model teaches half of itself (None), or a `student` over the same vocabulary (Sanh et al.
     2019): stages.distil_language_model. One text in twenty is held out, to measure on how well the student follows.
     Killed, the same call goes on where it was.
 
@@ -44,6 +47,8 @@ def distil(
     """
     out, options = Path(out), options or DistilOptions()
     refuse_existing(out, overwrite)
+    refuse_one_text(texts, name="texts")
+    labelled, test = read_if_given(labelled), read_if_given(test)
     found = load_ensemble(teacher)
     first = found.members[0]
     if isinstance(first, Artifact) and first.labels is None and first.model.describe()["head"]["name"] in OBJECTIVES:

@@ -10,8 +10,9 @@ from typing import Any
 
 from textgraft.artifact import Artifact, Predictor
 from textgraft.data.check import check
-from textgraft.data.examples import Examples, reads
+from textgraft.data.examples import Examples, reads, refuse_one_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
+from textgraft.data.readers import read, read_if_given
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.ensemble import load_one, save_ensemble
 from textgraft.errors import UserError
@@ -112,12 +113,12 @@ class FinetuneOptions:
 
 
 def finetune(
-    train: Examples,
+    train: Any,
     out: Path | str,
     *,
     model: str | Path | None = None,
-    valid: Examples | None = None,
-    test: Examples | None = None,
+    valid: Any = None,
+    test: Any = None,
     unlabelled: Sequence[str] | None = None,
     adapting: Settings | None = None,
     options: FinetuneOptions | None = None,
@@ -126,6 +127,8 @@ def finetune(
     show: bool = True,
 ) -> Finetuned:
     """Fine-tune `model` (None: `options.usual_model`) on labelled texts and save a classifier at `out`, measured.
+
+    `train`, `valid` and `test` are what `read` takes.
 
     Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Without a recipe what is saved is the best mean of
     the language model's answers and those of the linear classifiers (stages/candidates.py), with weights chosen by what
@@ -145,6 +148,8 @@ def finetune(
     """
     out = Path(out)
     refuse_existing(out, overwrite)
+    refuse_one_text(unlabelled, name="unlabelled")
+    train, valid, test = read(train), read_if_given(valid), read_if_given(test)
     parts = {"train": train, **given(valid=valid, test=test)}
     options = options or FinetuneOptions()
     sources, adapted = language_models(model or options.usual_model(train)), None

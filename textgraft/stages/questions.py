@@ -11,6 +11,7 @@ from textgraft import opening
 from textgraft.answering import Reply, SearchSettings, answer_all, as_file, predictions, scores
 from textgraft.answering_network import NetworkReader
 from textgraft.artifact import Artifact
+from textgraft.data.examples import refuse_unread
 from textgraft.data.squad import Squad, split_articles, without_answers
 from textgraft.data.window_stream import WindowStream
 from textgraft.data.windows import WindowSettings, encode_questions
@@ -101,6 +102,7 @@ def qa_finetune(
     """
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
+    refuse_unread(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
     source = opening.load(model or usual_models(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)

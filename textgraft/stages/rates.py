@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from textgraft.artifact import Artifact
-from textgraft.data.examples import Examples, Pair
+from textgraft.data.examples import Examples, Pair, refuse_one_text
 from textgraft.data.labels import Labels
 from textgraft.data.stream import ExampleStream, Stream
 from textgraft.ensemble import load_one
@@ -95,6 +95,7 @@ def lr_find(
     groups, optimizer and discriminative rates are used. `model` None takes the usual one for the script of the texts
     (textgraft.usual_model). Nothing is changed or written. Raises UserError as `adapt` and `finetune` do.
     """
+    refuse_one_text(data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones.")
     settings = settings or Settings()
     source = load_one(model or usual_models(data.texts if isinstance(data, Examples) else data).alone)
     recipe = source.suited(recipe)

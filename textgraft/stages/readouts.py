@@ -19,7 +19,7 @@ import numpy as np
 from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.conll import Tagged
-from textgraft.data.examples import Examples
+from textgraft.data.examples import Examples, refuse_unread
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
 from textgraft.differences import holm
@@ -170,6 +170,8 @@ def inspect_readouts(
     Raises UserError if `out` exists, for data of two kinds, and where the model allows none of the readouts.
     """
     refuse_existing(Path(out))
+    readers = "textgraft.read or read_conll"
+    refuse_unread(train=train, test=test, wanted=(Examples, Tagged), reader=readers)
     options, source = options or ReadoutOptions(), opening.load(model or _usual_model(train))
     options = replace(options, recipe=source.suited(options.recipe))
     task = _task(source, train, test, options)

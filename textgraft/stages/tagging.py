@@ -14,6 +14,7 @@ import torch
 from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.conll import Tagged, conll_text, split_sentences
+from textgraft.data.examples import refuse_unread
 from textgraft.data.tags import Piece, Scheme
 from textgraft.data.word_stream import WordStream
 from textgraft.data.words import Coverage, chosen_piece, word_windows
@@ -122,6 +123,7 @@ def tag_finetune(
     """
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     refuse_existing(out, overwrite)
+    refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or usual_models(" ".join(sentence.words) for sentence in train.sentences).alone
     source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else opening.load(model)
     train, parts = chosen_parts(train, valid, test, options)

@@ -18,6 +18,7 @@ import numpy as np
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.readers import read, read_if_given
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import stratified_split
 from textgraft.encoders.base import Encoder, with_fresh_top
@@ -114,11 +115,11 @@ class Question:
 
 
 def inspect_transfer(
-    train: Examples,
+    train: Any,
     out: Path | str,
     *,
     model: str | Path | None = None,
-    test: Examples | None = None,
+    test: Any = None,
     options: TransferOptions | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
@@ -128,15 +129,15 @@ def inspect_transfer(
     slope, higher asymptote. All networks of one seed share fresh weights, head and order of texts; the networks B that
     BnB copies from have seeds of their own (OWN_SEED apart), so that nothing is re-initialised to what it once was. All
     are measured on `test` after their last step (without one, on a stratified fifth of `train` that is split off
-    first), and nothing is chosen by it. `model` None takes the usual one for the script of the texts
-    (textgraft.usual_model). Killed, the same call goes on where it was and ends with the same numbers.
+    first), and nothing is chosen by it; both are what `read` takes. `model` None takes the usual one for the script of
+    the texts (textgraft.usual_model). Killed, the same call goes on where it was and ends with the same numbers.
 
     Raises UserError if `out` exists, for a classifier or an ensemble in place of a language model, for numbers of layer
     groups that it does not have, and for labels that cannot be learned or were not seen in training.
     """
     out, options = Path(out), options or TransferOptions()
     refuse_existing(out)
-    question = prepared(train, test, model, options)
+    question = prepared(read(train), read_if_given(test), model, options)
     asked = _asked(question)
     folder = work_folder(out, asked)
     if out.exists():

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.artifact import Artifact
+from textgraft.data.examples import refuse_unread
 from textgraft.data.parallel import Parallel
 from textgraft.data.stream import ExampleStream
 from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_words
@@ -133,6 +134,7 @@ def cove_train(
     """
     out, options = Path(out), options or CoVeOptions()
     refuse_existing(out, overwrite)
+    refuse_unread(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
     if options.bleu:
         sacrebleu()
     recipe = chosen_recipe(options, vectors)
