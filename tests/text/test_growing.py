@@ -126,6 +126,7 @@ def test_texts_token_by_token(made: Any, name: str, text: str) -> None:
         ("hostile words", "xxrep 2 xwrep 30 foo"),
         ("hostile words", "xxwrep 30 foo"),
         ("hostile words", "xxup xxmaj foo ( foo ) n't . 's"),
+        ("hostile words", "xxmaj xxmaj foo xxup xxup foo xxmaj xxup foo xxup xxmaj foo xxrep 2 xxmaj"),
         ("hostile words without spaces", "ก ก foo ก xxup ก ก"),
         ("hostile pieces", "xxrep ▁2 ▁x wrep ▁30 ▁foo"),
         ("hostile pieces", "▁xx up ▁foo"),

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from textgraft.errors import UserError
 from textgraft.text import tokenizer as tokenizer_module
 from textgraft.text.clusters import cluster_spans
-from textgraft.text.normalize import CONTROL, normalize
+from textgraft.text.detokenize import detokenize
+from textgraft.text.normalize import CONTROL, Kind, normalize
 from textgraft.text.tokenizer import Tokenizer, ids_of, vocabulary_map
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
@@ -312,3 +313,24 @@ def test_real_reviews_lose_no_word() -> None:
         covered = {i for start, end in encoding.offsets for i in range(start, end)}
         bare = text.replace("<br />", " " * 6)
         assert all(i in covered for i, char in enumerate(bare) if not char.isspace())
+
+
+@pytest.mark.parametrize(
+    ("marked", "read"),
+    [
+        ("xxmaj xxmaj film", "Film"),
+        ("xxmaj xxmaj xxmaj film", "Film"),
+        ("xxup xxmaj film", "Film"),
+        ("xxmaj xxup film", "FILM"),
+        ("xxup xxup film", "FILM"),
+        ("xxmaj xxrep 3 a", "aaa"),
+        ("xxrep 3 xxmaj a", "AAA"),
+        ("a xxmaj xxmaj", "a"),
+        ("xxmaj xxrepair", "Xxrepair"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["word", "subword"])
+def test_a_mark_before_another_is_left_out(marked: str, read: str, kind: Kind) -> None:
+    tokens = marked.split()
+    pieces = [token if token in CONTROL else f"▁{token}" for token in tokens]
+    assert detokenize(tokens if kind == "word" else pieces, kind) == read

@@ -10,9 +10,11 @@ from textgraft.text.normalize import CONTROL, Kind
 _MOST_REPEATS = 100
 """A language model may write `xxrep 999999999 a`; nobody wants to read that."""
 
-_UPPER = re.compile(r"xxup ([^\W\d_]+)")
-_CAPITAL = re.compile(r"xxmaj ([^\W\d_])")
-_REPEATED = re.compile(r"xxrep (\d{1,9}) (\S)")
+_MARK = r"\b(?:xxup|xxmaj|xxrep|xxwrep)\b"
+# A model may write one mark behind another: the letters of the second are no word for the first.
+_UPPER = re.compile(rf"xxup (?!{_MARK})([^\W\d_]+)")
+_CAPITAL = re.compile(rf"xxmaj (?!{_MARK})([^\W\d_])")
+_REPEATED = re.compile(rf"xxrep (\d{{1,9}}) (?!{_MARK})(\S)")
 _REPEATED_WORD = re.compile(r"xxwrep (\d{1,9}) (\w+)")
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_UPPER, lambda match: match.group(1).upper()),
@@ -22,7 +24,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
 )
 _UNFINISHED = re.compile(r"xx(?:up|maj|w?rep(?: \d{1,9})?)\Z")
 """What a rule would look for in the words to come."""
-_STRAY = re.compile(r"\b(?:xxup|xxmaj|xxrep|xxwrep)\b")
+_STRAY = re.compile(_MARK)
 _CLOSES = re.compile(r" (?=[.,!?;:)\]}%…”’]|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b)")
 _OPENS = re.compile(r"([(\[{“‘]) ")
 
