@@ -192,6 +192,9 @@ def load(name: str | Path) -> Artifact:
     """
     folder = find(name)
     config = read_config(folder)
+    if "members" in config:
+        remedy = "Name the folder of one of its members."
+        raise UserError("this is an ensemble of several models.", where=str(name), remedy=remedy)
     if "linear" in config:
         remedy = "Use it with predict and evaluate, or name a language model."
         raise UserError("this is a linear classifier, not a network.", where=str(folder), remedy=remedy)

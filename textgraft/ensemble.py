@@ -84,17 +84,10 @@ def load_members(name: str | Path, *, device: str = "cpu") -> list[Predictor]:
 
 
 def load_one(name: str | Path) -> Artifact:
-    """The network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
+    """opening.load: the network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
     from textgraft import opening
 
-    if is_foreign(name):
-        return opening.load(name)
-    folder = model_folder.find(name)
-    if "members" in model_folder.read_config(folder):
-        raise UserError(
-            "this is an ensemble of several models.", where=str(name), remedy="Name the folder of one of its members."
-        )
-    return opening.load(folder)
+    return opening.load(name)
 
 
 def _load(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:

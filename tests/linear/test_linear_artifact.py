@@ -34,6 +34,7 @@ from textgraft.linear.self_training import Pool, SelfTrained
 from textgraft.linear.state import State
 from textgraft.linear.word_space import WordSpace
 from textgraft.report.card import model_card
+from textgraft.words.stack import Stack
 
 LABELS = Labels("single", ("bad", "ça va", "good"))
 WORDS = (["awful", "dull", "weak"], ["so", "fair", "plain"], ["superb", "fine", "great"])
@@ -330,10 +331,22 @@ def test_a_foreign_tokenizer_is_refused(fitted: dict[str, LinearArtifact], tmp_p
     assert caught.value.where == str(folder)
 
 
-def test_it_is_no_language_model(folder: Path) -> None:
-    for load in (opening.load, load_one):
-        with pytest.raises(UserError, match="a linear classifier, not a network"):
-            load(folder)
+def writes(folder: Path) -> None:
+    textgraft.generate(folder, ["a prompt"])
+
+
+def answers_a_template(folder: Path) -> None:
+    textgraft.prompt(folder, ["a text"], "sentiment")
+
+
+@pytest.mark.parametrize("use", [opening.load, load_one, writes, answers_a_template, textgraft.Tagger, Stack.open])
+def test_it_is_no_language_model(use: Callable[[Any], Any], fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
+    lone = artifact.save(fitted["lsa"], tmp_path / "lone")
+    with pytest.raises(UserError, match=r"lone: this is a linear classifier, not a network\. Use it with predict"):
+        use([lone] if use == Stack.open else lone)
+    both = save_ensemble({name: fitted[name] for name in ("linear", "lsa")}, {}, tmp_path / "both")
+    with pytest.raises(UserError, match=r"both: this is an ensemble of several models\. Name the folder of one"):
+        use([both] if use == Stack.open else both)
 
 
 @pytest.mark.parametrize(

@@ -199,9 +199,6 @@ def _source(path: str, name: str, readout: str, precision: str) -> WordSource:
     config = model_folder.read_config(folder)
     if "vectors" in config:
         return StaticVectors(load_vectors(folder), name, _folder_hash(config), readout)
-    if "members" in config:
-        message = "this is an ensemble of several models."
-        raise UserError(message, where=path, remedy="Name the folder of one of its members.")
     return FrozenModel(artifact.load(folder), name, readout, precision=precision)
 
 
