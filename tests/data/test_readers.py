@@ -104,6 +104,21 @@ def test_a_folder_per_class_reads_one_text_a_file_in_sorted_order(tmp_path: Path
     assert examples.take([2]).where(0) == f"{tmp_path}/pos/2.txt"
 
 
+@pytest.mark.parametrize("name", ["texts", "Reviews", "sentences", "bodies", "comments", "posts"])
+def test_a_column_of_texts_may_be_called_by_the_plural(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"{name},source,labels\nfine,web,pos\ndull,web,neg\n")
+    examples = read(path)
+    assert (examples.texts, examples.labels) == (["fine", "dull"], ["pos", "neg"])
+    assert list(read_texts(path)) == ["fine", "dull"]
+
+
+def test_a_plural_beside_a_text_or_a_pair_is_not_the_text(tmp_path: Path) -> None:
+    one = read(write(tmp_path / "a.csv", "comments,text,label\n3,fine,pos\n4,dull,neg\n"))
+    assert one.texts == ["fine", "dull"]
+    two = read(write(tmp_path / "b.csv", "comments,premise,hypothesis,label\n3,a,b,yes\n4,c,d,no\n"))
+    assert two.texts == [Pair("a", "b"), Pair("c", "d")]
+
+
 JUDGED = [("sehr gut gespielt", "gut"), ("ein Jammer", "schlecht"), ("ganz wunderbar", "gut"), ("zu lang", "schlecht")]
 
 

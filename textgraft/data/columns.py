@@ -35,6 +35,13 @@ TEXT_NAMES = (
         "post",
     ),
 )
+TEXT_COLUMNS = (
+    *TEXT_NAMES,
+    *("texts", "reviews", "contents", "sentences", "bodies", "comments", "messages", "documents", "tweets"),
+    *("utterances", "questions", "descriptions", "abstracts", "posts"),
+)
+"""What a column of single texts may be called. Plurals last, and not where pairs or options are looked for: beside
+another text they may well be how many there are."""
 LABEL_NAMES = (
     *(
         "label",
@@ -85,7 +92,7 @@ def find_column(
 
 def find_text_column(columns: Sequence[str], named: str | None, others: Sequence[str | None], source: str) -> str:
     """The text column: named, guessed by its name, or the only one left beside `others` (label, id)."""
-    found = find_column(columns, named, TEXT_NAMES, "the text", source)
+    found = find_column(columns, named, TEXT_COLUMNS, "the text", source)
     if found is not None:
         return found
     left = [column for column in columns if column not in others]

@@ -15,7 +15,7 @@ from textgraft.data.choices import looks_like_choices, read_choices
 from textgraft.data.columns import (
     ID_NAMES,
     LABEL_NAMES,
-    TEXT_NAMES,
+    TEXT_COLUMNS,
     Cells,
     find_column,
     find_pair_columns,
@@ -109,7 +109,7 @@ def _guessed_label(
     Raises UserError where its name is one of them: the first line is then a text with its label, and would be lost.
     """
     guessed = guess_label_column(columns, table, id_column)
-    if guessed is None or guessed == find_column(columns, text, TEXT_NAMES, "the text", source):
+    if guessed is None or guessed == find_column(columns, text, TEXT_COLUMNS, "the text", source):
         return None
     if any(str(row.get(guessed)).strip() == guessed.strip() for row in table):
         message = f"the first line looks like a text with its label, '{guessed}', and not like names of columns."
@@ -222,7 +222,7 @@ def _text_rows(path: Path, text: str | None, text2: str | None, encoding: str | 
         return
     columns = list(head[0][1])
     label, id_column = (find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES))
-    told = text or text2 or find_column(columns, None, (*TEXT_NAMES, *LABEL_NAMES), "", "")
+    told = text or text2 or find_column(columns, None, (*TEXT_COLUMNS, *LABEL_NAMES), "", "")
     if not told and len(columns) > 1:
         head += islice(found, _GUESSED_FROM - 1)
         label = guess_label_column(columns, [row for _, row in head], id_column)
