@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,3 +108,11 @@ def test_what_is_no_model_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=r"model: this is of type \w+, not the name of a model. Give the path"):
             ask()
+
+
+def test_the_public_names_show_before_they_are_used() -> None:
+    program = "import textgraft, sys; print(*dir(textgraft)); print('torch' in sys.modules)"
+    names, torch = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.splitlines()
+    assert set(textgraft.__all__) <= set(names.split())
+    assert torch == "False"  # showing them imports nothing
+    assert all(hasattr(textgraft, name) for name in dir(textgraft))
