@@ -1,8 +1,10 @@
 """Labels as numbers, and splits that leave every class in training."""
 
 import math
+import re
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +71,25 @@ def test_an_unseen_label_names_the_line_the_classes_and_the_nearest() -> None:
     assert str(caught.value) == (
         "train.csv line 37: label 'postive' is not one of: negative, positive. Did you mean 'positive'?"
     )
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "remedy"),
+    [
+        ("neg|pos", "multi", "say what separates them: label_separator='|'."),
+        ("pos, neg", "multi", "label_separator=','."),
+        ("neg pos", "multi", "label_separator=' '."),
+        ("pos|", "multi", "label_separator='|'."),
+        ("pos|odd", "multi", "Did you mean 'pos'?"),
+        ("posneg", "multi", "Did you mean 'pos'?"),
+        ("|", "multi", "Correct it"),
+        ("neg|pos", "single", "Did you mean 'pos'?"),
+    ],
+)
+def test_labels_that_are_not_parted_are_told_by_the_separator(label: str, kind: Any, remedy: str) -> None:
+    with pytest.raises(UserError, match=f"label '{re.escape(label)}' is not one of: neg, pos. ") as caught:
+        Labels(kind, ("neg", "pos")).encode(Examples(["a"], [label], "single", source="test.csv"))
+    assert remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -200,11 +200,18 @@ class Labels:
         shown = ", ".join(self.names[:20])
         more = f", … ({len(self.names)} in all)" if len(self.names) > 20 else ""
         near = difflib.get_close_matches(name, self.names, n=1)
-        raise UserError(
-            f"label '{name}' is not one of: {shown}{more}.",
-            where=where,
-            remedy=f"Did you mean '{near[0]}'?" if near else "Correct it, or train on texts with this label too.",
-        )
+        remedy = f"Did you mean '{near[0]}'?" if near else "Correct it, or train on texts with this label too."
+        if (separator := self._separator_in(name)) is not None:
+            remedy = f"If these are several labels, say what separates them: label_separator={separator!r}."
+        raise UserError(f"label '{name}' is not one of: {shown}{more}.", where=where, remedy=remedy)
+
+    def _separator_in(self, name: str) -> str | None:
+        """The character between what would all be known labels, where a text may have several of them."""
+        for character in sorted({c for c in name if not (c.isalnum() or c == "_")}) if self.kind == "multi" else ():
+            parts = [part.strip() for part in name.split(character)]
+            if set(filter(None, parts)) <= set(self.names) and any(parts):
+                return character
+        return None
 
 
 def most_options(texts: Sequence[str]) -> int:
