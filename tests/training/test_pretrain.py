@@ -24,6 +24,7 @@ from textgraft.data.fingerprint import END_BYTES, difference, fingerprint
 from textgraft.errors import UserError
 from textgraft.opening import load
 from textgraft.stages.pretrain import pretrain
+from textgraft.stages.tokenize import tokenize
 from textgraft.training.loop import Run, Settings
 from textgraft.training.session import work_folder
 
@@ -259,3 +260,16 @@ def test_lists_that_are_no_files_are_told_by_their_key(tmp_path: Path) -> None:
     (work_folder(tmp_path / "out", {"at": [1, 2], "seed": 0}) / "work").write_bytes(b"")
     with pytest.raises(UserError, match=r"differs in: at\."):
         work_folder(tmp_path / "out", {"at": [1, 3], "seed": 0})
+
+
+def test_one_text_is_too_few_and_nothing_is_left_of_it(pool: Path, recipe: str, tmp_path: Path) -> None:
+    one, held = tmp_path / "one.txt", tmp_path / "held.txt"
+    one.write_text("a film that was good in its way and bad in another\n")
+    held.write_text("\n \n")
+    for valid, message in ((None, r"one\.txt: there is one text, and it would be held out"), (held, "not one text")):
+        for make in (pretrain, tokenize):
+            with pytest.raises(UserError, match=message):
+                make(one, tmp_path / "lm", recipe=recipe, valid=valid, show=False)
+            assert list(tmp_path.glob("lm*")) == []
+    made = load(pretrain(one, tmp_path / "lm", recipe=recipe, valid=pool, tokens=50, show=False))
+    assert made.run["data"]["sources"] == ["one.txt"]

@@ -56,6 +56,7 @@ class PlainText:
         return []
 
     def asked(self) -> dict[str, Any]:
+        _refuse_too_few(self.sources, self.valid)
         valid = fingerprints(self.valid) if self.valid is not None else None
         return {"sources": fingerprints(self.sources), "valid": valid}
 
@@ -86,6 +87,9 @@ class TextByLanguage:
         return list(self.sources)
 
     def asked(self) -> dict[str, Any]:
+        for language, paths in self.sources.items():
+            with of_language(language):
+                _refuse_too_few(paths, None if self.valid is None else self.valid[language])
         valid = _fingerprints(self.valid) if self.valid is not None else None
         return {"sources": _fingerprints(self.sources), "valid": valid, "smoothing": self.smoothing}
 
@@ -138,7 +142,7 @@ def pretraining_text(
             return made
         if isinstance(valid, Mapping):
             raise UserError("held-out text is by language, and the sources are not.", remedy="Label both, or neither.")
-        return PlainText(sources, valid)
+        return PlainText(_listed(sources), None if valid is None else _listed(valid))
     labelled = _checked(sources)
     if valid is None:
         return TextByLanguage(labelled, None, smoothing)
@@ -168,7 +172,12 @@ def _checked(sources: Mapping[str, Paths]) -> dict[str, Paths]:
             raise UserError("there is no source for this language.", where=f"language {language}")
     if not sources:
         raise UserError("no languages were named.", remedy="Give sources for one at least.")
-    return {lang: [paths] if isinstance(paths, str | Path) else list(paths) for lang, paths in sorted(sources.items())}
+    return {language: _listed(paths) for language, paths in sorted(sources.items())}
+
+
+def _listed(paths: str | Path | Paths) -> Paths:
+    """Paths, one of which may have come without a list around it."""
+    return [paths] if isinstance(paths, str | Path) else list(paths)
 
 
 def _fingerprints(sources: Mapping[str, Paths]) -> list[dict[str, Any]]:
@@ -192,6 +201,19 @@ def built(
         return build(read_texts(sources), train), build(read_texts(valid), held)
     chosen = islice(read_texts(sources), 0, HELD_OUT_EVERY * HELD_OUT_TEXTS, HELD_OUT_EVERY)
     return build(_kept(read_texts(sources)), train), build(chosen, held)
+
+
+def _refuse_too_few(sources: Paths, valid: Paths | None) -> None:
+    """Raises UserError for no text, and where the only one would be held out: before there is anything to tidy up."""
+    found = len(list(islice(read_texts(sources), 2)))
+    if valid is not None:
+        next(read_texts(valid))
+    elif found < 2:
+        raise UserError(
+            "there is one text, and it would be held out to measure on, so that none is left to learn from.",
+            where=", ".join(map(str, sources[:3])),
+            remedy="Give more texts (each line of a .txt file is one), or other text to hold out (--valid).",
+        )
 
 
 def _kept(texts: Iterator[str]) -> Iterator[str]:
