@@ -159,6 +159,8 @@ def test_damaged_missing_and_other_files(tmp_path: Path, monkeypatch: pytest.Mon
     (folder / "options.json").unlink()
     with pytest.raises(UserError, match=r"there are 0 files named …options\.json"):
         load(f"elmo:{folder}")
+    with pytest.raises(UserError, match=r"nowhere: there is no such folder\. Check the path"):
+        load(f"elmo:{folder / 'nowhere'}")
     gpt = {"name": "gpt", "vocab_size": 9, "embedding_dim": 8, "num_layers": 1, "num_heads": 2, "max_length": 4}
     other = build({"encoder": gpt, "head": {"name": "features", "input_dim": 8}})
     with pytest.raises(UserError, match="only an ELMo"):

@@ -137,6 +137,9 @@ def test_damage_is_seen_wherever_it_is(copy: Callable[[str], Path], file: str) -
     path.unlink()
     with pytest.raises(UserError, match=r"no TensorFlow checkpoint here|missing or unreadable"):
         opening.load(f"tf:{path.parent}")
+    for nowhere in (path.parent / "nowhere", path.parent / "nowhere" / "model.ckpt"):
+        with pytest.raises(UserError, match=r"there is no such folder or checkpoint\. Check the path"):
+            opening.load(f"tf:{nowhere}")
 
 
 def test_which_checkpoint_of_several(copy: Callable[[str], Path]) -> None:

@@ -42,8 +42,10 @@ class Stored:
 def find(folder: Path) -> tuple[Path, Path]:
     """The options and the weights in a folder, by their endings: published ones have the model's name before them.
 
-    Raises UserError where either is missing or there are several.
+    Raises UserError where there is no such folder, either is missing or there are several.
     """
+    if not folder.is_dir():
+        raise UserError("there is no such folder.", where=str(folder), remedy="Check the path.")
     found = []
     for ending in (OPTIONS, WEIGHTS):
         paths = sorted(folder.glob(f"*{ending}"))

@@ -83,6 +83,8 @@ def find(name: str) -> Path:
     path = Path(name.removeprefix(TENSORFLOW))
     if path.with_name(path.name + ".index").is_file():
         return path
+    if not path.is_dir():
+        raise UserError("there is no such folder or checkpoint.", where=str(path), remedy="Check the path.")
     found = sorted(path.glob("*.index"))
     if len(found) == 1:
         return found[0].with_suffix("")
