@@ -104,6 +104,8 @@ def test_a_csv_that_does_not_parse_names_its_line(tmp_path: Path, content: str, 
     [
         ('{"text": "a"}\n{"text": "b"\n', "line 2: not valid JSON"),
         ('{"text": "a"}\n"b"\n', "line 2: a JSON str where an object is expected"),
+        ('{"text": "a"}\n\n[1, 2]\n{"text": "b"}\n', "line 3: a JSON list where an object is expected"),
+        ('[{"text": "a"},\n2]\n', "element 2: a JSON int where an object is expected"),
         ('{"text": ["a"]}\n', "line 1: the text is a list"),
         ('{"text": "a", "label": {"b": 1}}\n', "line 1: the label is an object"),
         ('[{"text": "a"},\n{"text": }]', "line 2: not valid JSON"),

@@ -251,6 +251,8 @@ def test_killed_anywhere_it_ends_the_same(
 def test_what_reading_would_trip_over_is_told_first(tmp_path: Path, tiny_lm: Path, trained: list[str]) -> None:
     with pytest.raises(UserError, match="too few to adapt a language model to"):
         run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10])
+    with pytest.raises(UserError, match=r"^1 text is too few to adapt"):
+        adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, show=False)
     adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, show=False)
     with pytest.raises(UserError, match="was not adapted from the same model on the same texts"):
         run(tmp_path / "out", tiny_lm)

@@ -125,14 +125,15 @@ def _quotes_are_csv(path: Path, encoding: str) -> bool:
 
 
 def _json_rows(path: Path, physical: Iterator[str]) -> Iterator[Row]:
-    number = 0
+    first = True
     for number, line in enumerate(physical, start=1):
         if not line.strip():
             continue
-        if line.lstrip().startswith("["):  # one array, not lines: it must be parsed whole
+        if first and line.lstrip().startswith("["):  # one array, not lines: it must be parsed whole
             values = _parsed("".join(chain([line], physical)), path, number)
             yield from ((i, _object(value, f"{path} element {i}")) for i, value in enumerate(values, start=1))
             return
+        first = False
         yield number, _object(_parsed(line.rstrip(), path, number), f"{path} line {number}")
 
 

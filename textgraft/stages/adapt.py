@@ -192,7 +192,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
     parts = [[i for i in range(len(texts)) if (i in chosen) == held] for held in (False, True)]
     if len(texts) < 20 or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
         raise UserError(
-            f"{len(texts)} texts are too few to adapt a language model to.",
+            f"{len(texts)} {'text is' if len(texts) == 1 else 'texts are'} too few to adapt a language model to.",
             remedy="Give at least 20 texts and 1,000 tokens, or fine-tune without adapting.",
         )
     train, valid = (
