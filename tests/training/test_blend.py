@@ -111,7 +111,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: Finetuned) -> No
     done = blended
     comparison, choice = done.comparison, done.record["blend"]
     assert comparison.outcomes[0].name == "blend"
-    assert list(choice["candidates"]) == ["linear", "lsa", "vectors", "self-trained", "ulmfit-probe", "ulmfit"]
+    assert list(choice["candidates"]) == ["linear", "lsa", "self-trained", "ulmfit-probe", "ulmfit"]
     weights = {name: one["weight"] for name, one in choice["candidates"].items()}
     assert sum(weights.values()) == pytest.approx(1)
     mean = sum(weight * answers(done, name) for name, weight in weights.items() if weight)
@@ -153,7 +153,7 @@ def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(ble
     rows = list(done.record["results"]["methods"])
     assert rows[0] == "blend"
     probe = ["ulmfit-probe"] if "ulmfit-probe" in done.counted else []
-    assert sorted(rows[1:]) == sorted(["linear", "lsa", "self-trained", "ulmfit", "vectors", *probe])
+    assert sorted(rows[1:]) == sorted(["linear", "lsa", "self-trained", "ulmfit", *probe])
     assert [line.split()[0] for line in done.comparison.table().splitlines()[1 : 1 + len(rows)]] == rows
 
 
@@ -195,17 +195,18 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
         values = [float(name == "pos") + i % 5 / 10 for i, name in enumerate(names)]
     train = Examples(texts, values, kind)  # type: ignore[arg-type]
     done = quick(train, test=train.take(range(10)), unlabelled=POOL)
-    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "vectors", "ulmfit-probe", "ulmfit"]
+    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "ulmfit-probe", "ulmfit"]
     assert "one label" in done.record["blend"]["left_out"]["self-trained"]
     saved = textgraft.load(done.folder, precision="fp32").outputs(texts[:10])
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
 
 
-def test_texts_too_few_for_a_space_leave_it_out(quick: Callable[..., Finetuned]) -> None:
+def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..., Finetuned]) -> None:
     texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
-    done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["gamma delta"])
-    assert "too few" in done.record["blend"]["left_out"]["vectors"]
-    assert "vectors" not in done.record["results"]["methods"]
+    done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["...", "..."])
+    for name in ("lsa", "self-trained"):
+        assert "no text has a single word" in done.record["blend"]["left_out"][name]
+        assert name not in done.record["results"]["methods"]
 
 
 @pytest.mark.parametrize(
