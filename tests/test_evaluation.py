@@ -44,6 +44,22 @@ def test_verdict_names_the_best_baseline_and_whether_it_is_chance(targets):
     assert blend.endswith("It is linear alone, and nothing else was trained to be beside it.")
 
 
+def test_the_verdict_says_how_good_it_is_on_texts_that_are_not_in_training(targets):
+    outcomes = answering("ulmfit", 300, targets), answering("linear", 200, targets)
+    seen = np.arange(N) < 100  # all of which both are right about
+    verdict = Comparison(labels(), targets, outcomes, seen=seen).verdict()
+    assert "accuracy 75.0 % [" in verdict  # of all
+    assert "100 of them are in the training texts too; on the other 300 it has 66.7 % [" in verdict
+    assert verdict.endswith("], linear 33.3 %.")
+    one = Comparison(labels(), targets, outcomes, seen=np.arange(N) == 0).verdict()
+    assert "1 of them is in the training texts too; on the other 399 it has 74.9 % [" in one
+    memory = Comparison(labels(), targets, outcomes, seen=np.full(N, True)).verdict()
+    assert memory.endswith("All of them are in the training texts too: this says nothing of new ones.")
+    unknown = Comparison(labels(), targets, outcomes).verdict()
+    assert Comparison(labels(), targets, outcomes, seen=np.full(N, False)).verdict() == unknown
+    assert verdict.startswith(unknown)
+
+
 def test_a_smaller_error_is_better():
     targets = np.linspace(-1, 1, N).astype(np.float32)
     close, far = targets[None] + 0.1, targets[None] + 0.5

@@ -175,6 +175,17 @@ def test_a_probe_reads_the_test_texts_only_where_it_counts(
     assert done.record["blend"]["candidates"]["ulmfit-probe"]["accuracy"] > 0
 
 
+def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(quick: Callable[..., Finetuned]) -> None:
+    shouted = [text.upper() for text in TRAIN.texts[:5]]
+    labels = [*TRAIN.labels[:5], *TEST.labels]
+    done = quick(test=Examples([*shouted, *TEST.texts], labels, "single"))
+    right = np.argmax(answers(done, "blend"), axis=1) == done.comparison.targets
+    told = f"5 of them are in the training texts too; on the other 30 it has {100 * right[5:].mean():.1f} % ["
+    assert told in done.comparison.verdict()
+    assert told in (done.folder / "report.html").read_text()
+    assert "in the training texts too; on" not in quick(out="apart", test=TEST).comparison.verdict()
+
+
 def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
     done = quick()
     assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit-probe", "ulmfit"]

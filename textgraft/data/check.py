@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textgraft.data.examples import Examples
 from textgraft.data.labels import missing_labels
@@ -22,7 +23,8 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 _LINES_KEPT = 100
 _LINES_SHOWN = 8
-_LEAK_SHARE = 0.01  # of the held-out texts; a few short ones ("Thank you!") recur by chance
+LEAK_SHARE = 0.01
+"""Share of held-out texts that may be in training before it is an error: short ones ("Thank you!") recur by chance."""
 LEARNED_FROM = {"validation": ("training", "unlabelled"), "test": ("training", "validation", "unlabelled")}
 """The parts that are held out, and what none of their texts should be in: what is learned from, or chosen by."""
 
@@ -290,10 +292,16 @@ def _check_leak(
     leaked = [i for i, digest in enumerate(digests) if digest and digest in seen]
     if not leaked:
         return
-    severe = where == "training" and len(leaked) > _LEAK_SHARE * len(held)
+    severe = where == "training" and len(leaked) > LEAK_SHARE * len(held)
     message = f"{_texts(len(leaked))} of the {name} set ({len(leaked) / len(held):.1%}) are in the {where} texts too."
     remedy = f"Take them out of the {where} texts, or the result will look better than it is."
     yield _problem("error" if severe else "warning", f"{name}-leak-{where}", message, held, leaked, remedy)
+
+
+def found_in(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.bool_]:
+    """Which of the texts (N,) are among the others too, but for case and spaces; empty ones never are."""
+    known = set(map(_folded_digest, others)) - {b""}
+    return np.array([_folded_digest(text) in known for text in texts], dtype=bool)
 
 
 def _folded_digest(text: str) -> bytes:

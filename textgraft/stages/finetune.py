@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.artifact import Artifact, Predictor
-from textgraft.data.check import check
+from textgraft.data.check import LEAK_SHARE, check, found_in
 from textgraft.data.examples import Examples, reads, refuse_one_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.data.readers import read, read_if_given
@@ -168,6 +168,9 @@ def finetune(
     else:
         choice, members = _weighed(linear, begun)
         comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
+    if ground.examined is not None:
+        seen = found_in(ground.examined.texts, train.texts)
+        comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
     done = Finetuned(
         folder=out,
         comparison=comparison,
