@@ -24,7 +24,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gpt")
     for name, count, seed in (("train", 40, 1), ("test", 12, 2)):
         write_csv(folder / f"{name}.csv", list(zip(*reviews(count, seed))))
-    rows = [{"context": "It is", "choices": ["wet.", "dry and warm."], "answer": "AB"[i % 2]} for i in range(12)]
+    sides = "wet.", "dry and warm."
+    rows = [{"context": f"At {i} it is", "choices": sides, "answer": "AB"[i % 2]} for i in range(12)]
     (folder / "choice.jsonl").write_text("\n".join(map(json.dumps, rows)))
     texts = reviews(60, 3)[0]
     shape = {"embedding_dim": 8, "num_layers": 1, "num_heads": 2, "max_length": 96}

@@ -132,7 +132,7 @@ def test_a_file_that_is_not_there(finetune: Callable, desk: Desk, tmp_path: Path
         (["--class-weights", "{"], ["--class-weights: this is not JSON", 'Write for example {"rare": 5}']),
         (["--class-weights", "heavy"], ["unknown class weights 'heavy'", "Known: none, balanced"]),
         (["--folds", "0"], ["nothing to measure on", "Give a test set"]),
-        (["--folds", "500"], ["cannot make 500 folds of 12 examples"]),
+        (["--folds", "500"], ["cannot make 500 folds of 12 different texts"]),
         (["--kind", "several"], ["unknown kind of label 'several'"]),
         (["--kind", "numeric"], [" line 2", "label 'neg' is not a finite number", "--kind"]),
         (["--encoding", "utf-9"], ["unknown encoding 'utf-9'", "Did you mean 'utf-8'?"]),

@@ -92,7 +92,7 @@ def test_pretraining_trains_vectors_once_however_often_it_is_stopped(
 def test_without_gensim_nothing_is_begun(tiny_recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(tiny_recipe.read_text().replace("validate_every", "token_vectors = 1000\nvalidate_every"))
-    (tmp_path / "pool.txt").write_text("A film.\n")
+    (tmp_path / "pool.txt").write_text("A film.\nAnother.\n")
     monkeypatch.setitem(sys.modules, "gensim.models", None)
     with pytest.raises(UserError, match="needs gensim"):
         pretrain([tmp_path / "pool.txt"], tmp_path / "out", recipe=str(recipe), show=False)

@@ -77,9 +77,9 @@ def stratified_folds(examples: Examples, k: int, seed: int) -> list[Split]:
     dealt = [int(i) for members in groups if len(members) > 1 for i in members]
     if not 2 <= k <= len(dealt):
         raise UserError(
-            f"cannot make {k} folds of {len(dealt)} examples.",
+            f"cannot make {k} folds of {len(dealt)} different texts.",
             where=examples.source,
-            remedy="Use at least 2 folds, and no more than there are examples in classes of two or more.",
+            remedy="Use at least 2 folds, and no more than there are different texts in classes of two or more.",
         )
     return [_keep_classes(examples, dealt[fold::k]) for fold in range(k)]
 
