@@ -51,7 +51,7 @@ def keep(results: dict[str, Any], command: str, path: Path, recipe: str | None =
         {
             "method": f"{method} by {recipe}" if recipe and "recipe " in figures["about"] else method,
             "labels": budget["labels"],
-            **{name: round(figures[results["metric"]][name], 4) for name in ("mean", "low", "high")},
+            **{name: round(figures[results["metric"]][name], 5) for name in ("mean", "low", "high")},
             **{name: figures[name] for name in ("minutes", "peak_mb")},
         }
         for budget in results["budgets"]
