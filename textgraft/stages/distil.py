@@ -37,10 +37,9 @@ def distil(
     A classifier of any kind (a network, a linear one, an ensemble) teaches a `student` that is a pretrained language
     model (None: the usual one for the script of the texts, textgraft.usual_model) its answers, softened (Hinton et al.
     2015; Turc et al. 2019): stages.distil_classifier. `labelled` texts teach their labels too, and on `test` both are
-    measured; both data sets are what `read` takes.
-    A language model teaches half of itself (None), or a `student` over the same vocabulary (Sanh et al.
-    2019): stages.distil_language_model. One text in twenty is held out, to measure on how well the student follows.
-    Killed, the same call goes on where it was.
+    measured; both data sets are what `read` takes. A language model teaches half of itself (None), or a `student` over
+    the same vocabulary (Sanh et al. 2019): stages.distil_language_model. One text in twenty is held out, to measure on
+    how well the student follows. Killed, the same call goes on where it was.
 
     Raises UserError if `out` exists, for a teacher that is neither, for labels where the teacher is a language model,
     for labels that the teacher does not know, for another vocabulary, and for fewer than 20 texts.
