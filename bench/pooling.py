@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from record import Record
 
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
-from textgraft.ensemble import load_one
 from textgraft.methods import MethodOptions, new_method
 from textgraft.methods.default import Default
 from textgraft.stages.blend import evidence_splits
@@ -145,7 +145,7 @@ class Draws:
         self.train = curves.examples(train, asked.name)
         self.test = curves.examples(curves.sample(test, min(asked.tested, len(test))), f"{asked.name} test")
         self.labels, self.pool, self.work, self.method = Labels.fit(self.train), pool, work, None
-        self.probed, self.max_tokens = load_one(asked.probe) if asked.probe else None, asked.max_tokens
+        self.probed, self.max_tokens = opening.load(asked.probe) if asked.probe else None, asked.max_tokens
         self.spaces = Spaces(pool, work / "spaces", seed=0)
         if asked.model:
             made = new_method("default", MethodOptions(model=asked.model, max_tokens=asked.max_tokens))

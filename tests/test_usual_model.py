@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune, usual_model
+from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune, opening, usual_model
 from textgraft.artifact import load, save
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.data.squad import Article, Paragraph, Question, Squad
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
@@ -78,7 +77,7 @@ def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
     train = Examples(TEXTS, LABELS, "single")
-    base = load_one(small).run["name"]
+    base = opening.load(small).run["name"]
     adapted = load(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, show=False))
     assert adapted.run["base"]["name"] == base
     asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "show": False}

@@ -83,13 +83,6 @@ def load_members(name: str | Path, *, device: str = "cpu") -> list[Predictor]:
     return load_ensemble(name, device=device).members
 
 
-def load_one(name: str | Path) -> Artifact:
-    """opening.load: the network in a folder. Raises UserError where it is an ensemble, or a linear classifier."""
-    from textgraft import opening
-
-    return opening.load(name)
-
-
 def _load(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:
     if "vectors" in config:
         from textgraft.vectors.means import MeanOfWords

@@ -23,12 +23,12 @@ ROW = Row(
 def prepare(given: Given) -> dict[str, Any]:
     from dataclasses import replace
 
-    from textgraft.ensemble import load_one
+    from textgraft import opening
     from textgraft.model_folder import write_folder
     from textgraft.onnx.export import graph_of
     from textgraft.onnx.int8 import ALL, in_int8
 
-    whole, folder = graph_of(load_one(given.classifier)), given.work / "int8"
+    whole, folder = graph_of(opening.load(given.classifier)), given.work / "int8"
     write_folder(folder, replace(whole, graph=in_int8(whole.graph, ALL)).files())
     texts, _ = given.reviews(given.size(200, 20), "test")
     return {"graph": str(folder), "texts": texts}

@@ -20,7 +20,7 @@ import textgraft
 from textgraft import artifact, opening
 from textgraft.classifier import Classifier
 from textgraft.data.labels import Labels
-from textgraft.ensemble import load_one, save_ensemble
+from textgraft.ensemble import save_ensemble
 from textgraft.errors import UserError
 from textgraft.linear import artifact as linear_artifact
 from textgraft.linear.artifact import LinearArtifact
@@ -339,7 +339,7 @@ def answers_a_template(folder: Path) -> None:
     textgraft.prompt(folder, ["a text"], "sentiment")
 
 
-@pytest.mark.parametrize("use", [opening.load, load_one, writes, answers_a_template, textgraft.Tagger, Stack.open])
+@pytest.mark.parametrize("use", [opening.load, writes, answers_a_template, textgraft.Tagger, Stack.open])
 def test_it_is_no_language_model(use: Callable[[Any], Any], fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
     lone = artifact.save(fitted["lsa"], tmp_path / "lone")
     with pytest.raises(UserError, match=r"lone: this is a linear classifier, not a network\. Use it with predict"):

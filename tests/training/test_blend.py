@@ -15,10 +15,9 @@ from small_comparisons import backwards, write_family
 from sudden import killed_at
 
 import textgraft
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.evaluation import Outcome
 from textgraft.model import Model
@@ -296,7 +295,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
 def test_models_of_two_families_are_candidates_of_their_own_names(
     quick: Callable[..., Finetuned], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpt, again = write_family(tmp_path, "gpt"), artifact.save(load_one(tiny_lm), tmp_path / "again")
+    gpt, again = write_family(tmp_path, "gpt"), artifact.save(opening.load(tiny_lm), tmp_path / "again")
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
     done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
     grown = ["ulmfit", "gpt", "ulmfit-2"]
@@ -304,7 +303,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["blend"]["candidates"])
     assert np.array_equal(answers(done, "ulmfit"), answers(done, "ulmfit-2"))
     assert not np.array_equal(answers(done, "ulmfit"), answers(done, "gpt"))
-    assert [load_one(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
+    assert [opening.load(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from textgraft import artifact, model_folder
+from textgraft import artifact, model_folder, opening
 from textgraft.artifact import Artifact
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
 from textgraft.files import write_atomically
 from textgraft.foreign import elmo, flair, huggingface
@@ -30,7 +29,7 @@ def convert(
     if to not in get_args(Format):
         raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))
     _refuse_existing(Path(out), to, overwrite)
-    source = flair.load(str(model)) if str(model).startswith(model_folder.FLAIR) else load_one(model)
+    source = flair.load(str(model)) if str(model).startswith(model_folder.FLAIR) else opening.load(model)
     if to == "flair":
         write_atomically(Path(out), flair.to_flair(source.model, source.tokenizer))
         return Path(out)

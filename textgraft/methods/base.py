@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.training.loop import Settings
 from textgraft.training.session import allowed_seconds, content_hash, weights_hash
@@ -64,7 +64,7 @@ class MethodOptions:
     @cached_property
     def language_model(self) -> LanguageModel:
         """What methods have to know of the model before they start; read once for all of them."""
-        source = load_one(self.named_model)
+        source = opening.load(self.named_model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
         return LanguageModel(identity, family_of(source), groups, source.suited(self.recipe, self.kind))

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
-from textgraft.ensemble import load_one
 from textgraft.methods.base import KINDS, POOL_AT_LEAST, Answers, MethodOptions
 from textgraft.methods.language import Ulmfit, mean_answers
 from textgraft.model_folder import models_of
@@ -51,7 +51,7 @@ class Blended(Ulmfit):
     @cached_property
     def as_it_is(self) -> Artifact:
         """The language model before it has read the unlabelled texts."""
-        return load_one(self.options.named_model)
+        return opening.load(self.options.named_model)
 
     @property
     def _adapts(self) -> bool:

@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.methods.base import KINDS, Answers, MethodOptions, refuse_other_family
 from textgraft.model import Model
@@ -63,7 +63,7 @@ class NoAdapt:
         return self._stage.identity
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._source = load_one(self.options.named_model)
+        self._source = opening.load(self.options.named_model)
         return 0.0
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
@@ -160,7 +160,7 @@ class Ulmfit(NoAdapt):
             reuse=True,
             show=options.show,
         )
-        self._source = load_one(adapted)
+        self._source = opening.load(adapted)
         return float(self._source.run["seconds"])
 
 

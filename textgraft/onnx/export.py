@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from textgraft import model_folder
+from textgraft import model_folder, opening
 from textgraft.agreement import AGREEMENT
 from textgraft.artifact import Artifact
 from textgraft.data.examples import TargetKind
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.onnx.check import largest_difference
 from textgraft.onnx.classifier import OnnxClassifier
@@ -56,7 +55,7 @@ def export(
     """
     out = Path(out)
     model_folder.refuse_existing(out, overwrite)
-    artifact = load_one(model)
+    artifact = opening.load(model)
     made = graph_of(artifact, str(model))
     difference = largest_difference(artifact, made)
     if difference > TOLERANCE:

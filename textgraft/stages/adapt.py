@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
 from textgraft.data.examples import refuse_one_text
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.memory import all_parts_kept
 from textgraft.model import Model, build_unfilled, graft, with_dropout
@@ -139,7 +138,7 @@ class _Begun:
 
 def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
     """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
-    source = with_a_task(load_one(model), settings.seed)
+    source = with_a_task(opening.load(model), settings.seed)
     objective(source.model, str(model))
     recipe = source.suited(recipe)
     stage = load_recipe(recipe).adapt
@@ -163,7 +162,7 @@ def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
 
     Raises UserError where it is not, and may not be replaced.
     """
-    if (out / "config.json").is_file() and load_one(out).run.get("asked") == asked:
+    if (out / "config.json").is_file() and opening.load(out).run.get("asked") == asked:
         return True
     if not overwrite:
         raise UserError(

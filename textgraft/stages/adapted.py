@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.ensemble import load_one
 from textgraft.stages.adapt import adapt, check_adapt
 from textgraft.stages.first_fold import tokens_to_read
 from textgraft.stages.language_models import Source, adapted_path
@@ -52,7 +52,7 @@ class Adapted:
         folder = self._folder(name)
         adapt(self.texts, folder, **self._asked(name), reuse=True, show=self.show)
         self.folders[name] = folder
-        return load_one(folder)
+        return opening.load(folder)
 
     def _folder(self, name: str) -> Path:
         return adapted_path(self.out, name, self.sources)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from textgraft import opening
 from textgraft.artifact import Artifact, Predictor
 from textgraft.classifier import Classifier
 from textgraft.data.examples import Examples, as_text
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import Truncation
 from textgraft.data.stream import ExampleStream
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome
 from textgraft.inference import as_read_by, predict_logits
@@ -75,7 +75,7 @@ def distil_classifier(
     """
     texts = _different(texts, labelled, test)
     _refuse(teacher, texts, labelled, test, options)
-    source = load_one(student)
+    source = opening.load(student)
     recipe = source.suited(options.recipe)
     stage = load_recipe(recipe).finetune
     if not stage.phases:

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from textgraft import artifact
+from textgraft import artifact, opening
 from textgraft.artifact import Artifact
 from textgraft.data.corpus import Corpus
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.memory import all_parts_kept
 from textgraft.model import Model, build_fresh, with_dropout
@@ -104,7 +103,7 @@ def _pupil(
         if options.from_scratch:
             return fresh_half_of(teacher.model, seed=seed, dropout=stage.dropout), teacher
         return half_of(teacher.model, dropout=stage.dropout), teacher
-    found = load_one(student)
+    found = opening.load(student)
     where = str(student)
     if objective(found.model, where) is not objective(teacher.model, "the teacher"):
         message = "one of the two predicts the next token and the other what is masked."

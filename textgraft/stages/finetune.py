@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from textgraft import opening
 from textgraft.artifact import Artifact, Predictor
 from textgraft.data.check import LEAK_SHARE, check, found_in
 from textgraft.data.examples import Examples, reads, refuse_one_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.data.readers import read, read_if_given
 from textgraft.data.splits import Split, stratified_folds
-from textgraft.ensemble import load_one, save_ensemble
+from textgraft.ensemble import save_ensemble
 from textgraft.errors import UserError
 from textgraft.evaluation import Comparison, Outcome, compare_methods, on_held_out
 from textgraft.nn.readout import LAST, check_readout, new_readout
@@ -368,7 +369,7 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
     name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
-    source = load_one(folders[name]) if name in folders else reading.source
+    source = opening.load(folders[name]) if name in folders else reading.source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)

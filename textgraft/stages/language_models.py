@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from textgraft import opening
 from textgraft.artifact import Artifact
-from textgraft.ensemble import load_one
 from textgraft.model_folder import models_of
 
 
@@ -25,7 +25,7 @@ def language_models(model: str | Path) -> dict[str, Source]:
     That is the name of the method, with "-backward" for who reads from right to left, and with its number for who is
     not the first to be called so. Raises UserError as `models_of` does, and for what is no model.
     """
-    found = [Source(place, load_one(place)) for place in models_of(model)]
+    found = [Source(place, opening.load(place)) for place in models_of(model)]
     names = outcome_names([source.model for source in found])
     return dict(zip(names, found, strict=True))
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.stream import TokenSource
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
 from textgraft.memory import all_parts_kept
 from textgraft.model import Model, build_fresh, has_setting, with_dropout
@@ -188,7 +188,7 @@ def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str 
     if tokenizer is not None:
         message = "a model that goes on keeps the tokenizer that it has."
         raise UserError(message, where=str(tokenizer), remedy="Leave out the tokenizer, or the model.")
-    before = load_one(name)
+    before = opening.load(name)
     with torch.device("meta"), Undrawn():
         wanted = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
     if _shape(wanted) != _shape(before.model):

@@ -9,11 +9,11 @@ from typing import Literal
 
 import torch
 
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples, Pair, refuse_one_text
 from textgraft.data.labels import Labels
 from textgraft.data.stream import ExampleStream, Stream
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError, did_you_mean
 from textgraft.model import Model
 from textgraft.stages.adapt import held_out, with_dropout_of
@@ -71,7 +71,7 @@ def stage_of(recipe: str, stage: str) -> Stage:
 
 def groups_of(model: str | Path, stage: StageName) -> list[str]:
     """The names of a model's layer groups in a stage, bottom -> top."""
-    source = load_one(model)
+    source = opening.load(model)
     if stage == "adapt":
         return [group.name for group in source.model.layer_groups()]
     return [*(group.name for group in source.model.encoder.layer_groups()), "head"]
@@ -97,7 +97,7 @@ def lr_find(
     """
     refuse_one_text(data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones.")
     settings = settings or Settings()
-    source = load_one(model or usual_models(data.texts if isinstance(data, Examples) else data).alone)
+    source = opening.load(model or usual_models(data.texts if isinstance(data, Examples) else data).alone)
     recipe = source.suited(recipe)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
     if isinstance(data, Examples):

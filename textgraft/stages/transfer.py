@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from textgraft import opening
 from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -22,7 +23,6 @@ from textgraft.data.readers import read, read_if_given
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import stratified_split
 from textgraft.encoders.base import Encoder, with_fresh_top
-from textgraft.ensemble import load_one
 from textgraft.errors import UserError
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.options import WordOverlap
@@ -157,7 +157,7 @@ def inspect_transfer(
 def prepared(train: Examples, test: Examples | None, model: str | Path | None, options: TransferOptions) -> Question:
     """The question, with everything refused that could not be answered; see `inspect_transfer`."""
     model = model or usual_models(train.texts).alone
-    source = load_one(model)
+    source = opening.load(model)
     if source.labels is not None:
         raise UserError(
             "this is a classifier; layers are copied from a language model.",
