@@ -3,11 +3,11 @@
 `finetune` averages probabilities, with weights that make the log loss of held-out folds small. Here the same candidates
 of the same draws as in `bench/curves.py NAME --methods default` are put together in other ways too: by the mean of
 their logarithms (logits, that is: a product of experts), with weights for a small Brier score (Brier 1950, which minds
-a sure mistake less than log loss does), with weights that must not leave the even ones without evidence (`spread`), all
-alike, and by the one whose held-out loss is least; and in the first way without each candidate in turn. Prints accuracy
-and log loss on the test texts, means over the draws, the standard deviation of accuracy, and how far it is from the
-first way in the same draws, with the standard error. Without --model the candidates are the linear ones alone; with
---probe there is the probe of a language model as it is beside them.
+a sure mistake less than log loss does), with weights that must not leave the even ones without evidence (`spread`), or
+those that lean on self-training (`lean`), all alike, and by the one whose held-out loss is least; and in the first way
+without each candidate in turn. Prints accuracy and log loss on the test texts, means over the draws, the standard
+deviation of accuracy, and how far it is from the first way in the same draws, with the standard error. Without --model
+the candidates are the linear ones alone; with --probe there is the probe of a language model as it is beside them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from textgraft.training.selection import NOTHING, STEPS, mean_loss
 
 HERE = Path(__file__).parent
 TINY = 1e-12
+LEANT = "self-trained"
 Answers = NDArray[np.float64]
 """(M, N, C): what each of M candidates gives N texts."""
 Pool = Callable[[Answers, NDArray[np.float64]], NDArray[np.float64]]
@@ -66,23 +67,32 @@ def brier(outputs: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
     return float(((outputs - np.eye(outputs.shape[1])[targets]) ** 2).sum(axis=1).mean())
 
 
-def entropy(counts: NDArray[np.float64]) -> float:
-    """Of the shares that counts are of their sum, in nats."""
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
+def divergence(counts: NDArray[np.float64], prior: NDArray[np.float64]) -> float:
+    """KL(shares || prior) in nats, of the shares that counts are of their sum."""
+    some = counts > 0
+    shares = counts[some] / counts.sum()
+    return float((shares * np.log(shares / prior[some])).sum())
 
 
 class Way(NamedTuple):
     """How answers are put together: their mean, and the loss that its weights make small; None: all alike.
 
-    A bag counts as better by `spread` nats, over all texts, for each nat of its weights' entropy: a PAC-Bayesian bound
-    charges as much for weights that leave the even ones (McAllester 1999; Catoni 2007), with a spread of one.
+    A bag counts as worse by `spread` nats, over all texts, for each nat that its weights diverge from a prior: a
+    PAC-Bayesian bound charges as much (McAllester 1999; Catoni 2007), with a spread of one. The prior gives
+    self-training `lean` and the others the rest in equal parts; None: all the same.
     """
 
     pool: Pool = of_probabilities
     loss: Callable[..., float] | None = log_loss
     spread: float = 0.0
+    lean: float | None = None
     steps: int = STEPS
+
+    def prior(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """(M,) what the weights are before there is evidence; all the same too where self-training is not there."""
+        if self.lean is None or LEANT not in names or len(names) == 1:
+            return np.full(len(names), 1 / len(names))
+        return np.array([self.lean if name == LEANT else (1 - self.lean) / (len(names) - 1) for name in names])
 
 
 WAYS = {
@@ -91,20 +101,26 @@ WAYS = {
     "probabilities, Brier": Way(loss=brier),
     "logits, Brier": Way(of_logits, brier),
     **{f"log loss, spread {spread:g}": Way(spread=spread) for spread in (0.5, 1.0, 2.0, 4.0, 8.0)},
+    **{
+        f"log loss, spread {spread:g}, lean {lean:g}": Way(spread=spread, lean=lean)
+        for spread in (1.0, 2.0, 4.0)
+        for lean in (0.6, 0.8)
+    },
     "probabilities, all alike": Way(loss=None),
     "logits, all alike": Way(of_logits, None),
     "the best alone": Way(steps=1),
 }
 
 
-def chosen(answers: Answers, targets: NDArray[np.int64], way: Way) -> NDArray[np.float64]:
-    """(M,) weights, by the greedy selection of textgraft.training.selection, for any pool and loss."""
+def chosen(answers: Answers, targets: NDArray[np.int64], way: Way, names: Sequence[str]) -> NDArray[np.float64]:
+    """(M,) weights, by the greedy selection of textgraft.training.selection, for any pool, loss and prior."""
     if way.loss is None:
         return np.full(len(answers), 1 / len(answers))
     counts, best, found = np.zeros(len(answers)), np.inf, np.zeros(len(answers))
+    charged, prior = way.spread / len(targets), way.prior(names)
     for _ in range(way.steps):
         losses = [
-            way.loss(way.pool(answers, counts + one), targets) - way.spread / len(targets) * entropy(counts + one)
+            way.loss(way.pool(answers, counts + one), targets) + charged * divergence(counts + one, prior)
             for one in np.eye(len(answers))
         ]
         counts[int(np.argmin(losses))] += 1
@@ -118,11 +134,11 @@ def measured(
 ) -> dict[str, list[float]]:
     """Accuracy and log loss for `asked` by each of WAYS, its weights chosen on `held`, and by the first without each
     candidate in turn, and of each candidate alone."""
-    found = {name: way.pool(asked, chosen(held, targets, way)) for name, way in WAYS.items()}
+    found = {name: way.pool(asked, chosen(held, targets, way, names)) for name, way in WAYS.items()}
     usual = next(iter(WAYS.values()))
     for place, name in enumerate(names):
         others, them = np.delete(held, place, axis=0), np.delete(asked, place, axis=0)
-        found[f"without {name}"] = usual.pool(them, chosen(others, targets, usual))
+        found[f"without {name}"] = usual.pool(them, chosen(others, targets, usual, np.delete(names, place)))
         found[f"{name} alone"] = asked[place]
     return {
         name: [float((outputs.argmax(axis=1) == truth).mean()), log_loss(outputs, truth)]

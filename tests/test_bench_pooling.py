@@ -27,28 +27,38 @@ def made(texts: int = 60, classes: int = 3, models: int = 4) -> tuple[np.ndarray
 
 def test_the_mean_of_probabilities_is_weighed_as_in_finetune() -> None:
     answers, targets = made()
-    found = pooling.chosen(answers, targets, pooling.WAYS["probabilities, log loss"])
+    found = pooling.chosen(answers, targets, pooling.WAYS["probabilities, log loss"], list("abcd"))
     np.testing.assert_allclose(found, ensemble_weights(list(answers), targets, "single"), atol=1e-12)
 
 
-def test_the_more_spread_the_more_even_the_weights() -> None:
+def test_the_more_spread_the_nearer_the_weights_are_to_the_prior() -> None:
     answers, targets = made(texts=40)
-    entropies = [
-        pooling.entropy(
-            pooling.chosen(answers, targets, pooling.WAYS["probabilities, log loss"]._replace(spread=spread))
-        )
-        for spread in (0.0, 2.0, 1e6)
-    ]
-    assert entropies == sorted(entropies)
-    assert entropies[-1] == pytest.approx(np.log(len(answers)))
-    assert pooling.entropy(np.array([3.0, 1.0, 0.0])) == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))
+    names = ["linear", "lsa", "probe", "self-trained"]
+    for lean in (None, 0.7):
+        ways = [pooling.Way(spread=spread, lean=lean) for spread in (0.0, 2.0, 1e6)]
+        prior = ways[0].prior(names)
+        apart = [pooling.divergence(pooling.chosen(answers, targets, way, names), prior) for way in ways]
+        assert apart == sorted(apart, reverse=True)
+        assert apart[-1] == pytest.approx(0.0, abs=1e-9)
+    assert pooling.divergence(np.array([3.0, 1.0, 0.0]), np.array([0.5, 0.25, 0.25])) == pytest.approx(
+        0.75 * np.log(1.5)
+    )
+
+
+def test_a_prior_leans_on_self_training_where_it_is_there() -> None:
+    way = pooling.Way(lean=0.7)
+    np.testing.assert_allclose(way.prior(["linear", "self-trained", "lsa", "probe"]), [0.1, 0.7, 0.1, 0.1])
+    np.testing.assert_allclose(way.prior(["linear", "lsa"]), [0.5, 0.5])
+    assert way.prior(["self-trained"]).tolist() == [1.0]
+    np.testing.assert_allclose(pooling.Way().prior(["linear", "self-trained"]), [0.5, 0.5])
 
 
 def test_all_alike_are_alike_and_the_best_is_alone() -> None:
     answers, targets = made()
-    assert pooling.chosen(answers, targets, pooling.WAYS["probabilities, all alike"]).tolist() == [0.25] * 4
+    alike, alone = (pooling.WAYS[name] for name in ("probabilities, all alike", "the best alone"))
+    assert pooling.chosen(answers, targets, alike, list("abcd")).tolist() == [0.25] * 4
     losses = [pooling.log_loss(one, targets) for one in answers]
-    assert pooling.chosen(answers, targets, pooling.WAYS["the best alone"]).argmax() == int(np.argmin(losses))
+    assert pooling.chosen(answers, targets, alone, list("abcd")).argmax() == int(np.argmin(losses))
 
 
 def test_differences_are_told_in_points_with_their_standard_error() -> None:
