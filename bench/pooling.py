@@ -138,7 +138,8 @@ def measured(
     usual = next(iter(WAYS.values()))
     for place, name in enumerate(names):
         others, them = np.delete(held, place, axis=0), np.delete(asked, place, axis=0)
-        found[f"without {name}"] = usual.pool(them, chosen(others, targets, usual, np.delete(names, place)))
+        kept = [other for other in names if other != name]
+        found[f"without {name}"] = usual.pool(them, chosen(others, targets, usual, kept))
         found[f"{name} alone"] = asked[place]
     return {
         name: [float((outputs.argmax(axis=1) == truth).mean()), log_loss(outputs, truth)]
