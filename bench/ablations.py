@@ -26,26 +26,25 @@ from curves import DATA, HERE, examples
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft import opening
-from textgraft.artifact import Artifact
+from textgraft.core.files import write_atomically
 from textgraft.data.batch import Batch, iterate
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import budget_batches, encode_texts
 from textgraft.data.splits import nested_order
-from textgraft.data.stream import ExampleStream
+from textgraft.data.streams.base import ExampleStream
 from textgraft.encoders.base import Encoded
-from textgraft.files import write_atomically
 from textgraft.heads.base import Head, Loss
-from textgraft.inference import predict_logits
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.linear.linear import fit_output
-from textgraft.model import Model
+from textgraft.linear.linear_layer import fit_output
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact
+from textgraft.models.inference import predict_logits
+from textgraft.models.model import Model
+from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.pooling import POOLINGS
-from textgraft.nn.precision import computing_in
-from textgraft.stages.adapt import adapt
-from textgraft.stages.blend import evidence_splits
-from textgraft.training.classifier import (
+from textgraft.tasks.classification.model_selection import evidence_splits
+from textgraft.tasks.classification.training import (
     EncodedTexts,
     Plan,
     Trained,
@@ -54,10 +53,11 @@ from textgraft.training.classifier import (
     outputs_from_logits,
     train_classifier,
 )
+from textgraft.tasks.language_modeling.adapt import adapt
+from textgraft.training.driver import content_hash
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
-from textgraft.training.session import content_hash
 
 MAX_TOKENS = 256
 PAPER = {"embedding_dropout": 0.02, "input_dropout": 0.25, "weight_dropout": 0.2, "hidden_dropout": 0.15}
@@ -100,7 +100,7 @@ class Draw:
 
 def with_dropouts(model: Model, dropouts: dict[str, float]) -> Model:
     """The same weights under other dropouts."""
-    from textgraft.model import build_unfilled
+    from textgraft.models.model import build_unfilled
 
     description = model.describe()
     made = build_unfilled({**description, "encoder": {**description["encoder"], **dropouts}})
@@ -224,7 +224,7 @@ def adapted(epochs: float) -> Callable[[Draw], np.ndarray]:
             path = folder.with_suffix(".toml")
             path.write_text(text)
             adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), show=False)
-        return tuned(draw, source=opening.load(folder), stage=at_least(120))
+        return tuned(draw, source=loading.load(folder), stage=at_least(120))
 
     return way
 
@@ -297,7 +297,7 @@ class Pairs(Head):
 
 def pairs(draw: Draw) -> np.ndarray:
     """SetFit: the encoder learns pairs of labelled texts, then logistic regression reads its layers."""
-    source = opening.load(ADAPTED_FROM[0])
+    source = loading.load(ADAPTED_FROM[0])
     sequences = draw.encoded(source, draw.train.texts)
     stream = ExampleStream(sequences, torch.from_numpy(draw.targets), pad_id=source.tokenizer.pad_id, seed=draw.seed)
     model = Model(source.model.encoder, Pairs())
@@ -368,8 +368,8 @@ def main() -> None:
             if str(seed) in done:
                 continue
             sample = train.take(sorted(nested_order(train, seed)[: asked.labels]))
-            backward = opening.load(asked.backward) if asked.backward else None
-            draw = Draw(opening.load(asked.model), backward, sample, labels, test.texts, pool, seed)
+            backward = loading.load(asked.backward) if asked.backward else None
+            draw = Draw(loading.load(asked.model), backward, sample, labels, test.texts, pool, seed)
             began = time.process_time()
             accuracy = float((WAYS[way](draw).argmax(axis=1) == truth).mean())
             done[str(seed)] = {"accuracy": accuracy, "seconds": time.process_time() - began}

@@ -18,18 +18,18 @@ import curves
 import numpy as np
 from record import Record
 
-from textgraft import opening
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds
 from textgraft.data.splits import nested_order
-from textgraft.inference import predict_logits
-from textgraft.model import Model
+from textgraft.metrics.calibration import fit_temperature, probabilities
+from textgraft.models import loading
+from textgraft.models.inference import predict_logits
+from textgraft.models.model import Model
 from textgraft.nn import batch_norm
-from textgraft.training.calibration import fit_temperature, probabilities
-from textgraft.training.classifier import EncodedTexts, Plan, as_model, train_classifier
+from textgraft.tasks.classification.ensemble_weights import mean_loss
+from textgraft.tasks.classification.training import EncodedTexts, Plan, as_model, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
-from textgraft.training.selection import mean_loss
 
 HERE = Path(__file__).parent
 BOUNDS = {"none": math.inf, "15": 15.0, "10": 10.0, "8": 8.0, "6": 6.0, "5": 5.0, "4": 4.0, "3": 3.0}
@@ -61,7 +61,7 @@ def main() -> None:
     rows, test_rows, _ = read(asked.data / folder)
     train = curves.examples(rows, asked.name)
     test = curves.examples(curves.sample(test_rows, min(asked.tested, len(test_rows))), f"{asked.name} test")
-    labels, source = Labels.fit(train), opening.load(asked.model)
+    labels, source = Labels.fit(train), loading.load(asked.model)
     truth, stage = labels.encode(test), load_recipe(source.suited("default")).finetune
     texts, pad_id = source.encoded(test.texts, asked.max_tokens)[0], source.tokenizer.pad_id
 

@@ -26,12 +26,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textgraft import opening
-from textgraft.data.corpus import Corpus, build_corpus
+from textgraft.core.files import write_atomically
 from textgraft.data.readers import read_texts
-from textgraft.files import write_atomically
-from textgraft.model import Model
-from textgraft.stages.pretrain import PretrainRecipe, load_pretrain_recipe, new_language_model, start_model
+from textgraft.data.streams.shards import Corpus, build_corpus
+from textgraft.models import loading
+from textgraft.models.model import Model
+from textgraft.tasks.language_modeling.pretrain import (
+    PretrainRecipe,
+    load_pretrain_recipe,
+    new_language_model,
+    start_model,
+)
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
 from textgraft.training.objectives import objective
@@ -237,7 +242,7 @@ def main() -> None:
         tokenizer = Tokenizer.train(sample, **recipe.tokenizer | {"vocab_size": asked.vocabulary})
         asked.out /= f"{asked.vocabulary}-subwords"
     else:
-        tokenizer = opening.load(asked.model).tokenizer
+        tokenizer = loading.load(asked.model).tokenizer
     train = build_corpus(read_texts(asked.train), tokenizer, asked.out / "train", source_description="train")
     held = build_corpus(read_texts(asked.valid), tokenizer, asked.out / "valid", source_description="valid")
     bench = Bench(asked.out, train, held, tokenizer)

@@ -30,7 +30,7 @@ import json, sys
 
 for name in sys.argv[1].split(","):
     sys.modules[name] = None
-from textgraft.classifier import load
+from textgraft.tasks.classification.predictor import load
 
 (prediction,) = load(sys.argv[2]).predict([sys.argv[3]])
 used = {name.partition(".")[0] for name, module in sys.modules.items() if module is not None}

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from textgraft.data.batch import Batch, pad
 from textgraft.encoders.base import State
 from textgraft.heads.base import Loss
-from textgraft.model import Model
+from textgraft.models.model import Model
 
 TEMPERATURE, SURE = 0.85, 0.45
 """As the paper's code has them for texts (for pictures 0.4 and 0.8)."""

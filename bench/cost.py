@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from record import Record, in_own_process, write_json
 
+from textgraft.core.resource_meter import Meter
 from textgraft.data.batch import Batch
-from textgraft.model import Model, build
-from textgraft.nn.precision import computing_in
-from textgraft.stages.pretrain import load_pretrain_recipe
-from textgraft.training.meter import Meter
+from textgraft.models.model import Model, build
+from textgraft.nn.cpu.precision import computing_in
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
 
 HERE = Path(__file__).parent
 RECIPES = {"awd-lstm": "en-ulmfit", "bert": "en-bert-small", "gpt": "en-gpt-small", "transformer-xl": "en-xl-small"}

@@ -37,11 +37,11 @@ import psutil
 import sklearn.metrics  # noqa: F401 (imported here, so that no life has to)
 import torch
 
-import textgraft.stages.report  # noqa: F401 (this brings matplotlib)
+import textgraft.tasks.classification.finetune_report  # noqa: F401 (this brings matplotlib)
 from textgraft.data.examples import Examples
-from textgraft.stages.adapt import adapt
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.pretrain import pretrain
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.language_modeling.adapt import adapt
+from textgraft.tasks.language_modeling.pretrain import pretrain
 from textgraft.training.loop import Settings
 
 LIFE = 0.6

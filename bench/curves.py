@@ -24,8 +24,8 @@ import numpy as np
 import tables
 
 from textgraft import compare
+from textgraft.comparison.methods import METHODS, MethodOptions
 from textgraft.data.examples import Examples
-from textgraft.methods import METHODS, MethodOptions
 
 HERE = Path(__file__).parent
 QUICK = ("linear", "lsa", "vectors", "self-trained")

@@ -1,4 +1,4 @@
-"""What flushing denormals saves (textgraft.nn.denormals): `python bench/denormals.py imdb en-ulmfit th-ulmfit`.
+"""What flushing denormals saves (textgraft.nn.cpu.denormals): `python bench/denormals.py imdb en-ulmfit th-ulmfit`.
 
 Takes a batch of a data set's texts with each language model, as its first step of fine-tuning would: forward and back,
 and reading alone, with denormals flushed and as the processor has them, in turns, on one thread. Prints processor
@@ -20,14 +20,14 @@ import curves
 import torch
 from timing import clocks, since
 
-from textgraft import opening
 from textgraft.data.batch import Batch
 from textgraft.data.labels import Labels
-from textgraft.data.stream import ExampleStream
-from textgraft.inference import predict_logits
-from textgraft.nn import precision
-from textgraft.nn.denormals import flushed
-from textgraft.training.classifier import Plan, classifier_to_train
+from textgraft.data.streams.base import ExampleStream
+from textgraft.models import loading
+from textgraft.models.inference import predict_logits
+from textgraft.nn.cpu import precision
+from textgraft.nn.cpu.denormals import flushed
+from textgraft.tasks.classification.training import Plan, classifier_to_train
 from textgraft.training.loop import Run, Settings
 from textgraft.training.recipes import load_recipe
 
@@ -66,7 +66,7 @@ def main() -> None:
     examples = curves.examples(curves.sample(read(asked.data / folder)[0], asked.rows), asked.name)
     labels = Labels.fit(examples)
     for name in asked.models:
-        source = opening.load(name)
+        source = loading.load(name)
         texts, pad_id = source.encoded(examples.texts, asked.max_tokens)[0], source.tokenizer.pad_id
         stage = load_recipe(source.suited("default")).finetune
         model = classifier_to_train(Plan(source.model, False, stage, Settings(), labels, None, pad_id), 0)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from textgraft.data.corpus import build_corpus
+from textgraft.data.streams.shards import build_corpus
 from textgraft.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]

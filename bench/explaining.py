@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from textgraft import load
-from textgraft.classifier import Classifier
 from textgraft.data.readers import read_texts
-from textgraft.explaining import Explanation, Part, explain, without
-from textgraft.training.metrics import bootstrap_interval
+from textgraft.metrics.classification import bootstrap_interval
+from textgraft.tasks.classification.explaining import Explanation, Part, explain, without
+from textgraft.tasks.classification.predictor import Classifier
 
 LEFT_OUT = (1, 2, 3, 5)
 

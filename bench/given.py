@@ -36,9 +36,9 @@ class Given:
     @cached_property
     def tiny(self) -> Path:
         """A BERT of one layer that knows nothing."""
-        from textgraft.artifact import Artifact, save
-        from textgraft.model import build_fresh
-        from textgraft.opening import load
+        from textgraft.models.artifact import Artifact, save
+        from textgraft.models.loading import load
+        from textgraft.models.model import build_fresh
 
         known = load("en-bert-small")
         shape = known.model.describe()
@@ -92,10 +92,10 @@ class Given:
         """A folder of ours with a classifier of reviews on `body`, briefly fine-tuned, that reads up to 512 tokens."""
         from reviewer import MOST, NAMES, trained
 
-        from textgraft.artifact import Artifact, save
         from textgraft.data.labels import Labels
         from textgraft.data.sequences import encode_texts
-        from textgraft.opening import load
+        from textgraft.models.artifact import Artifact, save
+        from textgraft.models.loading import load
 
         body = load(self.body)
         texts, labels = self.reviews(self.size(160, 20))

@@ -20,8 +20,8 @@ import numpy as np
 from budget import fitted
 from numpy.typing import NDArray
 
-from textgraft.errors import UserError
-from textgraft.model_folder import find
+from textgraft.core.errors import UserError
+from textgraft.models.model_folder import find
 
 HERE = Path(__file__).parent
 FLOOR = 0.8

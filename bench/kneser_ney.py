@@ -23,16 +23,16 @@ import numpy as np
 import torch
 from ngrams import log_probabilities
 
-from textgraft import opening
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.corpus import Corpus, build_corpus
 from textgraft.data.readers import read_texts
-from textgraft.data.stream import LanguageModelStream
-from textgraft.errors import UserError
+from textgraft.data.streams.base import LanguageModelStream
+from textgraft.data.streams.shards import Corpus, build_corpus
 from textgraft.heads.base import Loss
 from textgraft.heads.language_model import LanguageModelHead
-from textgraft.training.language_model import language_model_validator
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact
+from textgraft.training.perplexity import language_model_validator
 
 BYTES, BYTES_PER_TOKEN = 800_000_000, 36
 """What is needed at all, and what the longest n-grams need for each training token: rows of two orders, two tables."""
@@ -89,7 +89,7 @@ def model_scores(loaded: Artifact, held: Corpus) -> dict[str, Any]:
 
 
 def compare(name: str, train: list[str], valid: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    loaded = opening.load(name)
+    loaded = loading.load(name)
     if not isinstance(loaded.model.head, LanguageModelHead) or loaded.model.encoder.direction != "left":
         remedy = "Give one made by textgraft pretrain or adapt."
         raise UserError("this is no language model that reads from left to right.", where=name, remedy=remedy)

@@ -16,12 +16,12 @@ import torch
 from timing import Parts, clocks, flop_per_token, matmul_peaks, serve, since
 from torch import Tensor
 
-from textgraft.data.stream import LanguageModelStream
+from textgraft.data.streams.base import LanguageModelStream
 from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.encoders.base import State
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
-from textgraft.model import Model
-from textgraft.nn.precision import computing_in
+from textgraft.models.model import Model
+from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.softmax import AdaptiveSoftmax, OutputLayer, SampledSoftmax
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from textgraft.data.labels import Labels
-from textgraft.training.metrics import Interval, bootstrap_interval, difference_interval, paired_test
+from textgraft.metrics.classification import Interval, bootstrap_interval, difference_interval, paired_test
 
 KEY = re.compile(r"(?P<method>.+), (?P<labels>[\d,]+) labels, seed (?P<seed>\d+)")
 Answers = dict[int, dict[int, NDArray[np.float64]]]

@@ -25,14 +25,14 @@ import psutil
 import torch
 from torch import Tensor
 
-from textgraft import model_folder, opening
-from textgraft.data.corpus import Corpus
 from textgraft.data.readers import read_texts
 from textgraft.data.sequences import encode_texts
-from textgraft.inference import embed_sequences
-from textgraft.model import Model
-from textgraft.nn.precision import computing_in
-from textgraft.training.language_model import language_model_validator
+from textgraft.data.streams.shards import Corpus
+from textgraft.models import loading, model_folder
+from textgraft.models.inference import embed_sequences
+from textgraft.models.model import Model
+from textgraft.nn.cpu.precision import computing_in
+from textgraft.training.perplexity import language_model_validator
 
 CHARACTERS_A_TOKEN = 3
 """Fewer than any vocabulary here has, so that enough texts are read."""
@@ -75,7 +75,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     """One model's figures."""
     process = psutil.Process()
     before, began = process.memory_info().rss, time.perf_counter()
-    source = opening.load(name)
+    source = loading.load(name)
     loaded = time.perf_counter() - began
     texts = list(islice(_enough(text, tokens), 100_000))
     row: dict[str, Any] = {
@@ -99,7 +99,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     row["held_out_tokens"] = held.num_tokens
     row["ways"] = {}
     for way, (rounding, precision, size) in WAYS.items():
-        model = rounded(opening.load(name).model, rounding)
+        model = rounded(loading.load(name).model, rounding)
         with torch.no_grad(), computing_in(precision):
             scores = language_model_validator(held)(model)
         matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)

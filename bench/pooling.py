@@ -23,19 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 from record import Record
 
-from textgraft import opening
-from textgraft.artifact import Artifact
+from textgraft.comparison.methods import MethodOptions, new_method
+from textgraft.comparison.methods.default import Default
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
-from textgraft.methods import MethodOptions, new_method
-from textgraft.methods.default import Default
-from textgraft.stages.blend import evidence_splits
-from textgraft.stages.candidates import Candidate, Ground, linear_candidates
-from textgraft.stages.members import read_parts
-from textgraft.stages.probe import probe_candidate
-from textgraft.stages.ways import Spaces
-from textgraft.training.selection import NOTHING, STEPS, mean_loss
+from textgraft.linear.methods import Spaces
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact
+from textgraft.tasks.classification.ensemble_weights import NOTHING, STEPS, mean_loss
+from textgraft.tasks.classification.fine_tuned import read_parts
+from textgraft.tasks.classification.linear_candidates import Candidate, Ground, linear_candidates
+from textgraft.tasks.classification.linear_probe import probe_candidate
+from textgraft.tasks.classification.model_selection import evidence_splits
 
 HERE = Path(__file__).parent
 TINY = 1e-12
@@ -113,7 +113,9 @@ WAYS = {
 
 
 def chosen(answers: Answers, targets: NDArray[np.int64], way: Way, names: Sequence[str]) -> NDArray[np.float64]:
-    """(M,) weights, by the greedy selection of textgraft.training.selection, for any pool, loss and prior."""
+    """(M,) weights, by the greedy selection of textgraft.tasks.classification.ensemble_weights, for any pool, loss and
+    prior.
+    """
     if way.loss is None:
         return np.full(len(answers), 1 / len(answers))
     counts, best, found = np.zeros(len(answers)), np.inf, np.zeros(len(answers))
@@ -162,7 +164,7 @@ class Draws:
         self.train = curves.examples(train, asked.name)
         self.test = curves.examples(curves.sample(test, min(asked.tested, len(test))), f"{asked.name} test")
         self.labels, self.pool, self.work, self.method = Labels.fit(self.train), pool, work, None
-        self.probed, self.max_tokens = opening.load(asked.probe) if asked.probe else None, asked.max_tokens
+        self.probed, self.max_tokens = loading.load(asked.probe) if asked.probe else None, asked.max_tokens
         self.spaces = Spaces(pool, work / "spaces", seed=0)
         if asked.model:
             made = new_method("default", MethodOptions(model=asked.model, max_tokens=asked.max_tokens))

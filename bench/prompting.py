@@ -22,8 +22,8 @@ from textgraft import PromptOptions, last_words, prompt
 from textgraft.cli.prompt import verdict
 from textgraft.data.examples import Examples
 from textgraft.data.readers import read_texts
-from textgraft.opening import load
-from textgraft.training.metrics import bootstrap_interval
+from textgraft.metrics.classification import bootstrap_interval
+from textgraft.models.loading import load
 
 POOL = 200
 PASSAGES = 300

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from textgraft.data.conll import read_conll
-from textgraft.nn.readout import READOUTS
-from textgraft.report.readouts import table_rows
-from textgraft.stages.readouts import ReadoutOptions, inspect_readouts, sampled
+from textgraft.experiments.layer_aggregation import ReadoutOptions, inspect_readouts, sampled
+from textgraft.experiments.layer_aggregation_report import table_rows
+from textgraft.nn.layer_aggregation import READOUTS
 from textgraft.training.loop import Settings
 
 HERE = Path(__file__).parent

@@ -16,8 +16,8 @@ def trained(body: Any, sequences: Any, targets: list[int], seed: int) -> tuple[A
 
     from textgraft import Settings
     from textgraft.data.labels import Labels
-    from textgraft.data.stream import ExampleStream
-    from textgraft.training.classifier import Plan, new_classifier
+    from textgraft.data.streams.base import ExampleStream
+    from textgraft.tasks.classification.training import Plan, new_classifier
     from textgraft.training.loop import Run
     from textgraft.training.phases import Phase, Stage
 

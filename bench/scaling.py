@@ -29,8 +29,8 @@ from typing import Any
 import torch
 from record import Record, in_own_process, write_json
 
+from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples
-from textgraft.training.meter import Meter
 
 HERE = Path(__file__).parent
 DEMO = HERE.parent / "demo" / "data" / "pool.txt.xz"
@@ -72,8 +72,8 @@ def trained(count: int, classes: int) -> Work:
 
 
 def encoded(megabytes: int) -> Work:
-    from textgraft.data.corpus import build_corpus
-    from textgraft.opening import load
+    from textgraft.data.streams.shards import build_corpus
+    from textgraft.models.loading import load
 
     tokenizer, pool = load("en-ulmfit").tokenizer, texts()
 
@@ -94,7 +94,7 @@ def encoded(megabytes: int) -> Work:
 
 def stepped(output_layer: str, words: int) -> Work:
     from textgraft.data.batch import Batch
-    from textgraft.model import build
+    from textgraft.models.model import build
 
     torch.manual_seed(0)
     encoder = {"name": "awd_lstm", "vocab_size": words, "embedding_dim": 128, "hidden_dim": 256, "num_layers": 2}
@@ -113,8 +113,8 @@ def stepped(output_layer: str, words: int) -> Work:
 
 
 def read_by(threads: int) -> Work:
-    from textgraft.classifier import embed
-    from textgraft.ensemble import load_members
+    from textgraft.tasks.classification.ensemble import load_members
+    from textgraft.tasks.classification.predictor import embed
 
     torch.set_num_threads(threads)
     members = load_members("en-bert-small")

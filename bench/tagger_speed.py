@@ -26,17 +26,17 @@ from record import write_json
 from sides import Side, peers_python
 from timing import clocks, serve, since
 
-from textgraft import opening
-from textgraft.artifact import Artifact, save
+from textgraft.conversion.convert import convert
 from textgraft.data.conll import Tagged, read_conll
-from textgraft.foreign.convert import convert
-from textgraft.model import build_fresh
-from textgraft.nn.int8 import int8_is_native
-from textgraft.nn.precision import bf16_is_native
-from textgraft.stages.stacked_tagging import Network
-from textgraft.stages.tagging import STACKED, tag_finetune
-from textgraft.tagging import Tagger
-from textgraft.words.stack import Stack
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact, save
+from textgraft.models.model import build_fresh
+from textgraft.nn.cpu.int8 import int8_is_native
+from textgraft.nn.cpu.precision import bf16_is_native
+from textgraft.tasks.tagging.finetune import STACKED, tag_finetune
+from textgraft.tasks.tagging.predictor import Tagger
+from textgraft.tasks.tagging.stacked import Network
+from textgraft.word_embeddings.stack import Stack
 
 HERE = Path(__file__).parent
 OURS = {
@@ -51,7 +51,7 @@ def language_models(width: int, folder: Path) -> tuple[list[str], list[str]]:
     """Folders of ours and Flair's files of the same two models, with drawn weights."""
     ours, theirs = [], []
     for direction in ("forward", "backward"):
-        known = opening.load(f"en-flair-small-{direction}")
+        known = loading.load(f"en-flair-small-{direction}")
         shape = known.model.describe()
         shape["encoder"]["hidden_dim"] = shape["head"]["input_dim"] = width
         about = {"stage": "pretrain", "name": direction, "base": None}

@@ -25,16 +25,16 @@ import numpy as np
 import torch
 from record import Record, write_json
 
-from textgraft import opening
+from textgraft.core import formatting
 from textgraft.data.conll import Tagged, read_conll, split_sentences
-from textgraft.report import wording
-from textgraft.stages.tagging import STACKED, TAGGER, TagOptions, tag_finetune
-from textgraft.tagging import Tagger
+from textgraft.metrics.tagging import Ratio
+from textgraft.models import loading
+from textgraft.tasks.tagging.finetune import STACKED, TAGGER, TagOptions, tag_finetune
+from textgraft.tasks.tagging.predictor import Tagger
+from textgraft.training.driver import weights_hash
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
-from textgraft.training.session import weights_hash
-from textgraft.training.tag_metrics import Ratio
-from textgraft.words.stack import Stack
+from textgraft.word_embeddings.stack import Stack
 
 HERE = Path(__file__).parent
 HELD_OUT = 0.2
@@ -79,10 +79,12 @@ def row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def told(row: dict[str, Any], metric: str) -> str:
     score = row["score"]
-    shown = wording.NOT_KNOWN if score is None else wording.interval(*score.values(), metric)
-    spread = wording.score(row["spread"], metric)
+    shown = formatting.NOT_KNOWN if score is None else formatting.interval(*score.values(), metric)
+    spread = formatting.score(row["spread"], metric)
     cost = f"{row['minutes']:.1f} minutes, {row['sentences_per_second']:,.0f} sentences/s"
-    return f"{row['tagger']}: {wording.metric_name(metric)} {shown}, spread {spread} over {row['seeds']} seeds, {cost}"
+    return (
+        f"{row['tagger']}: {formatting.metric_name(metric)} {shown}, spread {spread} over {row['seeds']} seeds, {cost}"
+    )
 
 
 def main() -> None:
@@ -105,7 +107,7 @@ def main() -> None:
     opened = [Stack.open(name.split(","), precision=arguments.precision) for name in arguments.stack]
     settings["weights"] = [[source.fingerprint for source in stack.sources] for stack in opened]
     if arguments.finetuned:
-        settings["weights"].append(weights_hash(opening.load(arguments.finetuned).model))
+        settings["weights"].append(weights_hash(loading.load(arguments.finetuned).model))
     record = Record(arguments.out / "taggers-unfinished.json", settings)
     rows, metric = [], ""
     for called, name, stacked in taggers:

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from textgraft.files import write_atomically
+from textgraft.core.files import write_atomically
 
 LABELS = {"rte": 800, "sick-entailment": 1000, "sick-relatedness": 1000, "stsb": 1500, "copa": 750}
 SICK_TESTS = 1000

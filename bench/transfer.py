@@ -15,8 +15,8 @@ import curves
 
 from textgraft import inspect_transfer
 from textgraft.data.splits import nested_order
-from textgraft.report.transfer import benefit_rows, benefits_plot, layers_plot, table_rows
-from textgraft.stages.transfer import TransferOptions
+from textgraft.experiments.transfer import TransferOptions
+from textgraft.experiments.transfer_report import benefit_rows, benefits_plot, layers_plot, table_rows
 
 HERE = Path(__file__).parent
 PICTURES = {"layers": layers_plot, "benefits": benefits_plot}

@@ -24,17 +24,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from textgraft import opening
+from textgraft.core.files import write_atomically
 from textgraft.data.batch import Batch
-from textgraft.data.corpus import Corpus
 from textgraft.data.readers import read_texts
-from textgraft.data.stream import LanguageModelStream
-from textgraft.files import write_atomically
-from textgraft.model import Model, build
-from textgraft.stages.adapt import held_out
+from textgraft.data.streams.base import LanguageModelStream
+from textgraft.data.streams.shards import Corpus
+from textgraft.models import loading
+from textgraft.models.model import Model, build
+from textgraft.tasks.language_modeling.adapt import held_out
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.language_model import language_model_validator
 from textgraft.training.loop import Run, Settings
+from textgraft.training.perplexity import language_model_validator
 from textgraft.training.phases import Phase
 
 HERE = Path(__file__).parent
@@ -149,7 +149,7 @@ def trained_here(seconds: float) -> tuple[Model, Corpus]:
 
 def given(folder: str, files: list[str]) -> tuple[Model, Corpus]:
     """A trained model and text that it has not read."""
-    loaded, texts = opening.load(folder), list(read_texts(files))
+    loaded, texts = loading.load(folder), list(read_texts(files))
     ids = loaded.tokenizer.encode_batch(texts)
     words, characters = sum(len(t.split()) for t in texts), sum(map(len, texts))
     return loaded.model, Corpus.from_ids(ids, loaded.tokenizer, words=words, characters=characters)

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from textgraft import VectorOptions, WordVectors, train_vectors
+from textgraft.core.files import write_atomically
 from textgraft.data.readers import read_texts
-from textgraft.files import write_atomically
-from textgraft.vectors.corpus import WordFile
-from textgraft.vectors.evaluation import analogies, read_analogies, read_similarities, similarity
+from textgraft.word_embeddings.corpus import WordFile
+from textgraft.word_embeddings.evaluation import analogies, read_analogies, read_similarities, similarity
 
 METHODS = ("skipgram", "cbow", "fasttext", "glove")
 RESULTS = Path(__file__).parent / "results"

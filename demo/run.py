@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from textgraft import FinetuneOptions, Settings, finetune, read
-from textgraft.files import write_atomically
+from textgraft.core.files import write_atomically
 
 HERE = Path(__file__).parent
 WORK = HERE / "work"

@@ -46,7 +46,7 @@ lr = 0.01
 def on_the_processor() -> Iterator[None]:
     """What tests promise to the bit only a processor keeps: `auto` sees no GPU here; the tests of GPUs name theirs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("textgraft.nn.device.has_cuda", lambda: False)
+        patch.setattr("textgraft.core.device.has_cuda", lambda: False)
         yield
 
 
@@ -69,7 +69,7 @@ def tiny_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_lm(tiny_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny pretrained language model; copy it before changing it."""
-    from textgraft.stages.pretrain import pretrain
+    from textgraft.tasks.language_modeling.pretrain import pretrain
 
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "pool.txt").write_text("\n".join(reviews(400)[0]))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
-from textgraft.model import build
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text import wordpiece
 from textgraft.text.tokenizer import Tokenizer
 

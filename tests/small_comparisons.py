@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from made_up_reviews import BAD, GOOD, PLAIN, reviews
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
+from textgraft.comparison.methods import MethodOptions
 from textgraft.data.examples import Examples
-from textgraft.methods import MethodOptions
-from textgraft.model import build
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text import wordpiece
-from textgraft.text.spelling import SpellingTokenizer
+from textgraft.text.character_encoding import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.vectors import folder as vectors_folder
-from textgraft.vectors.word_vectors import WordVectors
+from textgraft.word_embeddings import folder as vectors_folder
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 RECIPE = """
 name = "quick"

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from textgraft import artifact
-from textgraft.answering import Reader, SearchSettings, predictions, reply, scores
-from textgraft.answering_network import window_logits
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.squad import Answer, Question, Squad, one_question, parse_squad
 from textgraft.data.windows import Window, WindowSettings, encode_questions
-from textgraft.errors import UserError
-from textgraft.linear.sentences import nearest_sentences
-from textgraft.model import build
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
+from textgraft.tasks.question_answering.baseline import nearest_sentences
+from textgraft.tasks.question_answering.network import window_logits
+from textgraft.tasks.question_answering.predictor import Reader, SearchSettings, predictions, reply, scores
 from textgraft.text import wordpiece
 from textgraft.text.sentences import sentence_spans
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from textgraft import artifact, model_folder
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
-from textgraft.model import build
+from textgraft.models import artifact, model_folder
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text.tokenizer import Tokenizer
 
 LABELS = Labels("single", ("bad", "ça va", "good"))

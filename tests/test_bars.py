@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from textgraft import bars
-from textgraft.bars import Bar
-from textgraft.data.progress import Meter
+from textgraft.core import progress_bar
+from textgraft.core.progress import Meter
+from textgraft.core.progress_bar import Bar
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}"), TimeRemainingColumn())
 
@@ -29,7 +29,7 @@ def steps(count: int, *, show: bool = True) -> None:
 def test_a_log_has_a_line_each_minute_and_the_last_one(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bars, "LOG_SECONDS", 0.05)
+    monkeypatch.setattr(progress_bar, "LOG_SECONDS", 0.05)
     steps(20)
     lines = capfd.readouterr().err.splitlines()
     done = [float(line.split()[-2]) for line in lines]
@@ -49,7 +49,7 @@ def test_short_work_leaves_one_line_and_quiet_work_none(capfd: pytest.CaptureFix
 def test_a_terminal_is_drawn_over_and_not_written_to(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bars, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bar, "LOG_SECONDS", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     steps(5)
     drawn = capfd.readouterr().err
@@ -58,7 +58,7 @@ def test_a_terminal_is_drawn_over_and_not_written_to(
 
 
 def test_a_pass_over_texts_is_logged_too(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bars, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bar, "LOG_SECONDS", 0.0)
     with Meter("cutting", 10, shown=True) as meter:
         for _ in range(3):
             time.sleep(0.21)

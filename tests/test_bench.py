@@ -17,9 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from textgraft.data.batch import Batch
 from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
-from textgraft.model import Model
-from textgraft.nn import product
-from textgraft.nn.precision import computing_in
+from textgraft.models.model import Model
+from textgraft.nn.cpu import matmul
+from textgraft.nn.cpu.precision import computing_in
 
 BENCH = Path(__file__).parents[1] / "bench"
 
@@ -158,7 +158,7 @@ def test_a_nested_call_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flop_per_token_is_what_a_training_step_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
     from timing import flop_per_token
 
-    monkeypatch.setattr(product, "STEPS_THAT_PAY", 100)  # torch does not count products with laid out weights
+    monkeypatch.setattr(matmul, "STEPS_THAT_PAY", 100)  # torch does not count products with laid out weights
 
     shape = {"vocab_size": 50, "embedding_dim": 8, "hidden_dim": 12, "num_layers": 3}
     encoder = AWDLSTM(AWDLSTMConfig(50, 8, 12, 3))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from textgraft.model import build
+from textgraft.models.model import build
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 import bounds

@@ -11,7 +11,7 @@ from made_up_reviews import reviews
 
 from textgraft.data.examples import Examples
 from textgraft.onnx.export import export
-from textgraft.stages.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 
 BENCH = Path(__file__).parents[1] / "bench" / "cold_start.py"
 

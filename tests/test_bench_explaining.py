@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from test_explaining import Adding
 
-from textgraft.classifier import Classifier
-from textgraft.explaining import explain
+from textgraft.tasks.classification.explaining import explain
+from textgraft.tasks.classification.predictor import Classifier
 
 
 def test_the_strongest_words_change_more_answers_than_random_ones(monkeypatch: pytest.MonkeyPatch) -> None:

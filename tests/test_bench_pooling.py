@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from textgraft.training.metrics import evaluate
-from textgraft.training.selection import ensemble_weights
+from textgraft.metrics.classification import evaluate
+from textgraft.tasks.classification.ensemble_weights import ensemble_weights
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 import pooling

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from made_up_tags import write_sentences
 
-from textgraft.nn.int8 import int8_is_native
-from textgraft.nn.precision import bf16_is_native
+from textgraft.nn.cpu.int8 import int8_is_native
+from textgraft.nn.cpu.precision import bf16_is_native
 
 BENCH = Path(__file__).parents[1] / "bench" / "tagger_speed.py"
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from textgraft.data.corpus import Corpus
+from textgraft.data.streams.shards import Corpus
 from textgraft.text.tokenizer import Tokenizer
 
 V = 17

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from textgraft.artifact import load
-from textgraft.vectors.formats import load_vectors
+from textgraft.models.artifact import load
+from textgraft.word_embeddings.formats import load_vectors
 
 BOX = Path(__file__).parents[1] / "pretrained"
 FOLDERS = sorted(path.parent for path in BOX.glob("*/config.json"))

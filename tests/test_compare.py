@@ -22,15 +22,15 @@ from safetensors.torch import load_file, save
 from small_comparisons import examples, quick_options
 
 import textgraft
+from textgraft.comparison import compare as stage
+from textgraft.comparison.cells import Cells, Place
+from textgraft.comparison.methods import METHODS, Answers, MethodOptions
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
-from textgraft.errors import UserError
 from textgraft.linear import fasttext
-from textgraft.methods import METHODS, Answers, MethodOptions
-from textgraft.stages import compare as stage
-from textgraft.stages.adapt import adapt
-from textgraft.stages.cells import Cells, Place
+from textgraft.tasks.language_modeling.adapt import adapt
 
 POOL = reviews(30, 3)[0]
 UNEVEN = ["a"] * 60 + ["b"] * 30 + ["c"] * 9 + ["d"]
@@ -270,7 +270,7 @@ def test_a_kill_while_tidying_up_leaves_a_result_to_take(tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("textgraft.stages.results_folder.remove_work", killed)
+        patched.setattr("textgraft.training.results_folder.remove_work", killed)
         with pytest.raises(KeyboardInterrupt):
             call()
     with pytest.raises(UserError, match="differs in: seeds"):

@@ -9,8 +9,8 @@ import sys
 import pytest
 import torch
 
-from textgraft.nn.denormals import are_flushed, flushed
-from textgraft.nn.precision import computing_in
+from textgraft.nn.cpu.denormals import are_flushed, flushed
+from textgraft.nn.cpu.precision import computing_in
 
 TINY = torch.tensor(1e-38)
 DESCRIPTION = {
@@ -70,8 +70,8 @@ def test_the_threads_of_torch_flush_too() -> None:
     """Half of the numbers are another thread's, which sees nothing of a setting of this one."""
     script = f"""
 import torch
-from textgraft.model import build_fresh
-from textgraft.nn.denormals import flushed
+from textgraft.models.model import build_fresh
+from textgraft.nn.cpu.denormals import flushed
 build_fresh({DESCRIPTION}, 0)
 tiny = torch.full((1 << 20,), 1e-38)
 with flushed():
@@ -85,7 +85,7 @@ def test_a_process_that_has_imported_all_may_still_fork() -> None:
     """Threads of torch do not live on in a child, whose first large product would wait for them for ever."""
     script = """
 import multiprocessing, signal
-import textgraft.verbs, textgraft.training.loop, textgraft.estimators
+import textgraft.api, textgraft.training.loop, textgraft.tasks.classification.estimator
 def doubled(_):
     import torch
     signal.alarm(30)

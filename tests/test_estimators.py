@@ -24,11 +24,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
-from textgraft.errors import UserError
-from textgraft.estimators import TextClassifier, TextEmbedder
-from textgraft.model import build
+from textgraft.core.errors import UserError
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
+from textgraft.tasks.classification.estimator import TextClassifier, TextEmbedder
 from textgraft.text.tokenizer import Tokenizer
 
 WORDS = {"good": "great wonderful superb lovely", "bad": "awful terrible boring poor", "food": "tasty salty fresh ripe"}

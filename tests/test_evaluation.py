@@ -5,7 +5,7 @@ import pytest
 
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.evaluation import Comparison, Outcome
+from textgraft.tasks.classification.evaluation import Comparison, Outcome
 
 N = 400
 

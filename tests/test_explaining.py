@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.classifier import Classifier, Prediction
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Pair
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
-from textgraft.explaining import Explanation, Part, explain, stretches, without
-from textgraft.report.explained_page import explained_page
+from textgraft.tasks.classification.explaining import Explanation, Part, explain, stretches, without
+from textgraft.tasks.classification.explanation_page import explained_page
+from textgraft.tasks.classification.predictor import Classifier, Prediction
 
 WEIGHTS = {"fine": 1.5, "good": 0.75, "film": 0.0, "dull": -2.0, "awful": -0.5, "plot": 0.25}
 BIAS = 0.1

@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 from small_comparisons import examples, family_model, quick_options, write_family, write_vectors
 
 import textgraft
-from textgraft import artifact, model_folder
+from textgraft.comparison.methods import METHODS, MethodOptions, new_method
+from textgraft.comparison.methods.features import Elmo, Features, without_middle
+from textgraft.comparison.methods.fine_tuned import Bert
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
 from textgraft.linear import pool_words
-from textgraft.linear.scale import Scale
-from textgraft.linear.word_space import WordSpace
-from textgraft.methods import METHODS, MethodOptions, new_method
-from textgraft.methods.features import Elmo, Features, without_middle
-from textgraft.methods.language import Bert
-from textgraft.model_folder import models_of
-from textgraft.opening import load
-from textgraft.stages import adapt as adapting
-from textgraft.vectors.corpus import words_of
-from textgraft.vectors.formats import load_vectors
-from textgraft.vectors.word_vectors import WordVectors
+from textgraft.linear.scaling import Scale
+from textgraft.linear.word_vector_features import WordSpace
+from textgraft.models import artifact, model_folder
+from textgraft.models.loading import load
+from textgraft.models.model_folder import models_of
+from textgraft.tasks.language_modeling import adapt as adapting
+from textgraft.word_embeddings.corpus import words_of
+from textgraft.word_embeddings.formats import load_vectors
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 FAMILIES = [name for name, method in METHODS.items() if method.model]
 TEXTS = ["The film was great, it was.", "awful", "...", " ", "the actor and the plot and the movie and I"]
@@ -278,7 +278,7 @@ def test_methods_that_adapt_a_model_alike_share_it_and_others_do_not(
         made.append(out)
         return artifact.save(replace(family_model("bert"), run={"seconds": 0}), out / str(len(made)))
 
-    monkeypatch.setattr("textgraft.methods.language.adapt", noted)
+    monkeypatch.setattr("textgraft.comparison.methods.fine_tuned.adapt", noted)
     assert adapting.adapt is not noted
     for name in ("bert", "ulmfit", "default"):
         method = new_method(f"{name}@{models['bert']}", MethodOptions())

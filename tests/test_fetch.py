@@ -23,11 +23,12 @@ from hub_on_this_machine import FakeHub, serving
 from made_up_reviews import reviews
 
 import textgraft
-from textgraft import UserError, opening
+from textgraft import UserError
 from textgraft.cli import main
-from textgraft.foreign import hub_client, huggingface
-from textgraft.foreign.fetch import read_head
-from textgraft.model import build
+from textgraft.conversion import hub_client, huggingface
+from textgraft.conversion.fetch import read_head
+from textgraft.models import loading
+from textgraft.models.model import build
 from textgraft.text.wordpiece import train
 
 NAME = "somebody/small-bert"
@@ -93,17 +94,17 @@ def test_a_fetched_folder_loads_without_a_socket(
 
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    loaded = opening.load(f"hf:{folder}")
+    loaded = loading.load(f"hf:{folder}")
     assert loaded.run.items() >= {"name": NAME, "licence": "apache-2.0", "language": "en"}.items()
     assert loaded.run["data"]["fetched from"] == f"{hub.address}/{NAME}"
     assert loaded.run["data"]["commit"] == hub.commit
     assert loaded.embed(["a film"]).shape == (1, 32)
     with pytest.raises(UserError, match="neither a folder"):
-        opening.load("hf:somebody/unknown")
+        loading.load("hf:somebody/unknown")
 
 
 def test_the_module_is_not_in_the_functions_place() -> None:
-    importlib.import_module("textgraft.foreign.fetch")
+    importlib.import_module("textgraft.conversion.fetch")
     importlib.import_module("textgraft.cli.fetch")
     assert callable(textgraft.fetch)
 
@@ -136,7 +137,7 @@ def test_shards_by_their_index(hub: FakeHub, tmp_path: Path, small_bert: dict[st
     folder = fetch(tmp_path / "bert")
     expected = TAKEN - {"model.safetensors"} | {*parts, "model.safetensors.index.json", "run.json"}
     assert left(folder) == expected
-    assert opening.load(f"hf:{folder}").run["parameters"] > 0
+    assert loading.load(f"hf:{folder}").run["parameters"] > 0
     index["weight_map"]["x"] = "../../outside.safetensors"
     model["model.safetensors.index.json"] = json.dumps(index).encode()
     with pytest.raises(UserError, match=r"names '\.\./\.\./outside\.safetensors', which is not there"):

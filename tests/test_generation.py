@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from made_up_reviews import reviews
 
 import textgraft
-from textgraft import GenerateOptions, Tokenizer, UserError, artifact, generate, score, stream
-from textgraft.artifact import Artifact
+from textgraft import GenerateOptions, Tokenizer, UserError, generate, score, stream
 from textgraft.data.batch import pad
-from textgraft.language.generation import continuation, cut_at, prompt_ids, special_tokens
-from textgraft.model import build
+from textgraft.generation.generation import continuation, cut_at, prompt_ids, special_tokens
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text.byte_level import train_byte_level
 
 TEXTS = [*reviews(60, 5)[0], "ภาษาไทย is spoken 👩‍👩‍👧 here, naïve café", "日本語 too"] * 2
@@ -134,7 +135,7 @@ def test_stop_strings(made: Any, family: str, tokenizer: str) -> None:
 def test_more_prompts_than_a_batch_holds_come_back_in_order(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = made("gpt", "byte_level")
     whole = generate(model, PROMPTS, drawn())
-    monkeypatch.setattr("textgraft.language.generation.ROWS", 3)
+    monkeypatch.setattr("textgraft.generation.generation.ROWS", 3)
     assert [g.ids for g in generate(model, PROMPTS, drawn())] == [g.ids for g in whole]
     assert generate(model, [], drawn()) == []
 
@@ -196,7 +197,7 @@ def test_scores_by_hand(made: Any, family: str, tokenizer: str) -> None:
             ]
         assert scored.tokens == len(steps)
         assert scored.log_probability == pytest.approx(sum(steps), abs=1e-3)
-    assert found[2] == textgraft.language.generation.Scored(0.0, 0)
+    assert found[2] == textgraft.generation.generation.Scored(0.0, 0)
     assert score(model, [], []) == []
 
 

@@ -17,23 +17,22 @@ from made_up_reviews import reviews
 from torch.utils.flop_counter import FlopCounterMode
 
 from textgraft import FinetuneOptions, Settings, finetune, load
-from textgraft.classifier import STREAM_TEXTS
-from textgraft.data.batch import Batch
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.examples import Examples
 from textgraft.data.sequences import TokenIds
-from textgraft.data.stream import ExampleStream
+from textgraft.data.streams.base import ExampleStream
 from textgraft.encoders import gpt
 from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders.bert import BERT, BERTConfig
+from textgraft.generation import decoding
+from textgraft.generation.decoding import Reader
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
-from textgraft.inference import embed_sequences
-from textgraft.language import decoding
-from textgraft.language.decoding import Reader
-from textgraft.model import Model, build
-from textgraft.nn.chunked import IGNORE
-from textgraft.nn.precision import computing_in
-from textgraft.nn.undrawn import Undrawn
-from textgraft.opening import load as load_model
+from textgraft.models.inference import embed_sequences
+from textgraft.models.loading import load as load_model
+from textgraft.models.model import Model, build
+from textgraft.nn.cpu.precision import computing_in
+from textgraft.nn.uninitialized import Undrawn
+from textgraft.tasks.classification.predictor import STREAM_TEXTS
 from textgraft.text.tokenizer import Tokenizer
 
 PREDICTING, TRAINING = 1.10, 1.15
@@ -231,7 +230,7 @@ def test_pretraining_and_fine_tuning_load_no_compiler(tiny_recipe: Path, tmp_pat
     (tmp_path / "train.csv").write_text("text,label\n" + rows)
     program = f"""
 import sys
-from textgraft.stages.pretrain import load_pretrain_recipe, pretrain
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, pretrain
 from textgraft import FinetuneOptions, finetune, read
 for name in ("en-ulmfit", "en-bert-small", "en-xl-small", "en-elmo-small"):
     load_pretrain_recipe(name)

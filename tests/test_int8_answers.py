@@ -10,21 +10,22 @@ from made_up_questions import write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
 
-from textgraft import agreement, tagging_network
-from textgraft.classifier import Classifier
-from textgraft.classifier import load as load_classifier
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
-from textgraft.errors import UserError
-from textgraft.nn import int8, precision
-from textgraft.opening import load
-from textgraft.stages import stacked_tagging
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.stacked_tagging import Network, faster
-from textgraft.stages.tagging import STACKED, tag_finetune
-from textgraft.tagging import Tagger
-from textgraft.tagging_network import NetworkTagger
+from textgraft.metrics import agreement
+from textgraft.models.loading import load
+from textgraft.nn.cpu import int8, precision
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.predictor import Classifier
+from textgraft.tasks.classification.predictor import load as load_classifier
+from textgraft.tasks.tagging import network as tagger_network
+from textgraft.tasks.tagging import stacked as stacked_module
+from textgraft.tasks.tagging.finetune import STACKED, tag_finetune
+from textgraft.tasks.tagging.network import NetworkTagger
+from textgraft.tasks.tagging.predictor import Tagger
+from textgraft.tasks.tagging.stacked import Network, faster
 from textgraft.training.loop import Settings
-from textgraft.words.stack import Stack
+from textgraft.word_embeddings.stack import Stack
 
 FP32, AUTO = Settings(precision="fp32"), Settings()
 native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
@@ -50,7 +51,7 @@ def stacked(folder: Path, precision: str) -> Tagger:
 
 @native
 def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacked_tagging, "WORDS", 20)
+    monkeypatch.setattr(stacked_module, "WORDS", 20)
     write_recipe(tmp_path, 8)
     network = Network(hidden_dim=16, character_filters=0)
     about = {"baseline": False, "network": network, "recipe": str(tmp_path / "quick-8.toml")}
@@ -88,20 +89,20 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
 def test_a_tagger_whose_tags_stray_is_not(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Tagger(tagger, precision="fp32").tag(sentences(9, 3, names=True).sentences)
     assert faster(load(tagger), usual, 64, show=False) == ({}, usual)  # too few words
-    monkeypatch.setattr(stacked_tagging, "WORDS", 20)
-    monkeypatch.setattr(stacked_tagging, "SAME", 1.01)
+    monkeypatch.setattr(stacked_module, "WORDS", 20)
+    monkeypatch.setattr(stacked_module, "SAME", 1.01)
     told, replies = faster(load(tagger), usual, 64, show=False)
     assert "read_in" not in told
     assert told["in_int8"]["same"] > 0
     assert replies == usual
-    monkeypatch.setattr(stacked_tagging, "int8_is_native", lambda: False)
+    monkeypatch.setattr(stacked_module, "int8_is_native", lambda: False)
     assert faster(load(tagger), usual, 64, show=False) == ({}, usual)
 
 
 @native
 def test_a_tagger_says_the_same_with_other_probabilities(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [s.words for s in sentences(60, 2, names=True).sentences]
-    monkeypatch.setattr(tagging_network, "WORDS", 20)
+    monkeypatch.setattr(tagger_network, "WORDS", 20)
     faster, usual = Tagger(tagger, precision="int8"), Tagger(tagger, precision="auto").tag(words)
     first, second = faster.tag(words), faster.tag(words)
     assert [r.probabilities for r in first] == [r.probabilities for r in usual]  # asked in both ways

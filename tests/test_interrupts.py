@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from textgraft import interrupts
-from textgraft.interrupts import already_pressed, ctrl_c_prevails
+from textgraft.core import interrupts
+from textgraft.core.interrupts import already_pressed, ctrl_c_prevails
 
 
 @pytest.fixture(autouse=True)

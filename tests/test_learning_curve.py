@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from textgraft.comparison.learning_curve import (
+    budget_verdict,
+    efficiency_verdicts,
+    label_efficiency,
+    labels_needed,
+    winner,
+)
 from textgraft.data.labels import Labels
-from textgraft.differences import certainty, holm
-from textgraft.evaluation import Comparison, Outcome
-from textgraft.learning_curve import budget_verdict, efficiency_verdicts, label_efficiency, labels_needed, winner
+from textgraft.metrics.paired_differences import certainty, holm
+from textgraft.tasks.classification.evaluation import Comparison, Outcome
 
 
 @pytest.mark.parametrize(

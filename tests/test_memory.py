@@ -11,7 +11,7 @@ import pytest
 
 HOLES = """
 from pathlib import Path
-from textgraft.memory import give_back_memory
+from textgraft.core.memory import give_back_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
@@ -27,7 +27,7 @@ print(full - before, full - resident())
 
 APART = """
 from pathlib import Path
-from textgraft.memory import large_parts_apart
+from textgraft.core.memory import large_parts_apart
 
 def heap():
     return sum(int(b, 16) - int(a, 16) for a, b in (
@@ -46,7 +46,7 @@ print(grown_inside, heap() - before)
 
 KEPT = """
 from pathlib import Path
-from textgraft.memory import all_parts_kept
+from textgraft.core.memory import all_parts_kept
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6

@@ -11,17 +11,17 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import examples, quick_options, write_family, write_vectors
 
-from textgraft import inference
+from textgraft.comparison.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, model_for, new_method
+from textgraft.comparison.methods.default import Default
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear import fasttext
-from textgraft.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, model_for, new_method
-from textgraft.methods.default import Default
-from textgraft.stages import blend, race
-from textgraft.stages.finetune import FinetuneOptions, finetune
+from textgraft.models import inference
+from textgraft.models.default_models import THAI
+from textgraft.tasks.classification import early_rejection, model_selection
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage
-from textgraft.usual_model import THAI
 
 
 @pytest.fixture(autouse=True)
@@ -137,8 +137,10 @@ def test_what_a_model_that_stands_still_says_of_the_test_is_asked_once(
     texts, names = reviews(30, 1)
     train, asked = Examples(texts, KINDS[kind](names), kind), reviews(40, 2)[0]
     labels = Labels.fit(train)
-    monkeypatch.setattr(race, "SURE", 0.0)  # nobody is given up, and all count
-    monkeypatch.setattr(blend, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
+    monkeypatch.setattr(early_rejection, "SURE", 0.0)  # nobody is given up, and all count
+    monkeypatch.setattr(
+        model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
+    )
     read: list[int] = []
     real = inference.budget_batches
     monkeypatch.setattr(inference, "budget_batches", lambda sizes, **how: read.append(len(sizes)) or real(sizes, **how))

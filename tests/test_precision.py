@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from textgraft.errors import UserError
-from textgraft.nn.precision import resolve
+from textgraft.core.errors import UserError
+from textgraft.nn.cpu.precision import resolve
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import torch
 from made_up_reviews import reviews
 
 from textgraft import GenerateOptions, PromptOptions, UserError, complete, generate, prompt, score
-from textgraft.artifact import Artifact
 from textgraft.data.examples import Choice, Examples, Pair
-from textgraft.language.prompt_tasks import Answer, Prompted
-from textgraft.language.prompting import Template
-from textgraft.model import build
+from textgraft.generation.prompt_tasks import Answer, Prompted
+from textgraft.generation.prompting import Template
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text.byte_level import train_byte_level
 
 TEMPLATE = Template(

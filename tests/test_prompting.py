@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from textgraft import Tokenizer, UserError
 from textgraft.data.examples import Choice, Examples, Pair
-from textgraft.language.prompting import Prompt, Template, build, demonstrations, draw, load_template, room
+from textgraft.generation.prompting import Prompt, Template, build, demonstrations, draw, load_template, room
 from textgraft.training.recipes import recipe_names
 
 GOOD = 'name = "mine"\ndescription = "For tests"\nexample = "Review: {text}\\nMood: {label}."\n'

@@ -8,21 +8,14 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from textgraft.data.check import Problem
+from textgraft.core.errors import UserError
+from textgraft.data.checks import Problem
 from textgraft.data.sequences import Truncation
-from textgraft.errors import UserError
+from textgraft.metrics.calibration import confidence_and_correct, coverage_table, probabilities, reliability
+from textgraft.metrics.classification import Interval, PairedTest, class_scores, confusion_matrix, evaluate
+from textgraft.models.card import model_card
 from textgraft.report import plots
-from textgraft.report.card import model_card
-from textgraft.report.report import (
-    Method,
-    Report,
-    confident_mistakes,
-    excerpt,
-    render,
-    write_report,
-)
-from textgraft.training.calibration import confidence_and_correct, coverage_table, probabilities, reliability
-from textgraft.training.metrics import Interval, PairedTest, class_scores, confusion_matrix, evaluate
+from textgraft.tasks.classification.report import Method, Report, confident_mistakes, excerpt, render, write_report
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(1)>&amp; $x$ \x00\ud800'
 VOID = {"meta", "img", "br", "hr", "link"}

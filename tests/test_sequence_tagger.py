@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from textgraft import SequenceTagger
-from textgraft.errors import UserError
-from textgraft.stages.stacked_tagging import Network
-from textgraft.tagging import Tagger
+from textgraft.core.errors import UserError
+from textgraft.tasks.tagging.predictor import Tagger
+from textgraft.tasks.tagging.stacked import Network
 
 X, Y = ([list(getattr(s, part)) for s in sentences(90, 1, names=True).sentences] for part in ("words", "tags"))
 SMALL = Network(hidden_dim=12, character_filters=4)

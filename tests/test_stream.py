@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.stream import ExampleStream, LanguageModelStream, ScatteredStream
-from textgraft.encoders.base import Direction
-from textgraft.errors import UserError
+from textgraft.data.sequences import Direction
+from textgraft.data.streams.base import ExampleStream, LanguageModelStream, ScatteredStream
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from textgraft.transfer_results import (
+from textgraft.experiments.transfer_results import (
     FRESH,
     B,
     Curves,

@@ -10,21 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune, opening, usual_model
-from textgraft.artifact import load, save
+from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune
+from textgraft.comparison.methods import MethodOptions
+from textgraft.core.errors import UserError
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.data.squad import Article, Paragraph, Question, Squad
-from textgraft.errors import UserError
+from textgraft.distillation import distil
+from textgraft.experiments import layer_aggregation, transfer
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.methods import MethodOptions
-from textgraft.model_folder import names
-from textgraft.stages import distil, questions, rates, readouts, transfer
-from textgraft.stages.finetune import FinetuneOptions
+from textgraft.models import default_models, loading
+from textgraft.models.artifact import load, save
+from textgraft.models.default_models import ENGLISH, THAI, Usual, usual_models
+from textgraft.models.model_folder import names
+from textgraft.tasks import learning_rates
+from textgraft.tasks.classification.finetune import FinetuneOptions
+from textgraft.tasks.question_answering import finetune as qa
 from textgraft.training.loop import Settings
-from textgraft.usual_model import ENGLISH, THAI, Usual, usual_models
 
 TEXTS = ["ดีมาก ชอบมาก", "แย่ ไม่ชอบเลย", "สนุกดี", "น่าเบื่อมาก", "ดีจริง ๆ", "ไม่ดีเลย"] * 4
 LABELS = ["ดี", "แย่"] * 12
@@ -70,14 +74,14 @@ def test_fine_tuning_takes_the_one_that_suits_what_is_made() -> None:
 @pytest.fixture
 def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model that is quick to train in the place of the Thai ones; an English one would be a mistake."""
-    monkeypatch.setattr(usual_model, "THAI", Usual(str(tiny_lm), str(tiny_lm)))
-    monkeypatch.setattr(usual_model, "ENGLISH", Usual("no such model", "no such model"))
+    monkeypatch.setattr(default_models, "THAI", Usual(str(tiny_lm), str(tiny_lm)))
+    monkeypatch.setattr(default_models, "ENGLISH", Usual("no such model", "no such model"))
     return tiny_lm
 
 
 def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
     train = Examples(TEXTS, LABELS, "single")
-    base = opening.load(small).run["name"]
+    base = loading.load(small).run["name"]
     adapted = load(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, show=False))
     assert adapted.run["base"]["name"] == base
     asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "show": False}
@@ -101,19 +105,19 @@ def test_so_does_whatever_else_has_texts(
     texts: list[str], missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each asks for the model by its name, of which the error tells."""
-    monkeypatch.setattr(usual_model, "THAI", Usual("no Thai model", ""))
-    monkeypatch.setattr(usual_model, "ENGLISH", Usual("no English model", ""))
+    monkeypatch.setattr(default_models, "THAI", Usual("no Thai model", ""))
+    monkeypatch.setattr(default_models, "ENGLISH", Usual("no English model", ""))
     train, tagged = Examples(texts, LABELS, "single"), Tagged((Sentence(tuple(texts), ("O",) * len(texts)),))
     labels = Labels.fit(train)
     fitted = LinearBaseline().fit(texts, labels.encode(train), kind="single", num_classes=2).fitted
     teacher = save(LinearArtifact(fitted, labels, {"name": "teacher", "stage": "finetune"}), tmp_path / "teacher")
     asked: list[Any] = [
-        lambda: rates.lr_find(train),
-        lambda: rates.lr_find(texts),
+        lambda: learning_rates.lr_find(train),
+        lambda: learning_rates.lr_find(texts),
         lambda: transfer.inspect_transfer(train, tmp_path / "t"),
-        lambda: readouts.inspect_readouts(train, tmp_path / "r", test=train),
-        lambda: readouts.inspect_readouts(tagged, tmp_path / "r", test=tagged),
-        lambda: questions.qa_finetune(reads(texts), tmp_path / "q"),
+        lambda: layer_aggregation.inspect_readouts(train, tmp_path / "r", test=train),
+        lambda: layer_aggregation.inspect_readouts(tagged, tmp_path / "r", test=tagged),
+        lambda: qa.qa_finetune(reads(texts), tmp_path / "q"),
         lambda: distil.distil(teacher, [f"{text} {i}" for i, text in enumerate(texts)], tmp_path / "d"),
     ]
     for ask in asked:

@@ -14,12 +14,12 @@ from made_up_reviews import reviews
 from safetensors.numpy import load_file
 
 import textgraft
-from textgraft import artifact
+from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.latent_space import LatentSpace
+from textgraft.linear.lsa import LatentSpace
+from textgraft.models import artifact
 
 TEXTS, LABELS = reviews(60, 1)
 

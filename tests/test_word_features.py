@@ -15,11 +15,11 @@ from made_up_questions import encoder
 from made_up_tags import TEXT, sentences
 from numpy.typing import NDArray
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.errors import UserError
-from textgraft.vectors.word_vectors import WordVectors
-from textgraft.words import features
-from textgraft.words.features import FrozenModel, StaticVectors, as_kept, bytes_kept, keep, word_vectors
+from textgraft.word_embeddings import sources
+from textgraft.word_embeddings.sources import FrozenModel, StaticVectors, as_kept, bytes_kept, keep, word_vectors
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 SENTENCES = [s.words for s in sentences(20, 3, clauses=2).sentences]
 
@@ -70,7 +70,7 @@ def test_static_vectors_know_no_context_and_count_what_they_lack() -> None:
 
 
 def test_memory_is_flat_in_the_number_of_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "AT_ONCE", 4)
+    monkeypatch.setattr(sources, "AT_ONCE", 4)
     source, asked = static(), []
     vectors = source.vectors
 
@@ -110,7 +110,7 @@ class Killed(BaseException):
 def test_killed_half_way_nothing_is_kept_and_the_next_starts_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "AT_ONCE", 4)
+    monkeypatch.setattr(sources, "AT_ONCE", 4)
     source = frozen("lstm")
     vectors, calls = source.vectors, []
 

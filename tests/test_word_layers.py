@@ -10,16 +10,17 @@ import torch
 from made_up_questions import encoder
 from made_up_tags import TEXT, sentences, write_encoder
 
-from textgraft import artifact, save_vectors
-from textgraft.artifact import Artifact
+from textgraft import save_vectors
+from textgraft.core.errors import UserError
 from textgraft.data.contexts import Context, Place, contexts_of, drawn_places, places_of, read_contexts
-from textgraft.errors import UserError
-from textgraft.model import build
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text.characters import of_vocabulary
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.vectors.word_vectors import WordVectors
-from textgraft.words.contextual import layer_vectors, word_vectors
-from textgraft.words.layers import AT_ONCE, WordLayers
+from textgraft.word_embeddings.contextual import layer_vectors, word_vectors
+from textgraft.word_embeddings.layers import AT_ONCE, WordLayers
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 SENTENCES = [s.words for s in sentences(20, 3, clauses=2).sentences]
 

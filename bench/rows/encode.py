@@ -56,9 +56,9 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
-    from textgraft.data.corpus import build_corpus
     from textgraft.data.readers import read_texts
-    from textgraft.opening import load
+    from textgraft.data.streams.shards import build_corpus
+    from textgraft.models.loading import load
 
     tokenizer, folder = load(task["body"]).tokenizer, Path(task["work"], "shards")
     written = tokenizer.to_json()

@@ -78,8 +78,8 @@ def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
     from torch.nn.functional import cross_entropy
 
     from textgraft.data.sequences import encode_texts
-    from textgraft.inference import predict_logits
-    from textgraft.opening import load
+    from textgraft.models.inference import predict_logits
+    from textgraft.models.loading import load
 
     body = load(task["body"])
     sequences, _ = encode_texts(body.tokenizer, task["texts"], MOST)

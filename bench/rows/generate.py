@@ -50,7 +50,7 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
     from textgraft import GenerateOptions
-    from textgraft.language.generation import generate, left_to_right
+    from textgraft.generation.generation import generate, left_to_right
 
     model = left_to_right(MODEL, "cpu")
     options = GenerateOptions(max_tokens=task["tokens"])

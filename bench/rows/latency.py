@@ -37,7 +37,7 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 
 def ours(task: dict[str, Any], precision: str = "auto") -> Callable[[int], Turn]:
-    from textgraft.classifier import load
+    from textgraft.tasks.classification.predictor import load
 
     model = load(task["model"], precision=precision)
     return lambda number: _asked(task["texts"], lambda text: str(next(iter(model.predict([text]))).label))

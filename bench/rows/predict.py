@@ -47,8 +47,8 @@ def named(pipeline: Any, said: dict[str, Any]) -> str:
 
 
 def ours(task: dict[str, Any], precision: str = "auto") -> Callable[[int], Turn]:
-    from textgraft.classifier import load
     from textgraft.data.sequences import encode_texts
+    from textgraft.tasks.classification.predictor import load
 
     model = load(task["model"], precision=precision)
     (member,) = model.members

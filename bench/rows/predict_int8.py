@@ -23,12 +23,12 @@ ROW = Row(
 def prepare(given: Given) -> dict[str, Any]:
     from dataclasses import replace
 
-    from textgraft import opening
-    from textgraft.model_folder import write_folder
+    from textgraft.models import loading
+    from textgraft.models.model_folder import write_folder
     from textgraft.onnx.export import graph_of
     from textgraft.onnx.int8 import ALL, in_int8
 
-    whole, folder = graph_of(opening.load(given.classifier)), given.work / "int8"
+    whole, folder = graph_of(loading.load(given.classifier)), given.work / "int8"
     write_folder(folder, replace(whole, graph=in_int8(whole.graph, ALL)).files())
     texts, _ = given.reviews(given.size(200, 20), "test")
     return {"graph": str(folder), "texts": texts}
@@ -41,8 +41,8 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
     import numpy as np
     import onnxruntime
 
-    from textgraft.classifier import load
     from textgraft.data.sequences import encode_texts
+    from textgraft.tasks.classification.predictor import load
 
     (member,) = load(task["graph"]).members
     options = onnxruntime.SessionOptions()
@@ -67,7 +67,7 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
-    from textgraft.classifier import load
+    from textgraft.tasks.classification.predictor import load
 
     model = load(task["graph"])
 

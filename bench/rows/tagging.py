@@ -22,7 +22,7 @@ def prepare(given: Given) -> dict[str, Any]:
     from tagger_speed import language_models, tagger_of
 
     from textgraft.data.conll import read_conll
-    from textgraft.tagging import Tagger
+    from textgraft.tasks.tagging.predictor import Tagger
 
     if given.smoke:
         path = given.work / "made-up.conll"
@@ -45,7 +45,7 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
     from tagger_speed import tagging
 
-    from textgraft.tagging import Tagger
+    from textgraft.tasks.tagging.predictor import Tagger
 
     return _turns(tagging(Tagger(task["tagger"]), task["sentences"]), task)
 

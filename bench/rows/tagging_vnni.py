@@ -34,7 +34,7 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
     from timing import clocks, since
 
-    from textgraft.tagging import Tagger
+    from textgraft.tasks.tagging.predictor import Tagger
 
     faster, sentences = Tagger(task["tagger"], precision="int8"), task["sentences"]
     expected = _tags(Tagger(task["tagger"], precision="fp32"), sentences)

@@ -73,7 +73,7 @@ def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 def known(vectors: Any, task: dict[str, Any]) -> dict[str, float]:
     """The mean rank correlation with what people said."""
-    from textgraft.vectors.evaluation import read_similarities, similarity
+    from textgraft.word_embeddings.evaluation import read_similarities, similarity
 
     found = [similarity(vectors, read_similarities(path))["spearman"] for path in task["tests"]]
     return {"quality": sum(found) / len(found)} if found else {}

@@ -11,9 +11,9 @@ from made_up_reviews import reviews
 from programs import Program, spawn, unchanged, write_csv
 from safetensors.torch import load_file
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
-from textgraft.model import build
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text.byte_level import train_byte_level
 from textgraft.text.wordpiece import train as train_wordpiece
 

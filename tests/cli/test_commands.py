@@ -16,7 +16,7 @@ from programs import Desk, Program, Result, environment, spawn
 
 from textgraft import predict
 from textgraft.cli.app import COMMANDS
-from textgraft.opening import load
+from textgraft.models.loading import load
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
@@ -115,7 +115,7 @@ def test_an_interrupted_finetune_that_was_done_but_for_tidying_up_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("textgraft.training.session.remove_work", killed)
+        patch.setattr("textgraft.training.driver.remove_work", killed)
         assert run(*command).code == 130
     weights = (out / "model.safetensors").read_bytes()
     assert run(*command).code == 0

@@ -11,8 +11,8 @@ import pytest
 from programs import Desk, Program, interrupt, spawn, write_csv
 from small_comparisons import write_family, write_vectors
 
-from textgraft import model_folder
-from textgraft.methods import METHODS
+from textgraft.comparison.methods import METHODS
+from textgraft.models import model_folder
 
 SECTIONS = ["results", "efficiency", "tests", "data", "run"]
 

@@ -11,7 +11,7 @@ import torch
 from programs import Desk, Program, spawn
 
 import textgraft
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")

@@ -9,7 +9,7 @@ import pytest
 from made_up_reviews import reviews
 from programs import Desk, Program, interrupt, spawn, unchanged, write_csv
 
-from textgraft import artifact
+from textgraft.models import artifact
 
 LANGUAGE_MODEL = """
 name = "quick"

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from programs import Desk, Program
 
-from textgraft.classifier import load
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
+from textgraft.models.graph_loading import load as load_graph
 from textgraft.onnx import export as exporting
 from textgraft.onnx.int8 import LADDER
-from textgraft.onnx.opening import load as load_graph
+from textgraft.tasks.classification.predictor import load
 
 WITHOUT_TORCH = """
 import sys
 
 for name in ("torch", "scipy", "sklearn", "duckdb", "pandas", "safetensors", "matplotlib", "onnx", "transformers"):
     sys.modules[name] = None
-from textgraft.classifier import load
-from textgraft.errors import UserError
+from textgraft.tasks.classification.predictor import load
+from textgraft.core.errors import UserError
 
 for prediction in load(sys.argv[1]).predict(sys.argv[2:]):
     print(prediction.label, prediction.confidence)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from programs import Program, spawn
 
-from textgraft.opening import load
+from textgraft.models.loading import load
 
 FILES = Path(__file__).parents[1] / "parity" / "flair"
 

@@ -9,7 +9,7 @@ import pytest
 from made_up_reviews import reviews
 from programs import Program, spawn, unchanged
 
-from textgraft.opening import load
+from textgraft.models.loading import load
 
 RECIPE = """
 name = "tiny-bert"

@@ -21,8 +21,8 @@ import pytest
 from made_up_reviews import reviews
 from programs import Desk, Program, environment, interrupt, unchanged, write_csv
 
-from textgraft.files import cannot_write
-from textgraft.opening import load
+from textgraft.core.files import cannot_write
+from textgraft.models.loading import load
 
 ROWS = list(zip(*reviews(12, 4)))
 GOOD = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)  # 13 lines
@@ -290,7 +290,7 @@ def test_a_disk_full_at_the_end_of_training_keeps_the_work(
         raise cannot_write(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     with unchanged(tmp_path / "model"), monkeypatch.context() as patch:
-        patch.setattr("textgraft.model_folder.write_atomically", full)
+        patch.setattr("textgraft.models.model_folder.write_atomically", full)
         run(*command).mistake(str(tmp_path / "model"), "The disk is full: make room and run the same command again")
     assert (tmp_path / "model.run" / "seed 7.safetensors").exists()
     assert run(*command).code == 0
@@ -341,8 +341,8 @@ def pressed_where_python_drops_it(*_: object, **__: object) -> None:
 def test_ctrl_c_where_there_is_nothing_to_save(
     desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch, stop: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("textgraft.stages.adapt.held_out", stop)
-    monkeypatch.setattr("textgraft.data.check.check", stop)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.adapt.held_out", stop)
+    monkeypatch.setattr("textgraft.data.checks.check", stop)
     with unchanged(tmp_path):
         result = run("adapt", desk / "pool.txt", "--model", desk.lm, "--out", tmp_path / "lm")
         assert (result.code, result.out) == (130, "")
@@ -368,7 +368,7 @@ def test_a_defect_is_called_one(desk: Desk, run: Program, monkeypatch: pytest.Mo
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("textgraft.data.check.check", broken)
+    monkeypatch.setattr("textgraft.data.checks.check", broken)
     result = run("check", desk / "train.csv")
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("textgraft: this is a defect (ZeroDivisionError: division by zero)")

@@ -13,10 +13,11 @@ import torch
 from made_up_reviews import reviews
 from programs import Program, spawn
 
-from textgraft import Settings, artifact, lr_find
-from textgraft.artifact import Artifact
+from textgraft import Settings, lr_find
 from textgraft.data.examples import Choice, Examples, Pair
-from textgraft.model import build
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text.byte_level import train_byte_level
 from textgraft.text.wordpiece import train as train_wordpiece
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from programs import Desk, Program
 
-from textgraft.opening import load
+from textgraft.models.loading import load
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

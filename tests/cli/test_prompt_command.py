@@ -11,9 +11,9 @@ import torch
 from made_up_reviews import reviews
 from programs import Desk, Program, spawn, write_csv
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
-from textgraft.model import build
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.text.byte_level import train_byte_level
 
 

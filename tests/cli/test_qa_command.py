@@ -12,9 +12,9 @@ import pytest
 from made_up_questions import write_encoder, write_questions, write_recipe
 from programs import Program, Result, environment, interrupt, snapshot, spawn
 
-from textgraft import artifact
-from textgraft.cli.questions import VERBS
-from textgraft.foreign import huggingface
+from textgraft.cli.qa import VERBS
+from textgraft.conversion import huggingface
+from textgraft.models import artifact
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")

@@ -15,7 +15,7 @@ from programs import Desk, Program, spawn
 import textgraft
 from textgraft.cli import options
 from textgraft.data.readers import read
-from textgraft.nn.readout import READOUTS
+from textgraft.nn.layer_aggregation import READOUTS
 
 COMMANDS = ("finetune", "tag finetune", "qa finetune", "embed")
 

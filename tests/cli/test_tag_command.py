@@ -13,8 +13,8 @@ from made_up_questions import write_recipe
 from made_up_tags import write_encoder, write_sentences
 from programs import Program, Result, environment, interrupt, snapshot, spawn
 
-from textgraft.cli.tagging import VERBS
-from textgraft.nn.int8 import int8_is_native
+from textgraft.cli.tag import VERBS
+from textgraft.nn.cpu.int8 import int8_is_native
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from programs import Desk, Program
 
-from textgraft.opening import load
+from textgraft.models.loading import load
 
 
 def test_tokens_for_two_models(desk: Desk, tmp_path: Path, run: Program) -> None:

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.batch import Batch
-from textgraft.model import Model, build, with_dropout
-from textgraft.nn.chunked import IGNORE
-from textgraft.text.spelling import spell
+from textgraft.data.batch import IGNORE, Batch
+from textgraft.models.model import Model, build, with_dropout
+from textgraft.text.character_encoding import spell
 from textgraft.text.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"], kind="word", min_frequency=1)

@@ -10,14 +10,13 @@ import pytest
 import torch
 from families import ENCODERS, HEADS, V, direction, made, tied_head
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import PairIds, Rows, TokenIds
-from textgraft.errors import UserError
-from textgraft.model import Model
-from textgraft.nn.precision import computing_in
-from textgraft.text.tokenizer import PairMarks
-from textgraft.training.classifier import (
+from textgraft.models.model import Model
+from textgraft.nn.cpu.precision import computing_in
+from textgraft.tasks.classification.training import (
     EncodedTexts,
     Plan,
     as_model,
@@ -25,6 +24,7 @@ from textgraft.training.classifier import (
     new_classifier,
     train_classifier,
 )
+from textgraft.text.tokenizer import PairMarks
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Phase, Stage
 

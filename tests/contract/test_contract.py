@@ -29,12 +29,11 @@ from families import (
     without_truncation,
 )
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch
-from textgraft.model import Model, build
-from textgraft.nn.chunked import IGNORE
-from textgraft.nn.precision import computing_in
+from textgraft.data.batch import IGNORE, Batch
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import Model, build
+from textgraft.nn.cpu.precision import computing_in
 
 every_model = pytest.mark.parametrize(("encoder", "head"), CASES)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
@@ -326,9 +325,9 @@ def test_keep_all_shows_every_layer_bottom_to_top(encoder: str) -> None:
 
 def test_the_matrix_holds_every_family() -> None:
     """A family that is registered but not in the matrix would go untested."""
-    from textgraft import model
+    from textgraft.models import model
+    from textgraft.nn.layer_aggregation import READOUTS
     from textgraft.nn.pooling import POOLINGS
-    from textgraft.nn.readout import READOUTS
     from textgraft.nn.softmax import OUTPUT_LAYERS
 
     assert {config["name"] for config in ENCODERS.values()} == set(model.ENCODERS)

@@ -7,16 +7,16 @@ import pytest
 import torch
 from families import CASES, ENCODERS, HEADS, TOKENIZER, made
 
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
+from textgraft.models.artifact import Artifact
 from textgraft.onnx.encoders import ENCODERS as FAMILIES
 from textgraft.onnx.export import graph_of, largest_difference
-from textgraft.text import spelling
+from textgraft.text import character_encoding
 
 NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl", "cove", "elmo"}
-SPELLING = spelling.train(["a bc def ghij klmno pqrstu vwxyz ü"] * 3)
+SPELLING = character_encoding.train(["a bc def ghij klmno pqrstu vwxyz ü"] * 3)
 TASKS = {"classification", "choice", "tagging", "span"}
 GRAPHS = [
     (encoder, head) for encoder, head in CASES if ENCODERS[encoder]["name"] in NAMES and HEADS[head]["name"] in TASKS

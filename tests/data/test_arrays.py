@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import textgraft
-from textgraft import verbs
+from textgraft import api
+from textgraft.core.errors import UserError
 from textgraft.data.arrays import write_rows
 from textgraft.data.readers import read_rows
-from textgraft.errors import UserError
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])
@@ -46,7 +46,7 @@ def test_nothing_is_left_of_a_stream_that_breaks(tmp_path: Path, suffix: str) ->
 
 
 def test_a_stream_is_embedded_as_it_comes(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "STREAM_TEXTS", 4)
+    monkeypatch.setattr(api, "STREAM_TEXTS", 4)
     taken = 0
 
     def texts() -> Iterator[str]:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textgraft.data.check import check
+from textgraft.core.errors import UserError
+from textgraft.data.checks import check
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read, read_texts
-from textgraft.errors import UserError
 
 SOUND = {
     "a.csv": 'text,label\n"a, ""b""\nc",x\nd,y\né€,z\n'.encode(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from textgraft.data.check import check, has_errors, render, to_json
+from textgraft.data.checks import check, has_errors, render, to_json
 from textgraft.data.examples import Examples
 from textgraft.data.readers import read
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textgraft.core.errors import UserError
 from textgraft.data.conll import (
     Sentence,
     Tagged,
@@ -20,17 +21,7 @@ from textgraft.data.conll import (
     split_sentences,
     stream_sentences,
 )
-from textgraft.data.tags import (
-    Entity,
-    converted,
-    detect,
-    entities,
-    illegal,
-    strict_entities,
-    tag_names,
-    tags_of,
-)
-from textgraft.errors import UserError
+from textgraft.data.tags import Entity, converted, detect, entities, illegal, strict_entities, tag_names, tags_of
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 

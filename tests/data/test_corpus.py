@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from textgraft.data import corpus as corpus_module
-from textgraft.data.corpus import Corpus, build_corpus
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
+from textgraft.data.streams import shards as corpus_module
+from textgraft.data.streams.shards import Corpus, build_corpus
 from textgraft.text.tokenizer import Tokenizer
 
 WORDS = ["the", "a", "film", "cat", "saw", "good", "bad", "Great", "was", "and", "of", "USA", "1984", "never", "story"]

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from textgraft.data import hub
+from textgraft.core.errors import UserError
+from textgraft.data import huggingface_datasets
 from textgraft.data.fingerprint import fingerprints
 from textgraft.data.readers import read_texts
-from textgraft.errors import UserError
 
 ROWS = [{"text": "It is fine.", "label": 1}, {"text": "", "label": 0}, {"text": "It is not.", "label": 0}]
 TEXTS = ["It is fine.", "It is not."]
@@ -77,7 +77,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     (tmp_path / "cache" / "some.lock").write_bytes(b"")
     made = StandIn(tmp_path / "cache")
     modules = {"datasets": made, "huggingface_hub.constants": made.constants}
-    monkeypatch.setattr(hub, "import_module", modules.__getitem__)
+    monkeypatch.setattr(huggingface_datasets, "import_module", modules.__getitem__)
     return made
 
 
@@ -137,7 +137,7 @@ def test_without_the_library_the_extra_is_named(name: str, tmp_path: Path, monke
 
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "state.json").write_text("{}")
-    monkeypatch.setattr(hub, "import_module", missing)
+    monkeypatch.setattr(huggingface_datasets, "import_module", missing)
     with pytest.raises(UserError, match=r"pip install 'textgraft\[hub\]'.*to_parquet"):
         list(read_texts(name.format(tmp_path)))
 

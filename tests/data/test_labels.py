@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.class_weight import compute_class_weight
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read
 from textgraft.data.splits import sample_per_class, stratified_folds, stratified_split
-from textgraft.errors import UserError
 
 NAMES = st.lists(st.sampled_from("abcde"), min_size=6, max_size=60).filter(lambda names: len(set(names)) > 1)
 

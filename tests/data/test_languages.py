@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textgraft.data.corpus import Corpus
-from textgraft.data.languages import MOST_REPEATS, Mixture, repeats, sample, smoothed_shares
-from textgraft.data.masking import MaskedStream, MaskingTokens
-from textgraft.data.stream import LanguageModelStream
+from textgraft.data.streams.base import LanguageModelStream
+from textgraft.data.streams.languages import MOST_REPEATS, Mixture, repeats, sample, smoothed_shares
+from textgraft.data.streams.masking import MaskedStream, MaskingTokens
+from textgraft.data.streams.shards import Corpus
 from textgraft.text.tokenizer import Tokenizer
 
 SIZES = st.dictionaries(st.sampled_from(["de", "en", "is", "th", "zh"]), st.integers(1, 10**9), min_size=1)

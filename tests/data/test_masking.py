@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from textgraft.data.batch import Batch
-from textgraft.data.masking import MaskedStream, MaskingTokens, mask_tokens
-from textgraft.errors import UserError
-from textgraft.nn.chunked import IGNORE
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
+from textgraft.data.streams.masking import MaskedStream, MaskingTokens, mask_tokens
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 FIRST = 5

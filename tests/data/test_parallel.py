@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from textgraft.core.errors import UserError
 from textgraft.data.parallel import HELD_OUT_EVERY, HELD_OUT_MOST, Parallel, read_parallel
-from textgraft.errors import UserError
 
 
 def written(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:

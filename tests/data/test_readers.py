@@ -15,9 +15,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.readers import read, read_rows, read_texts
-from textgraft.errors import UserError
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 SOME_TEXT = ANY_TEXT.filter(lambda s: s.strip() != "")

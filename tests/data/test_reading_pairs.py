@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from textgraft.data.check import check
+from textgraft.core.errors import UserError
+from textgraft.data.checks import check
 from textgraft.data.examples import Choice, Examples, Pair, reads
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read, read_texts
-from textgraft.errors import UserError
 
 
 def parts(examples: Examples) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from textgraft.core.errors import UserError
 from textgraft.data.squad import parse_squad, read_squad, split_articles, squad_json
-from textgraft.errors import UserError
 
 CONTEXT = "The tower is 330 metres tall. It was built in 1889, and painted in 1892."
 

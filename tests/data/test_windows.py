@@ -11,8 +11,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from textgraft.core.errors import UserError
+from textgraft.data.sequences import Direction
 from textgraft.data.squad import Answer, Question
-from textgraft.data.window_stream import WindowStream, window_batches
+from textgraft.data.streams.windows import WindowStream, window_batches
 from textgraft.data.windows import (
     NO_ANSWER,
     WindowSettings,
@@ -22,8 +24,6 @@ from textgraft.data.windows import (
     stretches,
     tokenize,
 )
-from textgraft.encoders.base import Direction
-from textgraft.errors import UserError
 from textgraft.text import wordpiece
 from textgraft.text.tokenizer import Tokenizer
 

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE
 from textgraft.data.conll import Sentence
-from textgraft.data.word_stream import WordStream, word_batches
+from textgraft.data.sequences import Direction
+from textgraft.data.streams.words import WordStream, word_batches
 from textgraft.data.words import chosen_piece, encode_words, word_windows
-from textgraft.encoders.base import Direction
-from textgraft.errors import UserError
-from textgraft.nn.chunked import IGNORE
 from textgraft.text import wordpiece
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.words import split_words

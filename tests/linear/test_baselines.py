@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.linear.baselines import BASELINES, LinearBaseline, LsaBaseline
-from textgraft.linear.latent_space import LatentSpace
-from textgraft.linear.linear import CROSS_VALIDATE_FROM
+from textgraft.linear.linear_layer import CROSS_VALIDATE_FROM
+from textgraft.linear.lsa import LatentSpace
 from textgraft.linear.ngrams import parts_words_by_spaces
 
 WORDS = {0: ["awful", "dull", "boring", "bad", "weak"], 1: ["superb", "moving", "great", "fine", "strong"]}

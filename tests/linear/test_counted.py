@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.errors import UserError
-from textgraft.linear import counted
-from textgraft.linear.counted import CountedTexts, drawn
+from textgraft.core.errors import UserError
+from textgraft.linear import ngram_counts
 from textgraft.linear.fitted import space_from_state
-from textgraft.linear.latent_space import LatentSpace, Space
+from textgraft.linear.lsa import LatentSpace, Space
+from textgraft.linear.methods import WAYS, Spaces
+from textgraft.linear.ngram_counts import CountedTexts, drawn
 from textgraft.linear.ngrams import Counts
-from textgraft.linear.paragraph_space import ParagraphSpace
-from textgraft.linear.word_space import WordSpace
-from textgraft.stages.ways import WAYS, Spaces
+from textgraft.linear.paragraph_features import ParagraphSpace
+from textgraft.linear.word_vector_features import WordSpace
 
 WORDS = [f"w{i}" for i in range(80)]
 
@@ -68,7 +68,7 @@ def test_the_most_frequent_ngrams_stay_in_their_order() -> None:
     [LatentSpace(dimensions=6), LatentSpace(dimensions=6, even=True), ParagraphSpace(dimensions=6), WordSpace()],
 )
 def test_counted_texts_lie_where_texts_lie(space: Space, saved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("textgraft.linear.latent_space.NGRAMS", 50)
+    monkeypatch.setattr("textgraft.linear.lsa.NGRAMS", 50)
     texts = CountedTexts.of(spoken(80))
     found: Space = space.fit(texts.texts)  # type: ignore[attr-defined]
     if saved:
@@ -93,7 +93,7 @@ def test_all_ways_to_a_classifier_read_the_pool_once(tmp_path: Path, monkeypatch
 
 
 def test_a_large_pool_is_drawn_from_and_one_without_words_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counted, "TEXTS", 20)
+    monkeypatch.setattr(ngram_counts, "TEXTS", 20)
     texts = spoken(50)
     some = CountedTexts.of(texts, seed=1)
     assert len(some) == 20

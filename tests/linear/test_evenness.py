@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.counted import CountedTexts
-from textgraft.linear.evenness import POWER, evenness
-from textgraft.linear.halves import STRETCH, halves
-from textgraft.linear.latent_space import LatentSpace, plain_and_even
-from textgraft.linear.linear import fit_side
+from textgraft.linear.co_training import Pool, SelfTrained
+from textgraft.linear.linear_layer import fit_side
+from textgraft.linear.lsa import LatentSpace, plain_and_even
+from textgraft.linear.ngram_counts import CountedTexts
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pool_words import PoolWords
-from textgraft.linear.self_training import Pool, SelfTrained
-from textgraft.linear.word_space import plain_and_even_words
+from textgraft.linear.residual_idf import POWER, evenness
+from textgraft.linear.split_half_cca import STRETCH, halves
+from textgraft.linear.word_vector_features import plain_and_even_words
 
 TOPICS = [[f"topic{t}x{i}" for i in range(20)] for t in range(6)]
 TONES = [[f"tone{t}x{i}" for i in range(20)] for t in range(2)]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.linalg import eigh
 
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.counted import CountedTexts
-from textgraft.linear.halves import ENOUGH, RIDGE, STRETCH, agreement, half
-from textgraft.linear.latent_space import LatentSpace
-from textgraft.stages.ways import LSA, Spaces
+from textgraft.linear.lsa import LatentSpace
+from textgraft.linear.methods import LSA, Spaces
+from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.split_half_cca import ENOUGH, RIDGE, STRETCH, agreement, half
 
 FILLER = [f"w{i}" for i in range(300)]
 TONES = [[f"tone{t}x{i}" for i in range(30)] for t in range(2)]

@@ -17,24 +17,24 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import textgraft
-from textgraft import artifact, opening
-from textgraft.classifier import Classifier
+from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
-from textgraft.ensemble import save_ensemble
-from textgraft.errors import UserError
 from textgraft.linear import artifact as linear_artifact
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
-from textgraft.linear.counted import CountedTexts
+from textgraft.linear.co_training import Pool, SelfTrained
 from textgraft.linear.fitted import Fitted
-from textgraft.linear.latent_space import LatentSpace
-from textgraft.linear.linear import Linear
-from textgraft.linear.paragraph_space import ParagraphSpace
-from textgraft.linear.self_training import Pool, SelfTrained
+from textgraft.linear.linear_layer import Linear
+from textgraft.linear.lsa import LatentSpace
+from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.paragraph_features import ParagraphSpace
 from textgraft.linear.state import State
-from textgraft.linear.word_space import WordSpace
-from textgraft.report.card import model_card
-from textgraft.words.stack import Stack
+from textgraft.linear.word_vector_features import WordSpace
+from textgraft.models import artifact, loading
+from textgraft.models.card import model_card
+from textgraft.tasks.classification.ensemble import save_ensemble
+from textgraft.tasks.classification.predictor import Classifier
+from textgraft.word_embeddings.stack import Stack
 
 LABELS = Labels("single", ("bad", "ça va", "good"))
 WORDS = (["awful", "dull", "weak"], ["so", "fair", "plain"], ["superb", "fine", "great"])
@@ -339,7 +339,7 @@ def answers_a_template(folder: Path) -> None:
     textgraft.prompt(folder, ["a text"], "sentiment")
 
 
-@pytest.mark.parametrize("use", [opening.load, writes, answers_a_template, textgraft.Tagger, Stack.open])
+@pytest.mark.parametrize("use", [loading.load, writes, answers_a_template, textgraft.Tagger, Stack.open])
 def test_it_is_no_language_model(use: Callable[[Any], Any], fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
     lone = artifact.save(fitted["lsa"], tmp_path / "lone")
     with pytest.raises(UserError, match=r"lone: this is a linear classifier, not a network\. Use it with predict"):

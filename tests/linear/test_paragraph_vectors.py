@@ -8,10 +8,10 @@ import torch
 from scipy.sparse import csr_matrix
 from torch.nn.functional import logsigmoid
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.linear import paragraph_vectors
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.paragraph_space import ParagraphSpace
+from textgraft.linear.paragraph_features import ParagraphSpace
 from textgraft.linear.paragraph_vectors import NEGATIVES, SHARPNESS, NgramVectors, _Block, _blocks
 from textgraft.linear.state import State
 

@@ -9,12 +9,12 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.preprocessing import normalize
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.linear.counted import CountedTexts
-from textgraft.linear.latent_space import LatentSpace
-from textgraft.linear.self_training import Pool, SelfTrained, Views, _evened, _log_count_ratios
-from textgraft.linear.word_space import WordSpace
+from textgraft.linear.co_training import Pool, SelfTrained, Views, _evened, _log_count_ratios
+from textgraft.linear.lsa import LatentSpace
+from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.word_vector_features import WordSpace
 
 TOPICS = [[f"{name}{i}" for i in range(60)] for name in ("animal", "tool", "food")]
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.linear.pool_words import WINDOW, _mutual_information, _neighbours
-from textgraft.linear.word_space import WordSpace
+from textgraft.linear.word_vector_features import WordSpace
 
 ANIMALS = ["cat", "dog", "mouse", "horse", "cow", "sheep"]
 TOOLS = ["hammer", "saw", "drill", "file", "plane", "chisel"]

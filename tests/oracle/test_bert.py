@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft.data.batch import Batch
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.encoders.base import Encoded
 from textgraft.encoders.bert import BERT, BERT_SHAPES, BERTConfig, Block
-from textgraft.errors import UserError
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
-from textgraft.model import Model, build
-from textgraft.nn.chunked import IGNORE
+from textgraft.models.model import Model, build
 
 CONFIG = BERTConfig(
     vocab_size=11, embedding_dim=6, num_layers=2, num_heads=3, feed_forward_dim=8, max_length=5, layer_norm_eps=1e-3

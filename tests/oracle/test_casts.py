@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded
+from textgraft.generation import decoding
+from textgraft.generation.decoding import GenerateOptions, Tokens, write
 from textgraft.heads.translation import TranslationConfig, TranslationHead
-from textgraft.language import decoding
-from textgraft.language.decoding import GenerateOptions, Tokens, write
-from textgraft.model import Model, build
-from textgraft.nn import precision
-from textgraft.nn.precision import Casts, cast_once, computing_in
-from textgraft.nn.scores import REACHES, SCORES
+from textgraft.models.model import Model, build
+from textgraft.nn.attention_scores import REACHES, SCORES
+from textgraft.nn.cpu import precision
+from textgraft.nn.cpu.precision import Casts, cast_once, computing_in
 
 V, STEPS = 50, 12
 LSTM = {"name": "awd_lstm", "hidden_dim": 24}

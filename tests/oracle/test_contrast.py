@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.errors import UserError
-from textgraft.heads.contrast import contrast_loss
-from textgraft.model import Model, build
-from textgraft.training.contrast import contrast_backward
+from textgraft.heads.contrastive import contrast_loss
+from textgraft.models.model import Model, build
+from textgraft.training.contrastive import contrast_backward
 from textgraft.training.phases import Phase, Stage
 
 V = 30

@@ -10,17 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from textgraft.artifact import Artifact
-from textgraft.data.batch import Batch
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.encoders.cove import CoVe, CoVeConfig, start_from_words
-from textgraft.errors import UserError
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.translation import BEGIN, TranslationConfig, TranslationHead
-from textgraft.model import Model
-from textgraft.nn.chunked import IGNORE
-from textgraft.nn.scores import REACHES
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import Model
+from textgraft.nn.attention_scores import REACHES
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.words.contextual import word_vectors
+from textgraft.word_embeddings.contextual import word_vectors
 
 V, E, H = 12, 5, 4
 LENGTHS = (6, 3, 1)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.errors import UserError
-from textgraft.language.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
-from textgraft.model import Model, build
+from textgraft.generation.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
+from textgraft.models.model import Model, build
 
 V = 7
 FAMILIES: dict[str, dict[str, Any]] = {

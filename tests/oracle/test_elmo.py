@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
 from textgraft.encoders import elmo
 from textgraft.encoders.elmo import CharacterCNN, ELMo, ELMoConfig
-from textgraft.errors import UserError
 from textgraft.nn import projected_lstm
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
-from textgraft.text.spelling import SpellingTokenizer
+from textgraft.text.character_encoding import SpellingTokenizer
 
 T, B, D, H, P = 6, 3, 4, 7, 5
 SMALL: dict[str, Any] = {"character_dim": 3, "filters": [[1, 2], [3, 4]], "projection_dim": P, "hidden_dim": H}

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
-from textgraft.model import build
+from textgraft.models.model import build
 from textgraft.nn.embedding import AdaptiveEmbedding, Embedding
 from textgraft.nn.softmax import AdaptiveSoftmax
 

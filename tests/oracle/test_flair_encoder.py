@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence
-from textgraft.encoders.base import Direction
+from textgraft.data.sequences import Direction
 from textgraft.encoders.flair import Flair, FlairConfig
-from textgraft.errors import UserError
-from textgraft.model import Model, build
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import Model, build
 from textgraft.text.characters import of_vocabulary
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.words import spaced
-from textgraft.words.contextual import word_vectors
-from textgraft.words.memory import WordMemory
+from textgraft.word_embeddings.contextual import word_vectors
+from textgraft.word_embeddings.pooled_memory import WordMemory
 
 CHARACTERS = of_vocabulary(["<unk>", "\n", " ", *"abcdefgABCก"])
 DIRECTIONS: tuple[Direction, ...] = ("left", "right")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from textgraft.words.geometry import (
+from textgraft.experiments.geometry_measures import (
     cone,
     directions,
     drawn_mean_cosines,

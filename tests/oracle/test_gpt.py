@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.stream import ScatteredStream
+from textgraft.data.streams.base import ScatteredStream
 from textgraft.encoders.gpt import GPT, GPTConfig
-from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
-from textgraft.model import Model
+from textgraft.models.model import Model
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
 

@@ -11,7 +11,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
-from textgraft.model import build
+from textgraft.models.model import build
 from textgraft.nn.dropout import variational_dropout
 from textgraft.nn.softmax import OUTPUT_LAYERS
 

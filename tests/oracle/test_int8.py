@@ -7,12 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textgraft.agreement import Agreement
-from textgraft.errors import UserError
-from textgraft.nn import int8, precision, recurrent
-from textgraft.nn.int8 import STEPS, Int8Matrix
-from textgraft.nn.lstm_reading import WIDEST_IN_BFLOAT16, sooner_than_in_int8
-from textgraft.nn.precision import Casts, computing_in
+from textgraft.core.errors import UserError
+from textgraft.metrics.agreement import Agreement
+from textgraft.nn import recurrent
+from textgraft.nn.cpu import int8, precision
+from textgraft.nn.cpu.int8 import STEPS, Int8Matrix
+from textgraft.nn.cpu.lstm_inference import WIDEST_IN_BFLOAT16, sooner_than_in_int8
+from textgraft.nn.cpu.precision import Casts, computing_in
 from textgraft.nn.recurrent import LSTMLayer
 
 native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")

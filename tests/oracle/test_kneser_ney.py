@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textgraft.artifact import Artifact, save
-from textgraft.data.corpus import Corpus
-from textgraft.model import build
+from textgraft.data.streams.shards import Corpus
+from textgraft.models.artifact import Artifact, save
+from textgraft.models.model import build
 from textgraft.text.tokenizer import Tokenizer
 
 BENCH = Path(__file__).parents[2] / "bench"

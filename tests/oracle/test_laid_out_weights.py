@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from textgraft.data.stream import ExampleStream
-from textgraft.inference import predict_logits
-from textgraft.model import Model, build
-from textgraft.nn import precision
-from textgraft.nn.precision import FEW_ROWS, Casts, Linear, computing_in
+from textgraft.data.streams.base import ExampleStream
+from textgraft.models.inference import predict_logits
+from textgraft.models.model import Model, build
+from textgraft.nn.cpu import precision
+from textgraft.nn.cpu.precision import FEW_ROWS, Casts, Linear, computing_in
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from textgraft import PromptOptions, Tokenizer, UserError, cloze, last_words, score
-from textgraft.artifact import Artifact
 from textgraft.data.batch import pad
-from textgraft.language import likelihood
-from textgraft.language.likelihood import SCORINGS, Likelihood, Request, likelihoods
-from textgraft.language.prompt_tasks import Calibration, scores
-from textgraft.language.prompting import Prompt
-from textgraft.model import build
+from textgraft.generation import likelihood
+from textgraft.generation.likelihood import SCORINGS, Likelihood, Request, likelihoods
+from textgraft.generation.prompt_tasks import Calibration, scores
+from textgraft.generation.prompting import Prompt
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 
 WORDS = "the film was good bad long and I liked it not very : . a b c d e f g h"
 TOKENIZER = Tokenizer.train([WORDS] * 2, kind="word")

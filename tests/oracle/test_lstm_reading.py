@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from textgraft.nn import lstm_reading
-from textgraft.nn.lstm_reading import LEAST_STEPS, MOST_STEPS, POSITIONS_AT_ONCE, read_in_bfloat16
+from textgraft.nn.cpu import lstm_inference
+from textgraft.nn.cpu.lstm_inference import LEAST_STEPS, MOST_STEPS, POSITIONS_AT_ONCE, read_in_bfloat16
 from textgraft.nn.recurrent import LSTMLayer, lstm_sequence
 
 D, H = 24, 16
-has_onednn = pytest.mark.skipif(not lstm_reading._onednn_reads(), reason="this processor reads step by step")
+has_onednn = pytest.mark.skipif(not lstm_inference._onednn_reads(), reason="this processor reads step by step")
 
 
 def arguments(steps: int, rows: int, seed: int = 0) -> list[Tensor]:
@@ -64,14 +64,14 @@ def test_the_cells_of_onednn_stay_in_float32_under_autocast() -> None:
     w_ih.zero_(), w_hh.zero_(), c.fill_(1.0)
     bias[:H], bias[H : 2 * H], bias[2 * H : 3 * H] = -6.25, 30.0, 30.0
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        _, cells = lstm_reading._layer_of_onednn(x, h, c, w_ih, w_hh, bias)
+        _, cells = lstm_inference._layer_of_onednn(x, h, c, w_ih, w_hh, bias)
     grown = 1 + 64 * torch.sigmoid(torch.tensor(-6.25))
     torch.testing.assert_close(cells, grown.expand(2, H), atol=1e-3, rtol=0)
 
 
 @given(steps=st.integers(1, 5_000), rows=st.integers(1, 1_000))
 def test_parts_are_all_steps_in_few_sizes(steps: int, rows: int) -> None:
-    parts = lstm_reading._parts(steps, rows)
+    parts = lstm_inference._parts(steps, rows)
     assert sum(parts) == steps
     assert min(parts) > 0
     sizes = {8, 16, 32, 64}
@@ -88,27 +88,27 @@ def test_whoever_cannot_reads_step_by_step(monkeypatch: pytest.MonkeyPatch) -> N
     def refused(*_: object) -> tuple[Tensor, Tensor]:
         raise RuntimeError("could not create a primitive descriptor")
 
-    monkeypatch.setattr(lstm_reading, "_layer_of_onednn", refused)
-    lstm_reading._onednn_reads.cache_clear()
+    monkeypatch.setattr(lstm_inference, "_layer_of_onednn", refused)
+    lstm_inference._onednn_reads.cache_clear()
     try:
         by_steps, _ = read_in_bfloat16(*given)
     finally:
-        lstm_reading._onednn_reads.cache_clear()
+        lstm_inference._onednn_reads.cache_clear()
     torch.testing.assert_close(by_steps.float(), h.float(), atol=0.02, rtol=0)
 
 
 @has_onednn
 def test_wide_cells_are_read_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     widths: list[int] = []
-    lstm_reading._onednn_reads()  # which tries a small one
-    inner = lstm_reading._layer_of_onednn
+    lstm_inference._onednn_reads()  # which tries a small one
+    inner = lstm_inference._layer_of_onednn
 
     def noted(*given: Tensor) -> tuple[Tensor, Tensor]:
         widths.append(given[2].shape[1])
         return inner(*given)
 
-    monkeypatch.setattr(lstm_reading, "_layer_of_onednn", noted)
-    for hidden in (8, lstm_reading.WIDEST + 8):
+    monkeypatch.setattr(lstm_inference, "_layer_of_onednn", noted)
+    for hidden in (8, lstm_inference.WIDEST + 8):
         layer = LSTMLayer(4, hidden)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
             layer(torch.randn(LEAST_STEPS, 2, 4))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.encoders.base import LayerGroup
-from textgraft.model import build
+from textgraft.models.model import build
 from textgraft.training.muon import COEFFICIENTS, Muon, _step_by_step, orthogonalised
 from textgraft.training.optimizers import build_optimizer
 from textgraft.training.phases import Phase

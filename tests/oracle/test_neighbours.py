@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoder
-from textgraft.errors import UserError
-from textgraft.model import build_fresh
-from textgraft.training.neighbours import offsets, sinusoids, start_near, turned
+from textgraft.models.model import build_fresh
+from textgraft.training.neighbour_attention import offsets, sinusoids, start_near, turned
 
 V, D, HEADS, T = 300, 160, 5, 60
 

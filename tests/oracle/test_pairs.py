@@ -11,23 +11,23 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from textgraft import artifact
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
 from textgraft.data.examples import Choice, Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import PairIds, Rows, TokenIds, cut_pair, encode_texts, shuffled_batches
-from textgraft.errors import UserError
-from textgraft.inference import predict_logits
 from textgraft.linear.artifact import LinearArtifact, load
 from textgraft.linear.baselines import LinearBaseline
+from textgraft.linear.multiple_choice import FrequentPlace, WordOverlap
 from textgraft.linear.ngrams import Ngrams
-from textgraft.linear.options import FrequentPlace, WordOverlap
 from textgraft.linear.pair_ngrams import MEASURES, PairNgrams
-from textgraft.model import Model, build
+from textgraft.metrics.calibration import fit_temperature
+from textgraft.models import artifact
+from textgraft.models.inference import predict_logits
+from textgraft.models.model import Model, build
 from textgraft.text.byte_level import train_byte_level
 from textgraft.text.tokenizer import PairMarks, Tokenizer
 from textgraft.text.wordpiece import train as train_wordpiece
-from textgraft.training.calibration import fit_temperature
 
 TEXTS = ["the cat sat on the mat", "a dog ran to the cat", "where did the dog run to"] * 3
 TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from textgraft.encoders.base import Direction
+from textgraft.data.sequences import Direction
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 
 LENGTHS = [5, 1, 3, 0]

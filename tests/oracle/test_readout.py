@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from textgraft.conversion import huggingface
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.encoders.bert import BERT, BERTConfig
-from textgraft.errors import UserError
-from textgraft.foreign import huggingface
-from textgraft.inference import embed_sequences
-from textgraft.model import Model, build
-from textgraft.nn.readout import LAMBDA, LAYER_DROPOUT, READOUTS, ELMoMix, Mix, new_readout
+from textgraft.models.inference import embed_sequences
+from textgraft.models.model import Model, build
+from textgraft.nn.layer_aggregation import LAMBDA, LAYER_DROPOUT, READOUTS, ELMoMix, Mix, new_readout
 
 ULMFIT = (320, 640, 640, 320)
 BERT_BASE = (768,) * 13

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from textgraft.errors import UserError
-from textgraft.nn.scores import REACHES, SCORES, Location, Reach, new_attention
+from textgraft.core.errors import UserError
+from textgraft.nn.attention_scores import REACHES, SCORES, Location, Reach, new_attention
 
 B, S, WIDTH = 3, 7, 6
 LENGTHS = (7, 4, 1)

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind
-from textgraft.training.metrics import evaluate
-from textgraft.training.selection import ensemble_weights, mean_loss
+from textgraft.metrics.classification import evaluate
+from textgraft.tasks.classification.ensemble_weights import ensemble_weights, mean_loss
 
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 

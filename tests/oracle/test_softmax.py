@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.nn.chunked import chunked_cross_entropy
 from textgraft.nn.softmax import (
     OUTPUT_LAYERS,

@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textgraft.answering import best_spans
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded
 from textgraft.heads.span import SpanConfig, SpanHead, no_answer_positions
+from textgraft.tasks.question_answering.predictor import best_spans
 
 
 def by_loops(logits: torch.Tensor, allowed: list[list[int]], targets: list[tuple[int, int]]) -> float:

@@ -10,12 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textgraft.data.batch import Batch
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.tags import illegal
 from textgraft.encoders.base import Encoded
-from textgraft.errors import UserError
 from textgraft.heads.tagging import TaggingConfig, TaggingHead, allowed_moves
-from textgraft.nn.chunked import IGNORE
 from textgraft.nn.crf import Chain, free, log_partition, marginals, path_score, viterbi
 
 TAGS = ["O", "B-a", "I-a", "B-b"]

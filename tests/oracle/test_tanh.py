@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.nn.tanh import tanh, tanh_
+from textgraft.nn.cpu.tanh import tanh, tanh_
 
 WITHIN = {torch.float64: 1e-15, torch.float32: 3e-7, torch.bfloat16: 2**-8, torch.float16: 2**-10}
 """How far off at most: of narrow numbers, one step near 1."""

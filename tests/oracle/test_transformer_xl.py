@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.stream import LanguageModelStream
+from textgraft.data.streams.base import LanguageModelStream
 from textgraft.encoders.transformer_xl import RelativeAttention, TransformerXL, TransformerXLConfig, shifted
-from textgraft.errors import UserError
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
-from textgraft.model import Model
+from textgraft.models.model import Model
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
 

@@ -12,19 +12,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from textgraft.data.batch import Batch, pad
+from textgraft.conversion import huggingface
+from textgraft.conversion.bert import from_huggingface, to_huggingface
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch, pad
 from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.encoders.bert import BERT, BERTConfig
-from textgraft.errors import UserError
-from textgraft.foreign import huggingface
-from textgraft.foreign.bert import from_huggingface, to_huggingface
-from textgraft.heads.choice import ChoiceHead
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.masked_language_model import MaskedLanguageModelHead
+from textgraft.heads.multiple_choice import ChoiceHead
 from textgraft.heads.tagging import TaggingHead
-from textgraft.model import Model
-from textgraft.nn.chunked import IGNORE
+from textgraft.models.model import Model
 from textgraft.text.wordpiece import WordPieceTokenizer, train
 
 transformers = pytest.importorskip("transformers")

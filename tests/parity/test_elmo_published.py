@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from textgraft import UserError, convert
+from textgraft.conversion.legacy import elmo
+from textgraft.conversion.legacy.elmo import from_published, read_weights, to_published
 from textgraft.data.batch import Batch, pad
-from textgraft.foreign import elmo
-from textgraft.foreign.elmo import from_published, read_weights, to_published
-from textgraft.model import Model, build
-from textgraft.opening import load
-from textgraft.text.spelling import SpellingTokenizer
+from textgraft.models.loading import load
+from textgraft.models.model import Model, build
+from textgraft.text.character_encoding import SpellingTokenizer
 
 h5py = pytest.importorskip("h5py")
 

@@ -13,13 +13,13 @@ from make_fastai_fixture import PATH, fastai_model, fastai_results, windows
 from safetensors.torch import load_file
 from torch import Tensor
 
+from textgraft.conversion.fastai import from_fastai, to_fastai
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.encoders.base import State
-from textgraft.errors import UserError
-from textgraft.foreign.fastai import from_fastai, to_fastai
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
-from textgraft.model import Model
+from textgraft.models.model import Model
 
 needs_fastai = pytest.mark.skipif(importlib.util.find_spec("fastai") is None, reason="fastai is not installed")
 

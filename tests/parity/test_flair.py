@@ -19,14 +19,14 @@ from make_flair_fixture import BATCHES, CHUNKS, FOLDER, MODELS, POOLINGS, SENTEN
 from safetensors.torch import load_file
 from torch import Tensor
 
-from textgraft.artifact import Artifact, save
+from textgraft.conversion.convert import convert
+from textgraft.conversion.legacy import flair
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.errors import UserError
-from textgraft.foreign import flair
-from textgraft.foreign.convert import convert
-from textgraft.opening import load
-from textgraft.words.contextual import word_vectors
-from textgraft.words.memory import WordMemory
+from textgraft.models.artifact import Artifact, save
+from textgraft.models.loading import load
+from textgraft.word_embeddings.contextual import word_vectors
+from textgraft.word_embeddings.pooled_memory import WordMemory
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 every_model = pytest.mark.parametrize("name", MODELS)

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.foreign.gpt import from_huggingface
-from textgraft.language.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
-from textgraft.model import Model
+from textgraft.conversion.gpt import from_huggingface
+from textgraft.generation.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
+from textgraft.models.model import Model
 
 transformers = pytest.importorskip("transformers")
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textgraft import WordVectors, load_vectors, save_vectors
-from textgraft.vectors.evaluation import analogies, read_analogies, read_similarities, similarity
-from textgraft.vectors.subwords import END_OF_SENTENCE, ngram_hashes
+from textgraft.word_embeddings.evaluation import analogies, read_analogies, read_similarities, similarity
+from textgraft.word_embeddings.subwords import END_OF_SENTENCE, ngram_hashes
 
 FIXTURES = Path(__file__).parents[2] / ".." / "shared" / "fixtures" / "vectors"
 KeyedVectors: Any = pytest.importorskip("gensim.models", reason="these tests compare with gensim").KeyedVectors

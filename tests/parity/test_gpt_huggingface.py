@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft.data.batch import Batch
-from textgraft.errors import UserError
-from textgraft.foreign.gpt import from_huggingface, to_huggingface
-from textgraft.model import Model, build
-from textgraft.nn.chunked import IGNORE
+from textgraft.conversion.gpt import from_huggingface, to_huggingface
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
+from textgraft.models.model import Model, build
 
 transformers = pytest.importorskip("transformers")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from textgraft.answering import Reader
+from textgraft.conversion import huggingface
+from textgraft.conversion.bert import from_huggingface, to_huggingface
 from textgraft.data.batch import Batch
-from textgraft.foreign import huggingface
-from textgraft.foreign.bert import from_huggingface, to_huggingface
 from textgraft.heads.span import SpanHead
+from textgraft.tasks.question_answering.predictor import Reader
 from textgraft.text import wordpiece
 
 transformers = pytest.importorskip("transformers")

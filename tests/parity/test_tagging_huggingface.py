@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import textgraft
+from textgraft.conversion import huggingface
+from textgraft.conversion.bert import to_huggingface
+from textgraft.conversion.hub import load
 from textgraft.data.examples import Choice
 from textgraft.data.tags import scheme_of_names
-from textgraft.foreign import huggingface
-from textgraft.foreign.bert import to_huggingface
-from textgraft.foreign.hub import load
 from textgraft.heads.tagging import TaggingConfig, TaggingHead
-from textgraft.model import Model
+from textgraft.models.model import Model
 from textgraft.text import wordpiece
 
 transformers = pytest.importorskip("transformers")

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from textgraft.conversion.legacy.transformer_xl import COUNTS, from_original, to_original
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.errors import UserError
-from textgraft.foreign.transformer_xl import COUNTS, from_original, to_original
-from textgraft.model import Model, build
+from textgraft.models.model import Model, build
 
 FIXTURES = Path(__file__).parents[2] / ".." / "shared" / "fixtures" / "transformer-xl"
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from served import ASPECTS, made
 
-from textgraft import artifact
+from textgraft.models import artifact
 
 
 @pytest.fixture(scope="session")

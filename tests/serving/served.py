@@ -16,9 +16,9 @@ import uvicorn
 from fastapi import FastAPI
 from made_up_questions import encoder
 
-from textgraft.artifact import Artifact
 from textgraft.data.labels import Labels
-from textgraft.model import build
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
 from textgraft.serving.server import listening_at
 
 ASPECTS: dict[str, tuple[str, dict[str, Any], Labels | None, dict[str, Any]]] = {

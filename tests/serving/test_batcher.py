@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.serving.batcher import Batcher, Busy
 
 

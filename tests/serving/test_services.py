@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from textgraft import Reader, Tagger, explain, load
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Pair
-from textgraft.errors import UserError
 from textgraft.serving.services import open_service
 
 TEXTS = ["river stone how many?", "lamp 42 . garden", "", "cloud " * 60]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Pipeline
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text.byte_level import END, BytePairTokenizer, read_gpt, read_gpt2, train_byte_level
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.tokenizer import Tokenizer

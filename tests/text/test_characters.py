@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Pipeline
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text.characters import CharacterTokenizer, of_vocabulary, train
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.tokenizer import Tokenizer

@@ -16,7 +16,7 @@ from tokenizers import decoders, models
 
 from textgraft import Tokenizer
 from textgraft.text.byte_level import BytePairTokenizer, read_gpt, train_byte_level
-from textgraft.text.growing import GrowingText
+from textgraft.text.incremental_decoding import GrowingText
 from textgraft.text.normalize import CONTROL
 from textgraft.text.thai import Segmenter
 

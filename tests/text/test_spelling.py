@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import pad
 from textgraft.data.sequences import PairIds
 from textgraft.data.windows import tokenize
 from textgraft.data.words import word_windows
-from textgraft.errors import UserError
-from textgraft.text.spelling import CHARACTERS, MARKS, SpellingTokenizer, _Spelled, spell, train
+from textgraft.text.character_encoding import CHARACTERS, MARKS, SpellingTokenizer, _Spelled, spell, train
 from textgraft.text.tokenizer import Tokenizer
 
 TEXTS = [

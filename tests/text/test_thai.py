@@ -17,9 +17,9 @@ import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from textgraft.errors import UserError
-from textgraft.stages.adapt import _own_tokenizer
-from textgraft.stages.pretrain import TOKENIZER_SETTINGS
+from textgraft.core.errors import UserError
+from textgraft.tasks.language_modeling.adapt import _own_tokenizer
+from textgraft.tasks.language_modeling.pretrain import TOKENIZER_SETTINGS
 from textgraft.text import thai
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.normalize import align, normalize

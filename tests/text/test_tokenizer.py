@@ -18,7 +18,7 @@ import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text import tokenizer as tokenizer_module
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.detokenize import detokenize

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.masking import MaskedStream, MaskingTokens
-from textgraft.data.stream import ExampleStream
-from textgraft.heads.auxiliary import AuxiliaryLanguageModel
-from textgraft.model import Model, build, new_head
+from textgraft.data.streams.base import ExampleStream
+from textgraft.data.streams.masking import MaskedStream, MaskingTokens
+from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
+from textgraft.models.model import Model, build, new_head
 
 VOCAB = 30
 

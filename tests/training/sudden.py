@@ -26,6 +26,6 @@ def killed_at(at: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         real(*places)
 
     with monkeypatch.context() as patch:
-        patch.setattr("textgraft.files.os.replace", replace_until)
+        patch.setattr("textgraft.core.files.os.replace", replace_until)
         with pytest.raises(Killed):
             yield

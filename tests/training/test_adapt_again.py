@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from made_up_reviews import reviews
 
-from textgraft.errors import UserError
-from textgraft.stages.adapt import adapt
+from textgraft.core.errors import UserError
+from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.loop import Settings
 
 TEXTS = reviews(120)[0]

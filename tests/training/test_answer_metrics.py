@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from textgraft.data.squad import Answer, Question
-from textgraft.training.answer_metrics import exact_match, f1, normalize_answer, score_answers
+from textgraft.metrics.question_answering import exact_match, f1, normalize_answer, score_answers
 
 
 @pytest.mark.parametrize(

@@ -13,21 +13,21 @@ from made_up_reviews import reviews
 from made_up_tags import sentences
 from small_models import classifier, classifier_that_reads_on, copied, examples
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.squad import read_squad
-from textgraft.errors import UserError
-from textgraft.model import Model, build
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.pretrain import load_pretrain_recipe
-from textgraft.stages.questions import QAOptions, qa_finetune
-from textgraft.stages.rates import lr_find
-from textgraft.stages.tagging import TagOptions, tag_finetune
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import Model, build
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.training import Plan, classifier_to_train
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
+from textgraft.tasks.learning_rates import lr_find
+from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
+from textgraft.tasks.tagging.finetune import TagOptions, tag_finetune
 from textgraft.text.wordpiece import train as train_wordpiece
-from textgraft.training.classifier import Plan, classifier_to_train
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
@@ -159,7 +159,7 @@ def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest
         (tmp_path / "out.run" / "begun").write_bytes(b"")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textgraft.stages.finetune.train_member", stopped)
+    monkeypatch.setattr("textgraft.tasks.classification.finetune.train_member", stopped)
     train = Examples(*reviews(24, 1), "single")
     for line, error in (
         ("auxiliary = 0.5", KeyboardInterrupt),

@@ -15,24 +15,24 @@ from small_comparisons import backwards, write_family
 from sudden import killed_at
 
 import textgraft
-from textgraft import artifact, opening
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
-from textgraft.evaluation import Outcome
-from textgraft.model import Model
-from textgraft.stages import blend as blends
-from textgraft.stages import finetune as stage
-from textgraft.stages import members, probe, race
-from textgraft.stages.blend import evidence_splits
-from textgraft.stages.candidates import Candidate, Ground
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.members import Finetuned
-from textgraft.stages.race import Race
+from textgraft.models import artifact, loading
+from textgraft.models.model import Model
+from textgraft.tasks.classification import early_rejection, fine_tuned, linear_probe
+from textgraft.tasks.classification import finetune as stage
+from textgraft.tasks.classification import model_selection as blends
+from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.ensemble_weights import mean_loss
+from textgraft.tasks.classification.evaluation import Outcome
+from textgraft.tasks.classification.fine_tuned import Finetuned
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.linear_candidates import Candidate, Ground
+from textgraft.tasks.classification.model_selection import evidence_splits
+from textgraft.training.driver import Stopped
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
-from textgraft.training.selection import mean_loss
-from textgraft.training.session import Stopped
 
 RECIPE = """
 name = "quick"
@@ -66,7 +66,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path.write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or str(path)))
-        patch.setattr(race, "SURE", 0.0)
+        patch.setattr(early_rejection, "SURE", 0.0)
         yield path
 
 
@@ -160,13 +160,13 @@ def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(ble
 def test_a_probe_reads_the_test_texts_only_where_it_counts(
     counts: bool, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, read = probe.embed_sequences, []
+    real, read = linear_probe.embed_sequences, []
 
     def embed(model: Model, sequences: Sequence[Any], *args: Any, **named: Any) -> np.ndarray:
         read.append(len(sequences))
         return real(model, sequences, *args, **named)
 
-    monkeypatch.setattr(probe, "embed_sequences", embed)
+    monkeypatch.setattr(linear_probe, "embed_sequences", embed)
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.5, 0.0] if counts else [1.0, 0.0, 0.0]))
     done = quick(test=TEST)
     assert read == [len(TRAIN), *([len(TEST)] if counts else [])]
@@ -295,7 +295,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
 def test_models_of_two_families_are_candidates_of_their_own_names(
     quick: Callable[..., Finetuned], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpt, again = write_family(tmp_path, "gpt"), artifact.save(opening.load(tiny_lm), tmp_path / "again")
+    gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load(tiny_lm), tmp_path / "again")
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
     done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
     grown = ["ulmfit", "gpt", "ulmfit-2"]
@@ -303,7 +303,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["blend"]["candidates"])
     assert np.array_equal(answers(done, "ulmfit"), answers(done, "ulmfit-2"))
     assert not np.array_equal(answers(done, "ulmfit"), answers(done, "gpt"))
-    assert [opening.load(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
+    assert [loading.load(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
 
@@ -369,7 +369,7 @@ def rival(answers: np.ndarray) -> Candidate:
 
 
 def test_a_race_is_lost_only_by_who_is_surely_worse_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "SURE", 0.05)
+    monkeypatch.setattr(early_rejection, "SURE", 0.05)
     ground = ground_of(5)
     unsure = np.log(np.full((len(TRAIN), 2), 0.5))
     good, bad = answer(True), answer(False)
@@ -403,14 +403,14 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
         return "given up after 1 of 2 folds: so the judge says"
 
     trained: list[str] = []
-    real = members.train_classifier
+    real = fine_tuned.train_classifier
 
     def counted(*given: Any, **named: Any) -> Any:
         trained.append(named["title"])
         return real(*given, **named)
 
     monkeypatch.setattr(Race, "lost", lost)
-    monkeypatch.setattr(members, "train_classifier", counted)
+    monkeypatch.setattr(fine_tuned, "train_classifier", counted)
     done = quick(test=TEST, unlabelled=POOL)
     assert trained == ["fold 1 of 2"]
     assert asked == [12]
@@ -450,9 +450,9 @@ def test_what_was_done_is_not_done_again(
         with pytest.raises(Stopped):
             quick(test=TEST, unlabelled=POOL)
     for name in ("LinearBaseline", "LsaBaseline", "SelfTrained"):
-        monkeypatch.setattr(f"textgraft.stages.ways.{name}.fit", stopped)
+        monkeypatch.setattr(f"textgraft.linear.methods.{name}.fit", stopped)
     for name in ("plain_and_even", "plain_and_even_words"):
-        monkeypatch.setattr(f"textgraft.stages.ways.{name}", stopped)
+        monkeypatch.setattr(f"textgraft.linear.methods.{name}", stopped)
     assert quick(test=TEST, unlabelled=POOL).comparison.chosen == blended.comparison.chosen
 
 
@@ -485,7 +485,7 @@ def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[...,
     ("seconds", "said"), [(1500, "25 min, of 10 allowed"), (601, "a little over 10 min, of 10 allowed")]
 )
 def test_how_much_too_long_it_would_take(seconds: float, said: str) -> None:
-    assert members.too_long("trainings", seconds, 600) == f"given up: its trainings would take {said}"
+    assert fine_tuned.too_long("trainings", seconds, 600) == f"given up: its trainings would take {said}"
 
 
 def test_minutes_enough_change_nothing(quick: Callable[..., Finetuned]) -> None:
@@ -512,6 +512,6 @@ def test_minutes_are_for_a_choice() -> None:
 def test_each_training_has_the_share_that_its_texts_have(tmp_path: Path) -> None:
     """Two folds of 6 of 12 texts, and two seeds on all 12: 36 texts are read in an epoch of each."""
     splits = [(list(range(6)), list(range(6, 12))), (list(range(6, 12)), list(range(6)))]
-    course = members.Course("test", 0, 2, splits, tmp_path, False, seconds=72.0)
+    course = fine_tuned.Course("test", 0, 2, splits, tmp_path, False, seconds=72.0)
     assert course.may_take(splits[0][0], 12) == pytest.approx(12.0)
     assert replace(course, seconds=None).may_take(splits[0][0], 12) is None

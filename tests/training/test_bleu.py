@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from textgraft.errors import UserError
-from textgraft.training.bleu import corpus_bleu, sacrebleu
+from textgraft.core.errors import UserError
+from textgraft.metrics.bleu import corpus_bleu, sacrebleu
 
 HYPOTHESES = ["the cat sat on the mat today", "a dog runs over green grass", "nobody knows", "two men talk"]
 REFERENCES = ["the cat sat on a mat today", "a dog runs on the green grass", "nobody knows it", "two men are talking"]

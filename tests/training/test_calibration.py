@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from textgraft.training.calibration import (
+from textgraft.metrics.calibration import (
     TEMPERATURE_RANGE,
     confidence_and_correct,
     coverage_table,

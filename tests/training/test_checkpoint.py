@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.training.checkpoint import DTYPES, load_checkpoint, save_checkpoint
 
 NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name != "__metadata__")

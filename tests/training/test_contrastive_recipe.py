@@ -11,13 +11,13 @@ import torch
 from made_up_questions import encoder
 from made_up_reviews import BAD, GOOD, PLAIN, reviews
 
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels, kind_of_texts
-from textgraft.data.stream import ExampleStream
-from textgraft.errors import UserError
-from textgraft.model import build
-from textgraft.training.classifier import EncodedTexts, Plan, classifier_to_train, train_classifier
+from textgraft.data.streams.base import ExampleStream
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
+from textgraft.tasks.classification.training import EncodedTexts, Plan, classifier_to_train, train_classifier
 from textgraft.training.loop import Run, Settings
 from textgraft.training.recipes import load_recipe
 

@@ -11,15 +11,16 @@ import pytest
 import torch
 from small_models import Tokens, classifier, copied, examples, language_model
 
+from textgraft.core import device
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.stream import LanguageModelStream, ahead
-from textgraft.errors import UserError
-from textgraft.inference import embed_sequences, predict_logits
-from textgraft.model import Model, build
-from textgraft.nn import chunked, device
+from textgraft.data.streams.base import LanguageModelStream, ahead
+from textgraft.models.inference import embed_sequences, predict_logits
+from textgraft.models.model import Model, build
+from textgraft.nn import chunked
 from textgraft.nn.chunked import COMPILED_FROM, chunked_cross_entropy
 from textgraft.nn.recurrent import LSTMLayer
-from textgraft.training import session
+from textgraft.training import driver
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
 
@@ -90,13 +91,13 @@ def test_the_progress_line_says_the_share_of_the_peak_only_where_it_is_known(mon
     run = lm_run(Settings(precision="bf16"))
     (step,) = islice(run.steps(), 1)
     step = replace(step, tokens=2_000_000, seconds=4.0)
-    assert "of peak" not in session._detail(step, session._share_of_peak(run))
-    monkeypatch.setattr(session, "device_name", lambda _: "NVIDIA H200")
-    share = session._share_of_peak(run)
+    assert "of peak" not in driver._detail(step, driver._share_of_peak(run))
+    monkeypatch.setattr(driver, "device_name", lambda _: "NVIDIA H200")
+    share = driver._share_of_peak(run)
     assert share == pytest.approx(6 * run.model.multiplied() / 989e12)
     half = 989e12 / 2 / (6 * run.model.multiplied())
-    assert session._detail(replace(step, tokens=round(half * 4), seconds=4.0), share).split("  ")[3] == "50.0% of peak"
-    assert session._share_of_peak(lm_run(Settings(precision="fp32"))) is None
+    assert driver._detail(replace(step, tokens=round(half * 4), seconds=4.0), share).split("  ")[3] == "50.0% of peak"
+    assert driver._share_of_peak(lm_run(Settings(precision="fp32"))) is None
 
 
 def test_a_batch_moves_whole() -> None:

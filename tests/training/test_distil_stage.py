@@ -13,21 +13,21 @@ import torch
 from made_up_reviews import BAD, GOOD, reviews
 
 import textgraft
-from textgraft import DistilOptions, Settings, UserError, artifact, distil
-from textgraft.artifact import Artifact
+from textgraft import DistilOptions, Settings, UserError, distil
 from textgraft.data.batch import Batch
 from textgraft.data.examples import Choice, Examples
 from textgraft.data.labels import Labels
-from textgraft.data.masking import MaskedStream
-from textgraft.data.stream import ExampleStream
-from textgraft.ensemble import save_ensemble
+from textgraft.data.streams.base import ExampleStream
+from textgraft.data.streams.masking import MaskedStream
+from textgraft.distillation import classifier, language_model, teacher_answers
+from textgraft.distillation.options import DistilRecipe, load_distil_recipe
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.model import build
-from textgraft.stages import distil_classifier, distil_language_model
-from textgraft.stages.distil_options import DistilRecipe, load_distil_recipe
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
+from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.text import wordpiece
-from textgraft.training import teacher_answers
 from textgraft.training.recipes import recipe_names
 
 FP32 = Settings(precision="fp32")
@@ -279,7 +279,7 @@ def test_a_killed_distillation_ends_with_the_same_bits_and_asks_the_teacher_once
     assert sum(asked) == 300 + 40
     monkeypatch.setattr(ExampleStream, "batches", batches)
     with monkeypatch.context() as patch:
-        patch.setattr(distil_classifier, "put_in_place", raise_killed)
+        patch.setattr(classifier, "put_in_place", raise_killed)
         with pytest.raises(Killed):
             attempt("out")
     monkeypatch.setattr(ExampleStream, "batches", raise_killed)  # nothing is trained any more
@@ -406,7 +406,7 @@ def test_a_killed_language_model_ends_with_the_same_bits(
             attempt()
     monkeypatch.setattr(MaskedStream, "batches", batches)
     with monkeypatch.context() as patch:
-        patch.setattr(distil_language_model, "put_in_place", raise_killed)
+        patch.setattr(language_model, "put_in_place", raise_killed)
         with pytest.raises(Killed):
             attempt()
     attempt()

@@ -24,14 +24,11 @@ from small_models import (
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft.data.batch import Batch
-from textgraft.data.masking import MaskedStream
-from textgraft.data.stream import LanguageModelStream
-from textgraft.errors import UserError
-from textgraft.heads.base import Head
-from textgraft.model import Model, build, with_dropout
-from textgraft.nn.chunked import IGNORE
-from textgraft.training.distillation import (
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
+from textgraft.data.streams.base import LanguageModelStream
+from textgraft.data.streams.masking import MaskedStream
+from textgraft.distillation.losses import (
     FromAnswers,
     FromLanguageModel,
     Taught,
@@ -43,10 +40,12 @@ from textgraft.training.distillation import (
     soft_token_loss,
     without_labels,
 )
+from textgraft.distillation.students import fresh_half_of, half_of, kept_layers
+from textgraft.heads.base import Head
+from textgraft.models.model import Model, build, with_dropout
 from textgraft.training.loop import Run, Settings
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase, Stage
-from textgraft.training.students import fresh_half_of, half_of, kept_layers
 
 NUMBERS = st.lists(st.floats(-8, 8), min_size=3, max_size=3)
 TEMPERATURES = st.floats(0.2, 10)
@@ -260,7 +259,7 @@ def test_chunks_change_neither_the_loss_nor_the_gradient(monkeypatch: pytest.Mon
     own, theirs = torch.randn(50, 6, requires_grad=True), torch.randn(50, 6)
     found = []
     for rows in (1000, 7):
-        monkeypatch.setattr("textgraft.training.distillation.CHUNK_ROWS", {True: rows, False: rows})
+        monkeypatch.setattr("textgraft.distillation.losses.CHUNK_ROWS", {True: rows, False: rows})
         loss = soft_token_loss(student.head, teacher.head, own, theirs, 3.0)
         table = student.encoder.tied()
         found.append((loss, *torch.autograd.grad(loss, [own, table])))

@@ -7,11 +7,11 @@ import hashlib
 import pytest
 from made_up_questions import encoder
 
-from textgraft import artifact
-from textgraft.report import wording
-from textgraft.stages.fine_tuning import asked, cost, examined, given, table
-from textgraft.stages.tagging import TagOptions
-from textgraft.training.meter import Meter
+from textgraft.core import formatting
+from textgraft.core.resource_meter import Meter
+from textgraft.models import artifact
+from textgraft.tasks.finetuning import asked, cost, examined, given, table
+from textgraft.tasks.tagging.finetune import TagOptions
 from textgraft.training.recipes import load_recipe
 
 
@@ -72,8 +72,8 @@ def test_the_table_lines_up_and_ends_with_the_verdict() -> None:
 
 def test_aligned() -> None:
     rows = [["a", "b", "c"], ["long", "longer", "longest"]]
-    assert wording.aligned(rows, left={0}) == "a          b        c\nlong  longer  longest"
-    assert wording.aligned(rows, left={2}) == "   a       b  c\nlong  longer  longest"
+    assert formatting.aligned(rows, left={0}) == "a          b        c\nlong  longer  longest"
+    assert formatting.aligned(rows, left={2}) == "   a       b  c\nlong  longer  longest"
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_aligned() -> None:
     ],
 )
 def test_compared(by: float, p: float, metric: str, expected: str) -> None:
-    assert wording.compared(by, p, metric, "LSA") == expected
+    assert formatting.compared(by, p, metric, "LSA") == expected

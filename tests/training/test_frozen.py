@@ -12,14 +12,14 @@ import torch
 from small_models import Tokens, classifier, classifier_that_reads_on, copied, examples, language_model
 from torch import Tensor
 
-from textgraft import inference
 from textgraft.data.batch import Batch
-from textgraft.data.stream import LanguageModelStream, Stream
-from textgraft.model import Model, build
-from textgraft.training import frozen, loop
+from textgraft.data.streams.base import LanguageModelStream, Stream
+from textgraft.models import inference
+from textgraft.models.model import Model, build
+from textgraft.training import frozen_features, loop
+from textgraft.training.driver import Stopped, drive
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
-from textgraft.training.session import Stopped, drive
 
 FP32 = Settings(precision="fp32")
 HEAD = Phase("head", 4, 0.02, trainable=1, weight_decay=0.01)
@@ -102,7 +102,7 @@ def test_ctrl_c_while_texts_are_read_stops_before_the_next_batch(
 def seen_of(model: Model, stream: Stream, phase: Phase) -> Tensor | None:
     run = Run(model, [phase], stream, FP32)
     next(run.steps())
-    return frozen.seen_once(run.model, stream, run._total_steps(phase, 0), "fp32")
+    return frozen_features.seen_once(run.model, stream, run._total_steps(phase, 0), "fp32")
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_another_layer_is_read_once_too() -> None:
 
 def test_what_would_take_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     width = still().head.width
-    monkeypatch.setattr(frozen, "MOST_BYTES", 4 * 40 * width - 1)
+    monkeypatch.setattr(frozen_features, "MOST_BYTES", 4 * 40 * width - 1)
     assert seen_of(still(), examples(count=40), HEAD) is None
-    monkeypatch.setattr(frozen, "MOST_BYTES", 4 * 40 * width)
+    monkeypatch.setattr(frozen_features, "MOST_BYTES", 4 * 40 * width)
     assert seen_of(still(), examples(count=40), HEAD) is not None
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from small_comparisons import backwards
 
-from textgraft import artifact
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
-from textgraft.errors import UserError
-from textgraft.stages.adapt import adapt
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.pretrain import pretrain
+from textgraft.models import artifact
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.language_modeling.adapt import adapt
+from textgraft.tasks.language_modeling.pretrain import pretrain
 from textgraft.training.loop import Settings
 
 TEXTS = [f"The film was {word} and the plot was {word} too, I think." for word in ("good", "bad", "long", "odd")] * 20
@@ -59,7 +59,7 @@ def make_ensemble(out: Path, inputs: Path) -> None:
 
 @pytest.fixture
 def inputs(tiny_lm: Path, tiny_recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("textgraft.report.report.render", lambda report: "drawn")
+    monkeypatch.setattr("textgraft.tasks.classification.report.render", lambda report: "drawn")
     folder = tmp_path / "inputs"
     shutil.copytree(tiny_lm, folder / "lm")
     artifact.save(backwards(tiny_lm), folder / "backward")

@@ -10,7 +10,7 @@ import torch
 
 from tests.made_up_questions import encoder
 from textgraft.heads.span import SpanConfig
-from textgraft.model import Model, build, build_fresh, graft, graft_on_positions
+from textgraft.models.model import Model, build, build_fresh, graft, graft_on_positions
 
 HEAD: dict[str, Any] = {"name": "span", **asdict(SpanConfig(16))}
 

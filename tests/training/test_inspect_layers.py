@@ -10,13 +10,14 @@ import pytest
 from made_up_reviews import reviews
 from made_up_tags import sentences, write_encoder
 
-from textgraft import ReadoutOptions, TagOptions, artifact, inspect_readouts, inspect_weights, tag_finetune
+from textgraft import ReadoutOptions, TagOptions, inspect_readouts, inspect_weights, tag_finetune
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
-from textgraft.errors import UserError
-from textgraft.nn.readout import READOUTS
-from textgraft.report.readouts import table_rows
-from textgraft.stages import readouts
-from textgraft.stages.readouts import sampled, summary, verdict
+from textgraft.experiments import layer_aggregation
+from textgraft.experiments.layer_aggregation import sampled, summary, verdict
+from textgraft.experiments.layer_aggregation_report import table_rows
+from textgraft.models import artifact
+from textgraft.nn.layer_aggregation import READOUTS
 from textgraft.training.loop import Settings
 
 RECIPE = """
@@ -53,16 +54,18 @@ def test_each_readout_has_a_row_and_is_measured_once(
 ) -> None:
     """Stopped in the middle, the same call goes on with what is there."""
     calls: list[str] = []
-    train = readouts.Tagging.trained
+    train = layer_aggregation.Tagging.trained
 
-    def counted(self: readouts.Tagging, readout: str, seed: int, folder: Path, *, show: bool) -> readouts.Cell:
+    def counted(
+        self: layer_aggregation.Tagging, readout: str, seed: int, folder: Path, *, show: bool
+    ) -> layer_aggregation.Cell:
         if len(calls) == 3:
             calls.append("stopped")
             raise KeyboardInterrupt
         calls.append(f"{readout} {seed}")
         return train(self, readout, seed, folder, show=show)
 
-    monkeypatch.setattr(readouts.Tagging, "trained", counted)
+    monkeypatch.setattr(layer_aggregation.Tagging, "trained", counted)
     arguments = {"test": TEST, "model": desk / "bert", "options": options(desk, "first", "last", "mix", seeds=2)}
     with pytest.raises(KeyboardInterrupt):
         inspect_readouts(TRAIN, tmp_path / "out", show=False, **arguments)

@@ -10,11 +10,11 @@ import pytest
 from made_up_tags import sentences, write_encoder
 
 from textgraft import GeometryOptions, WordOptions, inspect_geometry, inspect_words, save_vectors
+from textgraft.core.errors import UserError
 from textgraft.data.contexts import Place, read_contexts
-from textgraft.errors import UserError
-from textgraft.stages.geometry import Sample, measures, sampled
-from textgraft.stages.word_contexts import groups
-from textgraft.vectors.word_vectors import WordVectors
+from textgraft.experiments.geometry import Sample, measures, sampled
+from textgraft.experiments.word_contexts import groups
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 TEXTS = [" ".join(s.words) for s in sentences(60, 3, clauses=2).sentences]
 SMALL = GeometryOptions(words=6, contexts=3, random=20, sentences=5, precision="fp32")
@@ -109,9 +109,9 @@ FEW = WordOptions(occurrences=4, neighbours=3, pool=30, precision="fp32")
 
 @pytest.mark.parametrize("family", ["bert", "lstm"])
 def test_neighbours_are_the_nearest_of_all_words_in_other_sentences(models: Path, tmp_path: Path, family: str) -> None:
-    from textgraft.opening import load
-    from textgraft.words.contextual import layer_vectors
-    from textgraft.words.geometry import directions
+    from textgraft.experiments.geometry_measures import directions
+    from textgraft.models.loading import load
+    from textgraft.word_embeddings.contextual import layer_vectors
 
     options = WordOptions(occurrences=4, neighbours=3, pool=1000, precision="fp32")
     out = tmp_path / "out"

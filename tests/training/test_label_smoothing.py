@@ -11,10 +11,16 @@ import pytest
 import torch
 from small_models import VOCAB, classifier, examples, language_model
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import pad
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
-from textgraft.training.classifier import EncodedTexts, Plan, as_model, classifier_to_train, train_classifier
+from textgraft.tasks.classification.training import (
+    EncodedTexts,
+    Plan,
+    as_model,
+    classifier_to_train,
+    train_classifier,
+)
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe

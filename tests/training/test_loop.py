@@ -14,11 +14,11 @@ import torch
 from small_models import VOCAB, Tokens, classifier, copied, examples, language_model
 from torch import Tensor
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
-from textgraft.data.stream import ExampleStream, LanguageModelStream
-from textgraft.errors import UserError
-from textgraft.model import Model, build
-from textgraft.nn.denormals import are_flushed, flushed
+from textgraft.data.streams.base import ExampleStream, LanguageModelStream
+from textgraft.models.model import Model, build
+from textgraft.nn.cpu.denormals import are_flushed, flushed
 from textgraft.training import loop
 from textgraft.training.loop import Run, Scores, Settings, Step
 from textgraft.training.phases import Phase, Stage

@@ -11,7 +11,7 @@ import torch
 from small_models import classifier, copied, examples
 
 from textgraft.data.examples import Examples
-from textgraft.stages.rates import lr_find
+from textgraft.tasks.learning_rates import lr_find
 from textgraft.training.loop import Settings
 from textgraft.training.lr_finder import Finding, RangeStep, range_test, read_off
 from textgraft.training.phases import Phase

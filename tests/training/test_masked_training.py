@@ -10,11 +10,11 @@ import pytest
 import torch
 from small_models import VOCAB, Tokens, masked_language_model, masking_tokens
 
-from textgraft.data.masking import MaskedStream, MaskingTokens
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE
+from textgraft.data.streams.masking import MaskedStream, MaskingTokens
 from textgraft.heads.base import Loss
-from textgraft.model import Model, build
-from textgraft.nn.chunked import IGNORE
+from textgraft.models.model import Model, build
 from textgraft.training.loop import Run, Settings
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase, Stage

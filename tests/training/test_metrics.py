@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from textgraft.training.metrics import (
+from textgraft.metrics.classification import (
     bootstrap_interval,
     class_scores,
     confusion_matrix,

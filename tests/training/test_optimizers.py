@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from textgraft.encoders.base import LayerGroup
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase
-from textgraft.training.uncompiled import SGD, Adam, AdamW
+from textgraft.training.uncompiled_optimizers import SGD, Adam, AdamW
 
 
 def two_groups() -> list[LayerGroup]:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from textgraft.core.errors import UserError
 from textgraft.encoders.base import LayerGroup
-from textgraft.errors import UserError
-from textgraft.stages.pretrain import load_pretrain_recipe
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
 from textgraft.training.optimizers import build_optimizer, set_rates
 from textgraft.training.phases import Anneal, Phase, Stage, schedule_curve, schedule_table, set_trainable
 from textgraft.training.recipes import load_recipe, recipe_names

@@ -14,22 +14,22 @@ from made_up_questions import write_recipe
 from made_up_tags import NOUNS, sentences, write_encoder
 from numpy.typing import NDArray
 
-from textgraft import artifact
+from textgraft.comparison.methods import MethodOptions, new_method
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.word_stream import WordStream
-from textgraft.errors import UserError
-from textgraft.methods import MethodOptions, new_method
-from textgraft.stages.stacked_tagging import Network
-from textgraft.stages.tagging import STACKED, TagOptions, tag_finetune
-from textgraft.tagging import Tagger
+from textgraft.data.streams.words import WordStream
+from textgraft.models import artifact
+from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
+from textgraft.tasks.tagging.predictor import Tagger
+from textgraft.tasks.tagging.stacked import Network
 from textgraft.training.loop import Settings
-from textgraft.vectors.formats import save_vectors
-from textgraft.vectors.word_vectors import WordVectors
-from textgraft.words.features import as_kept
-from textgraft.words.layers import WordLayers
-from textgraft.words.memory import WordMemory
-from textgraft.words.pooled import PREFIXES, VECTORS, WORDS, Pooled, Remembered
-from textgraft.words.stack import Stack
+from textgraft.word_embeddings.formats import save_vectors
+from textgraft.word_embeddings.layers import WordLayers
+from textgraft.word_embeddings.pooled import PREFIXES, VECTORS, WORDS, Pooled, Remembered
+from textgraft.word_embeddings.pooled_memory import WordMemory
+from textgraft.word_embeddings.sources import as_kept
+from textgraft.word_embeddings.stack import Stack
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 TRAIN, TEST = sentences(120, 1, names=True), sentences(20, 2, names=True)
 WORDS_OF_TRAIN, WORDS_OF_TEST = ([s.words for s in part.sentences] for part in (TRAIN, TEST))

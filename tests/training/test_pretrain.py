@@ -19,14 +19,14 @@ import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file
 
-from textgraft.data.corpus import Corpus
+from textgraft.core.errors import UserError
 from textgraft.data.fingerprint import END_BYTES, difference, fingerprint
-from textgraft.errors import UserError
-from textgraft.opening import load
-from textgraft.stages.pretrain import pretrain
-from textgraft.stages.tokenize import tokenize
+from textgraft.data.streams.shards import Corpus
+from textgraft.models.loading import load
+from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.tasks.language_modeling.tokenize import tokenize
+from textgraft.training.driver import work_folder
 from textgraft.training.loop import Run, Settings
-from textgraft.training.session import work_folder
 
 PATIENT = Settings(precision="fp32", patience=2, save_seconds=0)
 
@@ -114,7 +114,7 @@ def test_killed_while_it_waits_for_a_gain_it_waits_on(
 def begun(sources: list[Path], tmp_path: Path, recipe: str, **more: object) -> None:
     """A pretraining that ends right after its corpora are built."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("textgraft.stages.pretrain.drive", stop)
+        patch.setattr("textgraft.tasks.language_modeling.pretrain.drive", stop)
         with pytest.raises(KeyboardInterrupt):
             pretrain(sources, tmp_path / "lm", recipe=recipe, tokens=500, show=False, **more)  # type: ignore[arg-type]
 
@@ -128,8 +128,8 @@ def test_output_biases_start_from_the_training_texts_counts(
         started.append(run)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textgraft.stages.pretrain.drive", caught)
-    monkeypatch.setattr("textgraft.stages.pretrain.COUNTED_AT_ONCE", 100)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.drive", caught)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.COUNTED_AT_ONCE", 100)
     told = Path(recipe).with_name("told.toml")
     told.write_text(Path(recipe).read_text().replace("licence =", "start_from_counts = true\nlicence ="))
     for name, path in (("plain", recipe), ("counts", told)):

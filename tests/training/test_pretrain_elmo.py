@@ -20,20 +20,20 @@ from made_up_tags import sentences
 
 from textgraft import Settings, TextClassifier, Tokenizer, UserError, adapt, convert, distil, generate, pretrain
 from textgraft.data.batch import Batch
-from textgraft.data.corpus import Corpus
 from textgraft.data.squad import parse_squad
-from textgraft.data.stream import BothEndsStream
+from textgraft.data.streams.base import BothEndsStream
+from textgraft.data.streams.shards import Corpus
 from textgraft.data.windows import WindowSettings
-from textgraft.model import build
-from textgraft.opening import load
-from textgraft.stages.adapt import held_out
-from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
-from textgraft.stages.questions import QAOptions, qa_finetune
-from textgraft.stages.tagging import TagOptions, tag_finetune
-from textgraft.text.spelling import MARKS, SpellingTokenizer, train
-from textgraft.training.language_model import bidirectional_validator
+from textgraft.models.loading import load
+from textgraft.models.model import build
+from textgraft.tasks.language_modeling.adapt import held_out
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
+from textgraft.tasks.tagging.finetune import TagOptions, tag_finetune
+from textgraft.text.character_encoding import MARKS, SpellingTokenizer, train
 from textgraft.training.loop import Run
 from textgraft.training.objectives import OBJECTIVES
+from textgraft.training.perplexity import bidirectional_validator
 from textgraft.training.phases import Phase, Stage
 
 RECIPE = """

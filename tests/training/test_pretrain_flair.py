@@ -24,11 +24,11 @@ from textgraft import (
     pretrain,
     tag_finetune,
 )
-from textgraft.foreign import flair
-from textgraft.opening import load
-from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.conversion.legacy import flair
+from textgraft.models.loading import load
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.characters import CharacterTokenizer
-from textgraft.words.contextual import word_vectors
+from textgraft.word_embeddings.contextual import word_vectors
 
 RECIPE = """
 name = "tiny-flair"

@@ -10,10 +10,10 @@ from made_up_reviews import reviews
 
 from textgraft import GenerateOptions, Settings, UserError, adapt, generate, pretrain
 from textgraft.data.labels import Labels
-from textgraft.opening import load
-from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.models.loading import load
+from textgraft.tasks.classification.training import Plan, new_classifier
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.byte_level import BytePairTokenizer
-from textgraft.training.classifier import Plan, new_classifier
 from textgraft.training.recipes import load_recipe
 
 RECIPE = """

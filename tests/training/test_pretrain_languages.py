@@ -12,11 +12,11 @@ import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file
 
-from textgraft.data.languages import smoothed_shares
-from textgraft.errors import UserError
-from textgraft.opening import load
-from textgraft.stages.pretrain import load_pretrain_recipe, pretrain
-from textgraft.stages.pretraining_text import TextByLanguage, pretraining_text
+from textgraft.core.errors import UserError
+from textgraft.data.streams.languages import smoothed_shares
+from textgraft.models.loading import load
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, pretrain
+from textgraft.tasks.language_modeling.pretraining_text import TextByLanguage, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
 
@@ -125,7 +125,7 @@ def test_the_order_in_which_languages_are_named_does_not_matter_and_all_else_doe
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textgraft.stages.pretrain.drive", stop)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.drive", stop)
 
     def begun(named: Mapping[str, list[str | Path]] | list[str | Path], path: str = recipe) -> None:
         with pytest.raises(KeyboardInterrupt):
@@ -149,7 +149,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
 ) -> None:
     """After the tokenizer, after the first language's corpus, after the second, and in the middle of the training."""
     pretrain(sources, tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
-    from textgraft.stages import pretraining_text as module
+    from textgraft.tasks.language_modeling import pretraining_text as module
 
     built, save = module.built, Run.save
 

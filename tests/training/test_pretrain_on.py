@@ -8,9 +8,9 @@ import pytest
 import torch
 from made_up_reviews import reviews
 
-from textgraft.errors import UserError
-from textgraft.opening import load
-from textgraft.stages.pretrain import pretrain
+from textgraft.core.errors import UserError
+from textgraft.models.loading import load
+from textgraft.tasks.language_modeling.pretrain import pretrain
 from textgraft.training.loop import Run, Settings
 
 FP32 = Settings(precision="fp32", seed=1)
@@ -32,7 +32,7 @@ def test_begins_as_the_model_is(
         begun.append(run)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textgraft.stages.pretrain.drive", caught)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.drive", caught)
     with pytest.raises(KeyboardInterrupt):
         pretrain([more], tmp_path / "on", recipe=str(tiny_recipe), model=tiny_lm, settings=FP32, show=False)
     expected = load(tiny_lm).model.values()
@@ -67,7 +67,7 @@ def test_another_model_is_another_run(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textgraft.stages.pretrain.drive", stop)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.drive", stop)
     with pytest.raises(KeyboardInterrupt):
         pretrain([more], tmp_path / "on", recipe=str(tiny_recipe), model=tiny_lm, settings=FP32, show=False)
     with pytest.raises(UserError, match=r"differs in: model, vocabulary"):

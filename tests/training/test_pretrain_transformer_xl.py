@@ -12,12 +12,12 @@ import torch
 from made_up_reviews import reviews
 
 from textgraft import GenerateOptions, Settings, TextClassifier, UserError, adapt, generate, pretrain
-from textgraft.data.stream import LanguageModelStream
-from textgraft.language.generation import score
-from textgraft.model import build
-from textgraft.opening import load
-from textgraft.stages.adapt import held_out, move_to_vocabulary
-from textgraft.stages.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.data.streams.base import LanguageModelStream
+from textgraft.generation.generation import score
+from textgraft.models.loading import load
+from textgraft.models.model import build
+from textgraft.tasks.language_modeling.adapt import held_out, move_to_vocabulary
+from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run
 from textgraft.training.phases import Phase

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from made_up_reviews import reviews
 
-from textgraft.artifact import Artifact
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.splits import stratified_folds
-from textgraft.inference import embed_sequences, predict_logits
-from textgraft.linear.linear import fit_output
-from textgraft.linear.scale import Scale
-from textgraft.opening import load
-from textgraft.stages import probe
-from textgraft.stages.candidates import Candidate, Ground
-from textgraft.stages.members import GivenUp
-from textgraft.stages.probe import answers, as_layer, fitted, probe_candidate
-from textgraft.training.classifier import EncodedTexts, outputs_from_logits
-from textgraft.training.session import TooSlow
+from textgraft.linear.linear_layer import fit_output
+from textgraft.linear.scaling import Scale
+from textgraft.models.artifact import Artifact
+from textgraft.models.inference import embed_sequences, predict_logits
+from textgraft.models.loading import load
+from textgraft.tasks.classification import linear_probe
+from textgraft.tasks.classification.fine_tuned import GivenUp
+from textgraft.tasks.classification.linear_candidates import Candidate, Ground
+from textgraft.tasks.classification.linear_probe import answers, as_layer, fitted, probe_candidate
+from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
+from textgraft.training.driver import TooSlow
 
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
@@ -119,7 +119,9 @@ def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None
 def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = load(tiny_lm)
     first = candidate(source, "single", tmp_path, examined=True)[0].outcome
-    monkeypatch.setattr("textgraft.stages.probe.embed_sequences", lambda *a, **k: pytest.fail("read again"))
+    monkeypatch.setattr(
+        "textgraft.tasks.classification.linear_probe.embed_sequences", lambda *a, **k: pytest.fail("read again")
+    )
     again = candidate(source, "single", tmp_path, examined=True)[0].outcome
     assert np.array_equal(first.outputs, again.outputs)
 
@@ -138,9 +140,9 @@ def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path
 def test_how_long_a_reading_takes_is_told_by_its_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """30 of 40 tokens lie in the first, longest, text: after 30 seconds of it the whole is 40 seconds, not 60."""
     clock = iter([0.0, 30.0, 0.0, 30.0, 0.0, 5.0])
-    monkeypatch.setattr("textgraft.stages.probe.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("textgraft.tasks.classification.linear_probe.time.monotonic", lambda: next(clock))
     texts = [np.arange(10), np.arange(30)]
-    probe._hurried(texts, 41.0)(1)
+    linear_probe._hurried(texts, 41.0)(1)
     with pytest.raises(TooSlow, match="40 s"):
-        probe._hurried(texts, 39.0)(1)
-    probe._hurried(texts, 6.0)(1)  # the first seconds say nothing of the pace yet
+        linear_probe._hurried(texts, 39.0)(1)
+    linear_probe._hurried(texts, 6.0)(1)  # the first seconds say nothing of the pace yet

@@ -12,16 +12,16 @@ import pytest
 import torch
 from made_up_questions import encoder, questions, write_encoder, write_recipe
 
-from textgraft import artifact
-from textgraft.answering import Reader, SearchSettings
+from textgraft.conversion import huggingface
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.squad import Squad, parse_squad
-from textgraft.data.window_stream import WindowStream
+from textgraft.data.streams.windows import WindowStream
 from textgraft.data.windows import WindowSettings
-from textgraft.errors import UserError
-from textgraft.foreign import huggingface
-from textgraft.stages import questions as stage
-from textgraft.stages.questions import QAOptions, qa_finetune
+from textgraft.models import artifact
+from textgraft.tasks.question_answering import finetune as stage
+from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
+from textgraft.tasks.question_answering.predictor import Reader, SearchSettings
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Settings
 

@@ -15,19 +15,20 @@ from small_comparisons import write_family
 from sudden import Killed, killed_at
 
 import textgraft
-from textgraft import compare, opening
+from textgraft import compare
+from textgraft.comparison.methods import MethodOptions
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
-from textgraft.methods import MethodOptions
-from textgraft.stages import blend, members, race
-from textgraft.stages.adapt import adapt
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.first_fold import fold_tokens, tokens_to_read
-from textgraft.stages.language_models import adapted_path
-from textgraft.stages.members import Course, Finetuned, read_parts
-from textgraft.stages.race import Race
-from textgraft.training.classifier import Plan
+from textgraft.models import loading
+from textgraft.tasks.classification import early_rejection, fine_tuned, model_selection
+from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.fine_tuned import Course, Finetuned, read_parts
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.first_fold import fold_tokens, tokens_to_read
+from textgraft.tasks.classification.sources import adapted_path
+from textgraft.tasks.classification.training import Plan
+from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
 
@@ -74,7 +75,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path.write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or str(path)))
-        patch.setattr(race, "SURE", 0.0)
+        patch.setattr(early_rejection, "SURE", 0.0)
         yield path
 
 
@@ -88,13 +89,13 @@ def peace(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Path)
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The titles of what is trained."""
     titles: list[str] = []
-    real = members.train_classifier
+    real = fine_tuned.train_classifier
 
     def told(*given: Any, **named: Any) -> Any:
         titles.append(named["title"])
         return real(*given, **named)
 
-    monkeypatch.setattr(members, "train_classifier", told)
+    monkeypatch.setattr(fine_tuned, "train_classifier", told)
     return titles
 
 
@@ -135,8 +136,8 @@ def test_each_of_several_is_judged_and_reads_for_itself(
     real = Race.lost
 
     def lost(race: Race, logits: np.ndarray, folds: int) -> str | None:
-        first = "ulmfit-probe" not in [rival.name for rival in race.rivals]
-        return "so the judge says" if first and race.unread else real(race, logits, folds)
+        first = "ulmfit-probe" not in [rival.name for rival in early_rejection.rivals]
+        return "so the judge says" if first and early_rejection.unread else real(race, logits, folds)
 
     monkeypatch.setattr(Race, "lost", lost)
     gpt = write_family(tmp_path, "gpt")
@@ -167,7 +168,9 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Race, "lost", lambda self, logits, folds: None if self.unread else "so the judge says")
-    monkeypatch.setattr(blend, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
+    monkeypatch.setattr(
+        model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
+    )
     done = run(tmp_path / "out", tiny_lm)
     assert "ulmfit" not in done.record["results"]["methods"]
     assert "ulmfit-probe" in done.record["results"]["methods"]
@@ -180,9 +183,9 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
 
 
 def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_lm: Path) -> None:
-    monkeypatch.setattr(race, "SURE", 1.1)
-    monkeypatch.setattr(race, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
-    monkeypatch.setattr(race, "losses", lambda kind, targets, outputs: -np.asarray(outputs).max(axis=1))
+    monkeypatch.setattr(early_rejection, "SURE", 1.1)
+    monkeypatch.setattr(early_rejection, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
+    monkeypatch.setattr(early_rejection, "losses", lambda kind, targets, outputs: -np.asarray(outputs).max(axis=1))
     said = run(tmp_path / "out", tiny_lm).record["blend"]["left_out"]["ulmfit"]
     assert said.startswith("given up before it read the unlabelled texts, after 1 of 2 folds: accuracy ")
 
@@ -218,7 +221,7 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
 
 
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
-    source, stage = opening.load(tiny_lm), load_recipe(str(recipe))
+    source, stage = loading.load(tiny_lm), load_recipe(str(recipe))
     about = tokens_to_read(POOL, source, stage.adapt, None)
     folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
     assert about == pytest.approx(json.loads((folder / "run.json").read_text())["tokens_seen"], rel=0.15)
@@ -263,7 +266,7 @@ def test_another_way_to_read_is_another_run(tmp_path: Path, tiny_lm: Path, monke
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(members, "train_classifier", killed)
+        patch.setattr(fine_tuned, "train_classifier", killed)
         with pytest.raises(Killed):
             run(tmp_path / "out", tiny_lm)
     with pytest.raises(UserError, match="differs in: adapting"):
@@ -276,8 +279,8 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
     options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", show=False)
     asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24], "seeds": 1}
     read: list[float] = []
-    real = members.adapt_seconds
-    monkeypatch.setattr(members, "adapt_seconds", lambda source: read.append(real(source)) or 3_000.0)
+    real = fine_tuned.adapt_seconds
+    monkeypatch.setattr(fine_tuned, "adapt_seconds", lambda source: read.append(real(source)) or 3_000.0)
     found = compare(TRAIN, tmp_path / "read", **asked, options=options)
     assert read
     assert read[-1] > 0

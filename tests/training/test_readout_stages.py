@@ -16,23 +16,25 @@ from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
 
-from textgraft import FinetuneOptions, QAOptions, Reader, Tagger, TagOptions, artifact, classifier, finetune
-from textgraft.artifact import Artifact
+from textgraft import FinetuneOptions, QAOptions, Reader, Tagger, TagOptions, finetune
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.examples import Examples
 from textgraft.data.squad import parse_squad
+from textgraft.data.streams.words import WordStream
 from textgraft.data.windows import WindowSettings
-from textgraft.data.word_stream import WordStream
-from textgraft.errors import UserError
-from textgraft.model import build
-from textgraft.nn.readout import READOUTS
-from textgraft.stages.preflight import check_finetune
-from textgraft.stages.questions import new_reader, qa_finetune
-from textgraft.stages.tagging import tag_finetune
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import build
+from textgraft.nn.layer_aggregation import READOUTS
+from textgraft.tasks.classification import predictor
+from textgraft.tasks.classification.preflight import check_finetune
+from textgraft.tasks.question_answering.finetune import new_reader, qa_finetune
+from textgraft.tasks.tagging.finetune import tag_finetune
 from textgraft.text.wordpiece import train as train_wordpiece
+from textgraft.training.driver import work_path
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
-from textgraft.training.session import work_path
 
 FP32 = Settings(precision="fp32")
 TRAIN, TEST = sentences(40, 1, names=True), sentences(10, 2, names=True)
@@ -129,7 +131,7 @@ def test_a_run_of_another_readout_is_another_run(tagging_bert: Path, tmp_path: P
     plans = []
     for readout in ("sum", "last"):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("textgraft.stages.tagging.drive", stop)
+            patch.setattr("textgraft.tasks.tagging.finetune.drive", stop)
             options = replace(asked, readout=readout)
             with pytest.raises(KeyboardInterrupt):
                 tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=options, show=False)
@@ -183,14 +185,14 @@ def test_a_classifier_reads_the_mean_of_other_layers_without_a_pooler(
     assert not model.describe()["encoder"]["pooler"]
     assert json.loads((out / "run.json").read_text())["readout"] == readout
     with pytest.MonkeyPatch.context() as patch:  # what a killed run finds is used; nothing is trained twice
-        patch.setattr("textgraft.training.classifier.drive", stop)
+        patch.setattr("textgraft.tasks.classification.training.drive", stop)
         with pytest.raises(KeyboardInterrupt):
             grown(reading_bert, tmp_path / "again", str(write_recipe(tmp_path, 1)), readout=readout)
     grown(reading_bert, tmp_path / "again", str(write_recipe(tmp_path, 1)), readout=readout)
     weights = [(folder / "model.safetensors").read_bytes() for folder in (out, tmp_path / "again")]
     assert weights[0] == weights[1]
     texts = list(examples(8, 2).texts)
-    assert classifier.load(out).embed(texts, layers=readout).shape == (8, 32 if readout == "concat-last-4" else 8)
+    assert predictor.load(out).embed(texts, layers=readout).shape == (8, 32 if readout == "concat-last-4" else 8)
 
 
 def test_without_a_readout_a_classifier_is_as_before(reading_bert: Path, tmp_path: Path) -> None:

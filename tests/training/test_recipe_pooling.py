@@ -14,16 +14,16 @@ from small_comparisons import write_family
 from small_models import VOCAB, examples, language_model, masked_language_model
 
 import textgraft
+from textgraft.core.errors import UserError
 from textgraft.data.batch import pad
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError
 from textgraft.heads.classification import ClassificationHead
-from textgraft.inference import predict_logits, seen_by_head
-from textgraft.model import Model, build
+from textgraft.models.inference import predict_logits, seen_by_head
+from textgraft.models.model import Model, build
 from textgraft.nn.pooling import POOLINGS
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.training.classifier import EncodedTexts, Plan, as_model, new_classifier, train_classifier
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.training import EncodedTexts, Plan, as_model, new_classifier, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe

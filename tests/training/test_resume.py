@@ -21,12 +21,12 @@ from small_models import (
     pairs,
 )
 
-from textgraft.data.stream import LanguageModelStream, Stream
-from textgraft.errors import UserError
-from textgraft.model import Model
-from textgraft.training.language_model import language_model_validator
+from textgraft.core.errors import UserError
+from textgraft.data.streams.base import LanguageModelStream, Stream
+from textgraft.models.model import Model
 from textgraft.training.loop import Progress, Run, Scores, Settings
 from textgraft.training.optimizers import NTASGD
+from textgraft.training.perplexity import language_model_validator
 from textgraft.training.phases import Phase
 
 FP32 = Settings(precision="fp32")

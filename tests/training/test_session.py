@@ -25,18 +25,18 @@ import pytest
 import torch
 from small_models import classifier, copied, examples
 
-from textgraft import artifact, model_folder
+from textgraft.core.errors import UserError
+from textgraft.core.interrupts import ctrl_c_prevails
 from textgraft.data.examples import Examples
-from textgraft.errors import UserError
-from textgraft.interrupts import ctrl_c_prevails
-from textgraft.model import Model
-from textgraft.stages.adapt import adapt
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.pretrain import pretrain
-from textgraft.training import session
+from textgraft.models import artifact, model_folder
+from textgraft.models.model import Model
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.language_modeling.adapt import adapt
+from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.training import driver
+from textgraft.training.driver import Stopped, TooSlow, drive, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores, Settings, Step
 from textgraft.training.phases import Phase
-from textgraft.training.session import Stopped, TooSlow, drive, weights_hash, work_folder
 
 PHASES = [Phase("head", 1, 0.01, trainable=1), Phase("all", 2, 0.01)]
 OFTEN = Settings(precision="fp32", save_seconds=0.0)
@@ -238,8 +238,8 @@ import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 import signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-from textgraft.errors import UserError
-from textgraft.files import write_atomically
+from textgraft.core.errors import UserError
+from textgraft.core.files import write_atomically
 path = Path(sys.argv[1])
 write_atomically(path, b"old" * 1000)
 try:
@@ -321,9 +321,9 @@ from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import torch
 torch.set_num_threads(1)
-from textgraft.stages.adapt import adapt
+from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.loop import Settings
-from textgraft.training.session import Stopped
+from textgraft.training.driver import Stopped
 texts = Path(sys.argv[1]).read_text().splitlines()
 settings = Settings(precision="fp32", save_seconds=0.05)
 try:
@@ -389,7 +389,10 @@ def test_a_finetuning_is_told_from_one_of_another_model(tiny_lm: Path, tmp_path:
 
     def stop(model: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("textgraft.stages.finetune.put_in_place", lambda *_, **__: (_ for _ in ()).throw(Stopped("")))
+            patch.setattr(
+                "textgraft.tasks.classification.finetune.put_in_place",
+                lambda *_, **__: (_ for _ in ()).throw(Stopped("")),
+            )
             finetune(train, tmp_path / "out", model=model, valid=train, options=options, show=False)
 
     with pytest.raises(Stopped):
@@ -406,7 +409,7 @@ def test_a_training_that_would_take_too_long_is_left_at_once(tmp_path: Path, mon
     with pytest.raises(TooSlow) as early:
         drive(small_run(), tmp_path / "a", title="t", show=False, within=1e-9)
     assert early.value.seconds == early.value.spent  # nothing is projected from the first steps
-    monkeypatch.setattr(session, "PROJECTED_FROM", 0.0)
+    monkeypatch.setattr(driver, "PROJECTED_FROM", 0.0)
     with pytest.raises(TooSlow) as late:
         drive(small_run(), tmp_path / "b", title="t", show=False, within=1e-9)
     assert late.value.seconds > late.value.spent
@@ -419,8 +422,8 @@ def test_how_long_it_takes_is_told_by_epochs() -> None:
     for phase, progress, whole in ((0, 0.5, 120.0), (0, 1.0, 60.0), (1, 0.25, 40.0), (1, 1.0, 20.0)):
         run.progress.phase = phase
         step = Step("x", 0, 1, progress, 1.0, 0.1, tokens=10, seconds=20.0)
-        assert session.projected(20.0, session._share(step, run)) == pytest.approx(whole)
-    assert session.projected(9.0, 0.01) == 9.0  # the first seconds say nothing of the rest
+        assert driver.projected(20.0, driver._share(step, run)) == pytest.approx(whole)
+    assert driver.projected(9.0, 0.01) == 9.0  # the first seconds say nothing of the rest
 
 
 @pytest.mark.parametrize("show", [False, True])
@@ -433,7 +436,7 @@ def test_held_out_text_is_read_before_ones_eyes(show: bool, capsys: pytest.Captu
         return {"score": 1.0}
 
     model = classifier().train()
-    assert session.measured(validate, model, 2_000_000, title="adapt", show=show) == {"score": 1.0}
+    assert driver.measured(validate, model, 2_000_000, title="adapt", show=show) == {"score": 1.0}
     assert heard == [False]
     told = " ".join(capsys.readouterr().err.split())
     assert ("adapt: held-out text" in told and "1.50 M tokens" in told) == show

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
-from textgraft.errors import UserError
-from textgraft.stages.finetune import Finetuned, FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import Finetuned, FinetuneOptions, finetune
 from textgraft.training.loop import Settings
 
 RECIPE = """
@@ -36,7 +36,7 @@ def reviews(count: int) -> Examples:
 
 @pytest.fixture(autouse=True)
 def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("textgraft.report.report.render", lambda report: "")
+    monkeypatch.setattr("textgraft.tasks.classification.report.render", lambda report: "")
 
 
 @pytest.fixture

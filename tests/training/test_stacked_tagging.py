@@ -16,18 +16,18 @@ import torch
 from made_up_questions import write_recipe
 from made_up_tags import NOUNS, TITLES, VERBS, sentences, write_encoder
 
-from textgraft import opening
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.word_stream import WordStream
-from textgraft.errors import UserError
-from textgraft.stages.stacked_tagging import Network
-from textgraft.stages.tagging import STACKED, TagOptions, tag_finetune
-from textgraft.tagging import Tagger
+from textgraft.data.streams.words import WordStream
+from textgraft.models import loading
+from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
+from textgraft.tasks.tagging.predictor import Tagger
+from textgraft.tasks.tagging.stacked import Network
 from textgraft.training.loop import Run, Settings
-from textgraft.vectors.formats import save_vectors
-from textgraft.vectors.word_vectors import WordVectors
-from textgraft.words.features import FrozenModel
-from textgraft.words.stack import Stack
+from textgraft.word_embeddings.formats import save_vectors
+from textgraft.word_embeddings.sources import FrozenModel
+from textgraft.word_embeddings.stack import Stack
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 TRAIN, TEST = sentences(120, 1, names=True), sentences(30, 2, names=True)
 FP32 = Settings(precision="fp32")
@@ -127,7 +127,7 @@ def test_vectors_that_another_process_is_writing_are_not_written_too(sources: Pa
     holder = """
 import sys
 from pathlib import Path
-from textgraft.training.session import alone
+from textgraft.training.driver import alone
 with alone(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -226,7 +226,7 @@ def test_what_is_not_kept_gives_the_same_bits_and_is_told(
     monkeypatch.undo()
     roomy = replace(two, network=SMALL)
     tag_finetune(TRAIN, tmp_path / "roomy", model=opened(sources), test=test, options=roomy, show=False)
-    ours, theirs = (opening.load(tmp_path / name).model.values() for name in ("out", "roomy"))
+    ours, theirs = (loading.load(tmp_path / name).model.values() for name in ("out", "roomy"))
     for name, value in ours.items():  # a model reads other sentences beside them: rounding, and no more
         torch.testing.assert_close(value, theirs[name], rtol=1e-2, atol=2e-3)
 
@@ -264,7 +264,7 @@ def test_malformed_stacks_are_explained(sources: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="this is a tagger"):
         Stack.open([tagger.folder])
     with pytest.raises(UserError, match="reads words' vectors"):
-        opening.load(tagger.folder).embed(["a text"])
+        loading.load(tagger.folder).embed(["a text"])
     (tagger.folder / "sources" / "0" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="altered"):
         Tagger(tagger.folder)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from textgraft.core.errors import UserError
 from textgraft.data.tags import entities, strict_entities
-from textgraft.errors import UserError
-from textgraft.linear.frequent_tags import frequent_tags
-from textgraft.training.tag_metrics import Ratio, paired_ratio_test, score_tags
+from textgraft.metrics.tagging import Ratio, paired_ratio_test, score_tags
+from textgraft.tasks.tagging.baseline import frequent_tags
 
 
 def conlleval(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> tuple[int, int, int]:

@@ -14,20 +14,21 @@ import torch
 from made_up_questions import encoder, write_recipe
 from made_up_tags import TEXT, sentences, write_encoder
 
-from textgraft import artifact, classifier
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged, read_conll
-from textgraft.data.word_stream import WordStream
+from textgraft.data.streams.words import WordStream
 from textgraft.data.words import word_windows
-from textgraft.errors import UserError
-from textgraft.stages import tagging as stage
-from textgraft.stages.tagging import TagOptions, fitted, new_tagger, tag_finetune
-from textgraft.tagging import Tagger, tag_all
-from textgraft.tagging_network import NetworkTagger, decoded, word_logits
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.tasks.classification import predictor
+from textgraft.tasks.tagging import finetune as stage
+from textgraft.tasks.tagging.finetune import TagOptions, fitted, new_tagger, tag_finetune
+from textgraft.tasks.tagging.network import NetworkTagger, decoded, word_logits
+from textgraft.tasks.tagging.predictor import Tagger, tag_all
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
-from textgraft.words.contextual import word_vectors
+from textgraft.word_embeddings.contextual import word_vectors
 
 TRAIN, TEST = sentences(150, 1, names=True), sentences(30, 2, names=True)
 FP32 = Settings(precision="fp32")
@@ -65,7 +66,7 @@ def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_pat
     assert [(m.type, m.text, m.start, m.end) for m in reply.mentions] == [("person", "river lamp", 9, 19)]
     assert 0 < reply.mentions[0].probability <= 1
     with pytest.raises(UserError, match=r"it tags words\."):
-        classifier.load(done.folder)
+        predictor.load(done.folder)
 
 
 @pytest.mark.parametrize(("family", "crf"), [("gpt", False), ("xl", True), ("lstm", False), ("backward", True)])

@@ -11,11 +11,11 @@ import pytest
 import torch
 from small_models import VOCAB, Tokens, copied, language_model
 
-from textgraft.errors import UserError
-from textgraft.stages.pretrain import pretrain
+from textgraft.core.errors import UserError
+from textgraft.tasks.language_modeling.pretrain import pretrain
 from textgraft.training import token_vectors
+from textgraft.training.driver import Stopped
 from textgraft.training.loop import Settings
-from textgraft.training.session import Stopped
 from textgraft.training.token_vectors import cached_token_vectors, start_from_vectors, train_token_vectors
 
 
@@ -79,10 +79,12 @@ def test_pretraining_trains_vectors_once_however_often_it_is_stopped(
         raise Stopped("stopped.")
 
     monkeypatch.setattr(token_vectors, "train_token_vectors", training)
-    monkeypatch.setattr("textgraft.stages.pretrain.gensim_word2vec", lambda: None)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.gensim_word2vec", lambda: None)
     whole = run("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("textgraft.stages.pretrain.drive", stopped)  # after the vectors, before the first checkpoint
+        patch.setattr(
+            "textgraft.tasks.language_modeling.pretrain.drive", stopped
+        )  # after the vectors, before the first checkpoint
         with pytest.raises(Stopped):
             run("again")
     assert run("again") == whole

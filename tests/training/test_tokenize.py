@@ -12,13 +12,13 @@ from made_up_reviews import reviews
 from safetensors.torch import load_file
 from torch import equal
 
-from textgraft import artifact
-from textgraft.data import corpus
-from textgraft.errors import UserError
-from textgraft.opening import load
-from textgraft.stages.pretrain import pretrain
-from textgraft.stages.pretraining_text import Paths
-from textgraft.stages.tokenize import counted, tokenize
+from textgraft.core.errors import UserError
+from textgraft.data.streams import shards
+from textgraft.models import artifact
+from textgraft.models.loading import load
+from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.tasks.language_modeling.pretraining_text import Paths
+from textgraft.tasks.language_modeling.tokenize import counted, tokenize
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
 
@@ -96,16 +96,16 @@ def test_killed_it_goes_on_and_another_call_is_refused(
 ) -> None:
     whole = tokenize([pool], tmp_path / "whole", recipe=recipe, show=False)
     written: list[Path] = []
-    finish = corpus._ShardFile.finish
+    finish = shards._ShardFile.finish
 
-    def fatal(file: corpus._ShardFile) -> None:
+    def fatal(file: shards._ShardFile) -> None:
         if len(written) == 2:
             raise KeyboardInterrupt
         written.append(file.path)
         finish(file)
 
     with monkeypatch.context() as patch:
-        patch.setattr(corpus._ShardFile, "finish", fatal)
+        patch.setattr(shards._ShardFile, "finish", fatal)
         with pytest.raises(KeyboardInterrupt):
             tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
     assert [path.parent.name for path in written] == ["train", "train"]

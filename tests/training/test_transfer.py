@@ -17,13 +17,13 @@ from torch import Tensor
 from textgraft import Settings, UserError, inspect_transfer
 from textgraft.data.examples import Examples
 from textgraft.encoders.base import Encoder, with_fresh_top
-from textgraft.opening import load
-from textgraft.stages import transfer
-from textgraft.stages.finetune import FinetuneOptions, finetune
-from textgraft.stages.transfer import FRESH, OWN_SEED, B, Kind, TransferOptions, chosen_layers, prepared
-from textgraft.training.classifier import as_model, new_classifier, train_classifier
+from textgraft.experiments import transfer
+from textgraft.experiments.transfer import FRESH, OWN_SEED, B, Kind, TransferOptions, chosen_layers, prepared
+from textgraft.models.loading import load
+from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.training import as_model, new_classifier, train_classifier
+from textgraft.training.driver import work_path
 from textgraft.training.phases import Phase, Stage, with_frozen_bottom
-from textgraft.training.session import work_path
 
 RECIPE = """
 name = "two epochs"
@@ -259,7 +259,7 @@ def test_killed_while_tidying_up_the_result_is_taken_and_a_strangers_folder_is_n
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("textgraft.stages.results_folder.remove_work", killed)
+    monkeypatch.setattr("textgraft.training.results_folder.remove_work", killed)
     with pytest.raises(KeyboardInterrupt):
         inspect_transfer(TRAIN, out, model=tiny_lm, test=TEST, options=asked, show=False)
     monkeypatch.undo()

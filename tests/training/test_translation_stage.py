@@ -16,17 +16,17 @@ import torch
 from made_up_translations import LEXICON, pairs, translated, write_translation_recipe
 
 import textgraft
-from textgraft import artifact
+from textgraft.core.errors import UserError
 from textgraft.data.parallel import Parallel
-from textgraft.errors import UserError
+from textgraft.generation.decoding import GenerateOptions, Tokens, go_on, search
 from textgraft.heads.translation import BEGIN, END
-from textgraft.language.decoding import GenerateOptions, Tokens, go_on, search
-from textgraft.nn.scores import REACHES, SCORES
-from textgraft.stages import translation as stage
-from textgraft.stages.translation import CoVeOptions, cove_train, load_translation_recipe
+from textgraft.models import artifact
+from textgraft.nn.attention_scores import REACHES, SCORES
+from textgraft.tasks.translation import train as stage
+from textgraft.tasks.translation.predictor import NEVER, Translator, _Decoder
+from textgraft.tasks.translation.train import CoVeOptions, cove_train, load_translation_recipe
 from textgraft.training.loop import Run, Settings
 from textgraft.training.recipes import RECIPE_FOLDERS, recipe_names
-from textgraft.translation import NEVER, Translator, _Decoder
 
 TRAIN, VALID = pairs(400, 1), pairs(40, 2)
 FEW = pairs(60, 1)
@@ -136,7 +136,7 @@ def test_the_loss_is_a_mean_over_words_whatever_the_batches(
     translator: Translator, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Translator(translator.artifact, precision=precision).loss(VALID)
-    monkeypatch.setattr("textgraft.translation.ROWS", 3)
+    monkeypatch.setattr("textgraft.tasks.translation.predictor.ROWS", 3)
     assert Translator(translator.artifact, precision=precision).loss(VALID)["loss"] == pytest.approx(
         whole["loss"], rel=2e-2 if precision == "bf16" else 1e-5
     )
@@ -364,7 +364,7 @@ def test_what_is_learned_does_not_depend_on_bleu() -> None:
 def test_a_classifier_and_a_tagger_are_made_from_it(learned: Path, tmp_path: Path) -> None:
     """By the usual stages, which leave the decoder behind."""
     from textgraft.data.conll import Sentence, Tagged
-    from textgraft.stages.finetune import FinetuneOptions
+    from textgraft.tasks.classification.finetune import FinetuneOptions
 
     texts = list(TRAIN.source[:60])
     labels = ["dog" if "dog" in text else "none" for text in texts]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from textgraft import artifact
-from textgraft.artifact import Artifact
-from textgraft.model import Model, build
-from textgraft.stages.adapt import move_to_vocabulary
+from textgraft.models import artifact
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import Model, build
+from textgraft.tasks.language_modeling.adapt import move_to_vocabulary
 from textgraft.text.tokenizer import Tokenizer
 
 OLD = ["the film was good and the plot was good", "the film was long and the actor was odd", "he is so in a mood"] * 3

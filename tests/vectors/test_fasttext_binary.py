@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from textgraft import UserError, WordVectors, load_vectors, save_vectors
-from textgraft.vectors.fasttext_binary import SETTINGS
-from textgraft.vectors.subwords import ComposedRows, Subwords, fnv1a, ngram_hashes
+from textgraft.word_embeddings.fasttext_binary import SETTINGS
+from textgraft.word_embeddings.subwords import ComposedRows, Subwords, fnv1a, ngram_hashes
 
 HEADER = 4 * 14 + 8
 

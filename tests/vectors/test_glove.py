@@ -10,8 +10,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from textgraft.vectors.cooccurrence import PAIR, Pairs, count_pairs
-from textgraft.vectors.glove import ALPHA, X_MAX, GloVe, train
+from textgraft.word_embeddings.cooccurrence import PAIR, Pairs, count_pairs
+from textgraft.word_embeddings.glove import ALPHA, X_MAX, GloVe, train
 
 
 def brute_force(documents: list[list[int]], size: int, window: int) -> np.ndarray:

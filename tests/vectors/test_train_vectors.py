@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from textgraft import UserError, VectorOptions, WordVectors, load_vectors, save_vectors, train_vectors
-from textgraft.vectors.corpus import WordFile, words_of
+from textgraft.word_embeddings.corpus import WordFile, words_of
 
 SMALL = VectorOptions(dimensions=12, min_count=2, buckets=200, epochs=4, rate=0.05)
 GROUPS = (("cat", "dog", "cow", "hen"), ("one", "two", "six", "ten"))

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from textgraft import UserError, WordVectors, plot_vectors
-from textgraft.vectors.evaluation import (
+from textgraft.word_embeddings.evaluation import (
     Judged,
     Section,
     analogies,
@@ -19,8 +19,8 @@ from textgraft.vectors.evaluation import (
     read_similarities,
     similarity,
 )
-from textgraft.vectors.projection import pca, project
-from textgraft.vectors.subwords import Subwords
+from textgraft.word_embeddings.projection import pca, project
+from textgraft.word_embeddings.subwords import Subwords
 
 
 def circle(*degrees: float) -> WordVectors:
@@ -77,7 +77,7 @@ def test_the_interval() -> None:
 
 
 def test_analogies_by_section_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("textgraft.vectors.evaluation.QUESTIONS", 2)
+    monkeypatch.setattr("textgraft.word_embeddings.evaluation.QUESTIONS", 2)
     vectors = circle(0, 30, 60, 90, 200)
     right = ("d0", "d30", "d60", "d90")  # d30 - d0 + d60 points to 75 degrees
     wrong = ("d0", "d30", "d60", "d200")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from textgraft import UserError, WordVectors, convert_vectors, load_vectors, save_vectors
-from textgraft.vectors import lines, word2vec_binary
-from textgraft.vectors.formats import detect
-from textgraft.vectors.subwords import Subwords
+from textgraft.word_embeddings import lines, word2vec_binary
+from textgraft.word_embeddings.formats import detect
+from textgraft.word_embeddings.subwords import Subwords
 
 FLAT = ("word2vec", "word2vec-binary", "glove")
 WORDS = ["the", "Größe", "ไทย", "1.5", "</s>", "a_b", "\u3000wide", "naïve"]
@@ -276,7 +276,7 @@ def test_a_folder_that_was_altered(name: str, tmp_path: Path) -> None:
 
 
 def test_other_models_and_other_files(tiny_lm: Path, tmp_path: Path) -> None:
-    from textgraft import artifact
+    from textgraft.models import artifact
 
     with pytest.raises(UserError, match="holds no word vectors"):
         load_vectors(tiny_lm)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textgraft import UserError, WordVectors
-from textgraft.vectors import word_vectors
-from textgraft.vectors.subwords import Subwords
+from textgraft.word_embeddings import word_vectors
+from textgraft.word_embeddings.subwords import Subwords
 
 
 def made(size: int = 50, width: int = 6, seed: int = 0) -> WordVectors:

@@ -13,37 +13,37 @@ import typer
 
 from textgraft import __version__
 from textgraft.cli import (
-    catalogue,
+    check,
     compare,
     convert,
     cove,
-    data,
     distil,
     explain,
     export,
     fetch,
     generate,
     inspect,
+    models,
     prompt,
-    questions,
+    qa,
     rates,
     serve,
-    tagging,
+    tag,
     tokenize,
     train,
     use,
     vectors,
 )
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
-from textgraft.errors import UserError
-from textgraft.interrupts import ctrl_c_prevails
+from textgraft.core.errors import UserError
+from textgraft.core.interrupts import ctrl_c_prevails
 
 INTERRUPTED = 130
 MISTAKE = 2
 FAILED = 1
 
 COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
-    ("check", data.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
+    ("check", check.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
     ("finetune", train.finetune, "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt"),
     ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
     ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
@@ -74,8 +74,8 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("export", export.export, "textgraft export sentiment --onnx sentiment-onnx --int8 --texts pool.txt"),
     ("lr-find", rates.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
     ("schedule", rates.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
-    ("models", catalogue.models, "textgraft models --json"),
-    ("recipes", catalogue.recipes, "textgraft recipes"),
+    ("models", models.models, "textgraft models --json"),
+    ("recipes", models.recipes, "textgraft recipes"),
 )
 """Name, function and an example for --help, in the order that help lists them."""
 
@@ -94,9 +94,9 @@ def _program() -> Callable[..., Any]:
     app.callback()(_root)
     for name, function, example in COMMANDS:
         app.command(name, epilog=f"Example: {example}")(function)
-    app.add_typer(questions.group(), name="qa")
+    app.add_typer(qa.group(), name="qa")
     app.add_typer(inspect.group(), name="inspect")
-    app.add_typer(tagging.group(), name="tag")
+    app.add_typer(tag.group(), name="tag")
     app.add_typer(vectors.group(), name="vectors")
     app.add_typer(cove.group(), name="cove")
     return typer.main.get_command(app).main

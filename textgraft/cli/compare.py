@@ -80,14 +80,14 @@ def compare(
     textgraft compare train.csv --test test.csv --methods linear,no-adapt --labels 100,all --reuse curve --out grown
     """
     from textgraft.cli.train import resumable
-    from textgraft.data.check import check
+    from textgraft.comparison.cells import ANSWERS
+    from textgraft.comparison.compare import compare
+    from textgraft.comparison.methods import MethodOptions
+    from textgraft.comparison.report import table_text
+    from textgraft.core.files import check_writable
+    from textgraft.data.checks import check
     from textgraft.data.examples import Examples
-    from textgraft.files import check_writable
-    from textgraft.methods import MethodOptions
-    from textgraft.report.curve import table_text
-    from textgraft.stages.cells import ANSWERS
-    from textgraft.stages.compare import compare
-    from textgraft.stages.results_folder import refuse_existing
+    from textgraft.training.results_folder import refuse_existing
 
     refuse_existing(out)
     check_writable(out)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
 READ_OPTIONS = {
@@ -33,7 +33,7 @@ class Interrupted(Exception):
 
 
 if TYPE_CHECKING:
-    from textgraft.data.check import Problem
+    from textgraft.data.checks import Problem
 
 
 def say(message: str) -> None:
@@ -107,7 +107,7 @@ def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) ->
     """What `check` found, on stderr; nothing if there is nothing."""
     from rich.console import Console
 
-    from textgraft.data.check import render
+    from textgraft.data.checks import render
 
     shown = [problem for problem in problems if problem.severity == "error" or not errors_only]
     if shown:

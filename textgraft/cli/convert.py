@@ -33,7 +33,7 @@ def convert(
     """
     from typing import cast
 
-    from textgraft.foreign.convert import Format, convert
+    from textgraft.conversion.convert import Format, convert
 
     written = convert(model, out, to=cast(Format, to), half=half, overwrite=overwrite)
     if as_json:

@@ -11,10 +11,10 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
 from textgraft.cli.groups import Verb, group_of
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.translation import Alignment
+    from textgraft.tasks.translation.predictor import Alignment
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a model made by `textgraft cove train`.")]
 Source = Annotated[Path, typer.Argument(help="Sentences, one a line; also .gz, .xz, ….")]
@@ -56,7 +56,7 @@ def train(
     import textgraft
     from textgraft.cli.train import check_out, resumable
     from textgraft.data.parallel import read_parallel
-    from textgraft.stages.translation import CoVeOptions, cove_train
+    from textgraft.tasks.translation.train import CoVeOptions, cove_train
     from textgraft.training.loop import Settings
 
     check_out(out, overwrite)
@@ -94,8 +94,8 @@ def translate(
     threads: o.Threads = None,
 ) -> None:
     """Translate the lines of a file, or sentences, one line each."""
-    from textgraft.files import check_writable, writing_atomically
-    from textgraft.translation import Translator
+    from textgraft.core.files import check_writable, writing_atomically
+    from textgraft.tasks.translation.predictor import Translator
 
     if (file is None) == (not text):
         remedy = "For example: textgraft cove translate MODEL --text 'A dog runs.'"
@@ -127,7 +127,7 @@ def evaluate(
 ) -> None:
     """Say how good a translator is on pairs of sentences: loss, perplexity, and BLEU with its interval."""
     from textgraft.data.parallel import read_parallel
-    from textgraft.translation import Translator
+    from textgraft.tasks.translation.predictor import Translator
 
     pairs = read_parallel(source, target)
     o.use_threads(threads)
@@ -151,8 +151,8 @@ def align(
     as_json: o.AsJson = False,
 ) -> None:
     """Show where a translator looks as it writes each word: its attention, as a table or a heat map."""
-    from textgraft.files import check_writable
-    from textgraft.translation import Translator
+    from textgraft.core.files import check_writable
+    from textgraft.tasks.translation.predictor import Translator
 
     if plot is not None:
         if plot.suffix not in (".svg", ".png"):
@@ -161,7 +161,7 @@ def align(
     o.use_threads(threads)
     found = Translator(model, precision=precision).align(source, target)
     if plot is not None:
-        from textgraft.report.alignment import alignment
+        from textgraft.tasks.translation.alignment_page import alignment
 
         alignment(found).save(plot)
     if as_json:
@@ -173,7 +173,7 @@ def align(
 
 
 def _looks(found: Alignment) -> list[list[str]]:
-    from textgraft.report.wording import printable
+    from textgraft.core.formatting import printable
 
     rows = zip(found.target, found.weights, strict=True)
     return [[printable(word), printable(found.source[int(w.argmax())]), f"{float(w.max()):.2f}"] for word, w in rows]
@@ -196,16 +196,16 @@ def _tell_data(record: Mapping[str, Any]) -> None:
 
 
 def _tell(found: Mapping[str, Any], measured_on: str) -> None:
-    from textgraft.report import wording
+    from textgraft.core import formatting
 
     rows = []
     for name in MEASURES:
         value = found.get(name)
         if isinstance(value, Mapping):
-            shown = wording.interval(value["mean"], value["low"], value["high"], name)
+            shown = formatting.interval(value["mean"], value["low"], value["high"], name)
             rows.append(["BLEU [95 % interval]", shown])
         elif value is not None:
-            rows.append([name, wording.score(value, name)])
+            rows.append([name, formatting.score(value, name)])
     print_table([measured_on, "score"], rows)
 
 

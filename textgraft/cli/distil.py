@@ -13,7 +13,7 @@ from textgraft.cli.console import print_json
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
-    from textgraft.stages.distil_options import Distilled
+    from textgraft.distillation.options import Distilled
 
 
 def distil(
@@ -69,8 +69,8 @@ def distil(
     A classifier teaches a classifier, grown from --student; a language model teaches a language model.
     """
     from textgraft.cli.train import check_out, resumable
-    from textgraft.stages.distil import distil
-    from textgraft.stages.distil_options import DistilOptions
+    from textgraft.distillation.distil import distil
+    from textgraft.distillation.options import DistilOptions
     from textgraft.training.loop import Settings
 
     check_out(out, overwrite)

@@ -22,10 +22,10 @@ from textgraft.cli.use import (
     keyed_texts,
     write_lines,
 )
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.explaining import Explanation
+    from textgraft.tasks.classification.explaining import Explanation
 
 SHOWN = 8
 """Words of a text that are listed."""
@@ -55,10 +55,10 @@ def explain(
     Weights are log-odds in nats. A text of N words is read N + 1 times; of more than 300 words, its sentences are left
     out instead. Words that only matter together are not seen.
     """
-    from textgraft import explaining
-    from textgraft.classifier import load
-    from textgraft.files import check_writable
-    from textgraft.report.explained_page import explained_page
+    from textgraft.core.files import check_writable
+    from textgraft.tasks.classification import explaining
+    from textgraft.tasks.classification.explanation_page import explained_page
+    from textgraft.tasks.classification.predictor import load
 
     if out is not None and out.suffix not in ENDINGS:
         raise UserError("explanations are written as .html or .jsonl.", where=str(out), remedy="Name such a file.")
@@ -88,7 +88,7 @@ def _print(found: Iterator[Explanation]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from textgraft.report.explained_page import headline
+    from textgraft.tasks.classification.explanation_page import headline
 
     console = Console()
     for number, one in enumerate(found):

@@ -33,8 +33,8 @@ def export(
 
     The folder is used as any model's (textgraft predict, evaluate, tag, qa), without torch: onnxruntime runs it.
     """
+    from textgraft.core.files import check_writable
     from textgraft.data.readers import read_rows
-    from textgraft.files import check_writable
     from textgraft.onnx.export import export as exported
 
     check_writable(onnx)

@@ -28,7 +28,7 @@ def fetch(
 
     Stopped or killed, the same command goes on from what has come. Set HF_TOKEN for models that need permission.
     """
-    from textgraft.foreign.fetch import RECORD, fetch
+    from textgraft.conversion.fetch import RECORD, fetch
 
     written = fetch(name, out, revision=revision, endpoint=endpoint, overwrite=overwrite, show=not quiet)
     record = json.loads((written / RECORD).read_bytes())

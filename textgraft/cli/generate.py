@@ -43,9 +43,9 @@ def generate(
     as_json: o.AsJson = False,
 ) -> None:
     """Go on from a prompt with a language model; one prompt's text appears as it is written."""
-    from textgraft.language.decoding import GenerateOptions
-    from textgraft.language.generation import generate, stream
-    from textgraft.opening import load
+    from textgraft.generation.decoding import GenerateOptions
+    from textgraft.generation.generation import generate, stream
+    from textgraft.models.loading import load
 
     choosing: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beams": beams}
     choosing |= {"repetition_penalty": repetition_penalty, "seed": seed, "precision": precision}

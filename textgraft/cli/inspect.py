@@ -11,8 +11,8 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_problems, print_table, say
 from textgraft.cli.groups import group_of
-from textgraft.cli.layers import geometry, readouts, weights, words
-from textgraft.errors import UserError
+from textgraft.cli.inspect_layers import geometry, readouts, weights, words
+from textgraft.core.errors import UserError
 
 
 def transfer(
@@ -54,11 +54,11 @@ def transfer(
     After Yosinski et al. 2014: the first n layer groups copied, frozen or fine-tuned, and the rest trained anew.
     """
     from textgraft.cli.train import resumable
-    from textgraft.data.check import check
-    from textgraft.files import check_writable
-    from textgraft.stages.results_folder import refuse_existing
-    from textgraft.stages.transfer import TransferOptions, inspect_transfer, prepared
+    from textgraft.core.files import check_writable
+    from textgraft.data.checks import check
+    from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepared
     from textgraft.training.loop import Settings
+    from textgraft.training.results_folder import refuse_existing
 
     refuse_existing(out)
     check_writable(out)
@@ -125,7 +125,7 @@ def _told(out: Path, results: dict[str, Any], as_json: bool) -> None:
         print_json({"out": out, "report": out / "report.html", **results})
         return
     # Here, because it loads matplotlib.
-    from textgraft.report.transfer import benefit_rows, table_rows
+    from textgraft.experiments.transfer_report import benefit_rows, table_rows
 
     print_table(*table_rows(results))
     print_table(*benefit_rows(results))

@@ -30,7 +30,7 @@ Recipe = Annotated[
     str, typer.Option("--recipe", help="How to train: a name from `textgraft recipes`, or a .toml file.")
 ]
 READOUTS = "first, last, second-to-last, sum, sum-last-4, concat-last-4, mix, or elmo-mix, which are learned"
-"""The names of nn.readout.READOUTS, which takes torch to ask."""
+"""The names of nn.layer_aggregation.READOUTS, which takes torch to ask."""
 Readout = Annotated[str, typer.Option("--readout", help=f"Which layers the head reads: {READOUTS}.")]
 Minutes = Annotated[
     float | None, typer.Option("--minutes", min=0.01, help="Train for this long instead of the recipe's epochs.")

@@ -11,12 +11,12 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, say
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
-    from textgraft.language.prompt_tasks import Prompted
-    from textgraft.language.prompting import Template
+    from textgraft.generation.prompt_tasks import Prompted
+    from textgraft.generation.prompting import Template
 
 ASKING = "How the model is asked"
 
@@ -61,9 +61,9 @@ def prompt(
 
     With labels in FILE the accuracy is said, with its interval and beside always giving the most frequent answer.
     """
-    from textgraft.files import check_writable
-    from textgraft.language.prompt_tasks import PromptOptions
-    from textgraft.language.prompting import load_template
+    from textgraft.core.files import check_writable
+    from textgraft.generation.prompt_tasks import PromptOptions
+    from textgraft.generation.prompting import load_template
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("answers are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
@@ -84,7 +84,7 @@ def _asked(
     model: str, data: Examples, *, template: Template, **asking: Any
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A row for each text, and how good the answers are, where there are labels to tell."""
-    from textgraft.language.prompt_tasks import complete, prompt
+    from textgraft.generation.prompt_tasks import complete, prompt
 
     if template.writes:
         written = complete(model, data, template, **asking)
@@ -127,12 +127,12 @@ def _give(rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Pat
 
 def verdict(evaluation: Mapping[str, Any]) -> str:
     """How good the answers are, in two sentences."""
-    from textgraft.report import wording
+    from textgraft.core import formatting
 
     def share(found: Mapping[str, float]) -> str:
-        return wording.interval(found["mean"], found["low"], found["high"], "accuracy")
+        return formatting.interval(found["mean"], found["low"], found["high"], "accuracy")
 
     always, difference = evaluation["most_frequent"], evaluation["difference"]
     first = f"accuracy {share(evaluation['accuracy'])} on {evaluation['texts']:,} texts"
     second = f"always '{always['label']}', the most frequent of their labels, gives {share(always)}"
-    return f"{first}; {second}: {difference['points']:+.1f} points ({wording.p_value(difference['p'])})."
+    return f"{first}; {second}: {difference['points']:+.1f} points ({formatting.p_value(difference['p'])})."

@@ -9,17 +9,17 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.stages.rates import StageName
+    from textgraft.tasks.learning_rates import StageName
 
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw it, as .png or .svg.")]
 PLOTS = (".png", ".svg")
 
 
 def _check_plot(path: Path | None) -> None:
-    from textgraft.files import check_writable
+    from textgraft.core.files import check_writable
 
     if path is None:
         return
@@ -52,7 +52,7 @@ def lr_find(
     as_json: o.AsJson = False,
 ) -> None:
     """Find a learning rate: raise it step by step and watch where the loss falls, and where it breaks."""
-    from textgraft.stages.rates import lr_find
+    from textgraft.tasks.learning_rates import lr_find
     from textgraft.training.loop import Settings
 
     _check_plot(plot)
@@ -105,7 +105,7 @@ def schedule(
     as_json: o.AsJson = False,
 ) -> None:
     """Show what a recipe trains in each epoch, and at which learning rates."""
-    from textgraft.stages.rates import groups_of, schedule
+    from textgraft.tasks.learning_rates import groups_of, schedule
 
     _check_plot(plot)
     name = cast("StageName", stage)

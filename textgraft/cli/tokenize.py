@@ -25,7 +25,7 @@ def tokenize(
     as_json: o.AsJson = False,
 ) -> None:
     """Make general text into tokens once, for pretraining several models, or on another machine."""
-    from textgraft.stages.tokenize import counted, tokenize
+    from textgraft.tasks.language_modeling.tokenize import counted, tokenize
 
     train.check_out(out, overwrite=None)
     chosen = train.named_sources(sources or [], language or [])

@@ -12,13 +12,13 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import Interrupted, print_json, print_problems, print_table
-from textgraft.errors import UserError
-from textgraft.interrupts import ctrl_c_prevails
+from textgraft.core.errors import UserError
+from textgraft.core.interrupts import ctrl_c_prevails
 
 if TYPE_CHECKING:
-    from textgraft.data.check import Problem
+    from textgraft.data.checks import Problem
     from textgraft.data.examples import Examples
-    from textgraft.stages.pretraining_text import Paths
+    from textgraft.tasks.language_modeling.pretraining_text import Paths
 
 MEASURES = (
     *("loss", "perplexity", "perplexity_forward", "perplexity_backward", "next_sentence_loss", "perplexity_per_word"),
@@ -44,7 +44,7 @@ GivenTokenizer = Annotated[Path | None, typer.Option("--tokenizer", help="A toke
 @contextmanager
 def resumable(*outs: Path) -> Iterator[None]:
     """Ctrl-C inside ends the program with a word on how to go on; work that had not begun leaves nothing behind."""
-    from textgraft.training.session import Stopped, remove_unstarted, work_path
+    from textgraft.training.driver import Stopped, remove_unstarted, work_path
 
     try:
         with ctrl_c_prevails():
@@ -63,8 +63,8 @@ def resumable(*outs: Path) -> Iterator[None]:
 
 def check_out(out: Path, overwrite: bool | None) -> None:
     """Raises UserError if nothing could be put at `out` in the end."""
-    from textgraft.files import check_writable
-    from textgraft.training.session import refuse_existing
+    from textgraft.core.files import check_writable
+    from textgraft.training.driver import refuse_existing
 
     refuse_existing(out, overwrite)
     check_writable(out)
@@ -97,8 +97,8 @@ def pretrain(
     as_json: o.AsJson = False,
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
-    from textgraft.opening import load
-    from textgraft.stages.pretrain import pretrain
+    from textgraft.models.loading import load
+    from textgraft.tasks.language_modeling.pretrain import pretrain
     from textgraft.training.loop import Settings
 
     check_out(out, overwrite=None)
@@ -142,8 +142,8 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Let a language model read your domain's text; no labels needed."""
-    from textgraft.opening import load
-    from textgraft.stages.adapt import adapt
+    from textgraft.models.loading import load
+    from textgraft.tasks.language_modeling.adapt import adapt
     from textgraft.training.loop import Settings
 
     check_out(out, overwrite)
@@ -166,7 +166,7 @@ def adapt(
 
 def _told(out: Path, run: Mapping[str, Any], as_json: bool) -> None:
     """How a language model got better, and where it is."""
-    from textgraft.report.card import LANGUAGES, language_rows
+    from textgraft.models.card import LANGUAGES, language_rows
 
     held = run["held_out"]
     if as_json:
@@ -290,10 +290,10 @@ def finetune(
 
     Without --recipe it is the best mean of a fine-tuned language model and linear classifiers, and says which and why.
     """
-    from textgraft.data.check import to_json
-    from textgraft.stages.finetune import FinetuneOptions, finetune
-    from textgraft.stages.language_models import adapted_path
-    from textgraft.stages.preflight import check_finetune
+    from textgraft.data.checks import to_json
+    from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+    from textgraft.tasks.classification.preflight import check_finetune
+    from textgraft.tasks.classification.sources import adapted_path
     from textgraft.training.loop import Settings
     from textgraft.training.recipes import load_recipe
 
@@ -348,7 +348,7 @@ def finetune(
 
 def _problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
     """What `check` finds in what was read of train, valid and test; told on stderr, errors even if `quiet`."""
-    from textgraft.data.check import check
+    from textgraft.data.checks import check
     from textgraft.data.examples import Examples
 
     unlabelled = Examples(pool, source="the unlabelled texts") if pool else None

@@ -16,13 +16,13 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Pair, Reads
-from textgraft.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.classifier import Prediction
+    from textgraft.core.progress import Meter
     from textgraft.data.examples import Examples
-    from textgraft.data.progress import Meter
+    from textgraft.tasks.classification.predictor import Prediction
 
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
 GivenTexts = Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")]
@@ -55,8 +55,8 @@ def predict(
     as_json: o.AsJson = False,
 ) -> None:
     """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
-    from textgraft.classifier import load, warned_of_empty
-    from textgraft.files import check_writable
+    from textgraft.core.files import check_writable
+    from textgraft.tasks.classification.predictor import load, warned_of_empty
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
@@ -169,7 +169,7 @@ def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
     """Write a file as the lines come, whole or not at all; returns how many there were."""
-    from textgraft.files import writing_atomically
+    from textgraft.core.files import writing_atomically
 
     written = 0
     with writing_atomically(path) as file:
@@ -195,7 +195,7 @@ def evaluate(
     as_json: o.AsJson = False,
 ) -> None:
     """Say how good a classifier is on labelled texts: scores, calibration, what abstaining would leave."""
-    from textgraft.verbs import evaluate
+    from textgraft.api import evaluate
 
     columns = {"text": text, "text2": text2, "label": label, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
@@ -210,23 +210,23 @@ def evaluate(
 
 def print_evaluation(result: Mapping[str, Any]) -> None:
     """What Classifier.evaluate found, as tables."""
-    from textgraft.report import wording
+    from textgraft.core import formatting
 
     headline = next(name for name in result["metrics"] if name in result)
-    rows = [[wording.metric_name(name), wording.score(value, name)] for name, value in result["metrics"].items()]
+    rows = [[formatting.metric_name(name), formatting.score(value, name)] for name, value in result["metrics"].items()]
     if result.get("calibration_error") is not None:
         rows.append(["calibration error", f"{100 * result['calibration_error']:.1f} %"])
     print_table([f"{result['texts']:,} texts", "score"], rows)
-    print(f"{wording.metric_name(headline)} with its 95 % interval: {_interval(result[headline], headline)}")
+    print(f"{formatting.metric_name(headline)} with its 95 % interval: {_interval(result[headline], headline)}")
     shares = ("precision", "recall", "f1")
     rows = [
-        [c["name"], *(wording.score(c[name], "f1") for name in shares), f"{c['support']:,}"]
+        [c["name"], *(formatting.score(c[name], "f1") for name in shares), f"{c['support']:,}"]
         for c in result.get("classes", ())
     ]
     if rows:
         print_table(["class", *shares, "texts"], rows)
     rows = [
-        [f"{c['threshold']:.2f}", f"{100 * c['answered']:.1f} %", wording.score(c["accuracy"], "accuracy")]
+        [f"{c['threshold']:.2f}", f"{100 * c['answered']:.1f} %", formatting.score(c["accuracy"], "accuracy")]
         for c in result.get("coverage", ())
     ]
     if rows:
@@ -234,9 +234,9 @@ def print_evaluation(result: Mapping[str, Any]) -> None:
 
 
 def _interval(value: Mapping[str, float], metric: str) -> str:
-    from textgraft.report import wording
+    from textgraft.core import formatting
 
-    return wording.interval(value["mean"], value["low"], value["high"], metric)
+    return formatting.interval(value["mean"], value["low"], value["high"], metric)
 
 
 def embed(
@@ -260,10 +260,10 @@ def embed(
     The latter where MODEL is a folder of word vectors (textgraft vectors); texts without a known word are zeros.
     Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
     """
+    from textgraft.api import embed_stream
+    from textgraft.core.files import check_writable
+    from textgraft.core.progress import Meter
     from textgraft.data.arrays import check_suffix, write_rows
-    from textgraft.data.progress import Meter
-    from textgraft.files import check_writable
-    from textgraft.verbs import embed_stream
 
     check_suffix(out)
     check_writable(out)

@@ -11,11 +11,11 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
 from textgraft.cli.groups import Verb, group_of
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.vectors.options import Method
-    from textgraft.vectors.word_vectors import Neighbour
+    from textgraft.word_embeddings.options import Method
+    from textgraft.word_embeddings.word_vectors import Neighbour
 
 N_GRAMS = "fastText's n-grams"
 Source = Annotated[str, typer.Argument(metavar="VECTORS", help="A folder, the name of vectors that ship, or a file.")]
@@ -61,13 +61,13 @@ def train(
     as_json: o.AsJson = False,
 ) -> None:
     """Learn word vectors from text; all methods but glove are trained by gensim, textgraft's extra "vectors"."""
+    from textgraft.core.files import check_writable
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
-    from textgraft.files import check_writable
-    from textgraft.model_folder import refuse_existing
-    from textgraft.vectors.formats import save_vectors
-    from textgraft.vectors.options import VectorOptions
-    from textgraft.vectors.training import train_vectors
+    from textgraft.models.model_folder import refuse_existing
+    from textgraft.word_embeddings.formats import save_vectors
+    from textgraft.word_embeddings.options import VectorOptions
+    from textgraft.word_embeddings.training import train_vectors
 
     refuse_existing(out, overwrite)
     check_writable(out)
@@ -103,8 +103,8 @@ def convert(
     as_json: o.AsJson = False,
 ) -> None:
     """Write vectors in another format, block by block; in textgraft's they open at once and stay on disk."""
-    from textgraft.vectors.formats import convert_vectors
-    from textgraft.vectors.progress import Bar
+    from textgraft.word_embeddings.formats import convert_vectors
+    from textgraft.word_embeddings.progress import Bar
 
     written = [0]
     with ExitStack() as open_bars:
@@ -130,7 +130,7 @@ def neighbours(
     as_json: o.AsJson = False,
 ) -> None:
     """The words nearest to each word, by cosine."""
-    from textgraft.vectors.formats import load_vectors
+    from textgraft.word_embeddings.formats import load_vectors
 
     vectors = load_vectors(source, format=format, limit=limit)
     found = {word: vectors.neighbours(word, number) for word in words}
@@ -152,7 +152,7 @@ def analogy(
     as_json: o.AsJson = False,
 ) -> None:
     """What is to C as B is to A: the words nearest to B - A + C, none of the three among them."""
-    from textgraft.vectors.formats import load_vectors
+    from textgraft.word_embeddings.formats import load_vectors
 
     found = load_vectors(source, format=format, limit=limit).analogy(a, b, c, number)
     if as_json:
@@ -175,8 +175,8 @@ def evaluate(
     as_json: o.AsJson = False,
 ) -> None:
     """Say how good vectors are: rank correlation with people's judgements, analogies by section."""
-    from textgraft.vectors import evaluation
-    from textgraft.vectors.formats import load_vectors
+    from textgraft.word_embeddings import evaluation
+    from textgraft.word_embeddings.formats import load_vectors
 
     if not similarity and analogies is None:
         raise UserError("there is nothing to measure on.", remedy="Name --similarity files, --analogies, or both.")
@@ -224,10 +224,10 @@ def plot(
     as_json: o.AsJson = False,
 ) -> None:
     """Draw a map of words in two dimensions."""
+    from textgraft.core.files import check_writable
     from textgraft.data.text_files import lines
-    from textgraft.files import check_writable
-    from textgraft.report.word_map import plot_vectors
-    from textgraft.vectors.formats import load_vectors
+    from textgraft.word_embeddings.formats import load_vectors
+    from textgraft.word_embeddings.word_map import plot_vectors
 
     if out.suffix not in (".svg", ".png"):
         raise UserError("plots are written as .svg or .png.", where=str(out), remedy="Name such a file.")

@@ -1,0 +1,1 @@
+"""Data sets as plain values: readers, labels, checks, splits, batches."""

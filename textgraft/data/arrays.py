@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from textgraft.errors import UserError
-from textgraft.files import writing_atomically
+from textgraft.core.errors import UserError
+from textgraft.core.files import writing_atomically
 
 SUFFIXES = (".npz", ".npy")
 

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, numbered
 
+IGNORE = -100
+"""The target of a position without one, as torch's cross entropy has it."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -22,8 +25,8 @@ class Batch:
     floats for multi-label, (B,) floats for a numeric target, (B, 2) positions of an answer's first and last token,
     (B, W) tags of words, (B, T, 2) next and previous words for a language model that reads both ways.
 
-    With `spellings` (text.spelling) `ids` say which of these stands where: each distinct word is spelled once. A
-    language model that carries both its directions on over a long text reads it from both ends at a time: then
+    With `spellings` (text.character_encoding) `ids` say which of these stands where: each distinct word is spelled
+    once. A language model that carries both its directions on over a long text reads it from both ends at a time: then
     `from_right` is a window of its own, whose last column comes first.
     """
 

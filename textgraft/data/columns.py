@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Choice, Label, Pair, TargetKind, is_missing
-from textgraft.errors import UserError, did_you_mean
 
 TEXT_NAMES = (
     *(

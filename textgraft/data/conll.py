@@ -16,17 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-from textgraft.data.tags import (
-    Census,
-    Scheme,
-    converted,
-    illegal,
-    is_place,
-    tag_names,
-    without_bilou,
-)
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.data.tags import Census, Scheme, converted, illegal, is_place, tag_names, without_bilou
 from textgraft.data.text_files import lines
-from textgraft.errors import UserError, did_you_mean
 from textgraft.text.words import spaced
 
 Illegal = Literal["refuse", "repair"]

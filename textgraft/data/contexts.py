@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text.sentences import has_ends, sentence_spans
 from textgraft.text.words import split_words
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 TargetKind = Literal["single", "multi", "numeric", "choice"]
 Unit = Literal["line", "row", "file"]

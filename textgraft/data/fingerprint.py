@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from textgraft.data.hub import dataset_files, is_dataset
+from textgraft.data.huggingface_datasets import dataset_files, is_dataset
 from textgraft.data.readers import source_files
 from textgraft.data.text_files import explained
 

@@ -11,8 +11,8 @@ from typing import Any, NoReturn, cast, get_args
 
 import numpy as np
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Examples, Label, TargetKind, reads
-from textgraft.errors import UserError
 
 ClassWeights = str | Mapping[str, float]
 """`"none"`, `"balanced"`, or a weight a class name; names left out weigh 1."""

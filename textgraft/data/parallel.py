@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from textgraft.core.errors import UserError
 from textgraft.data.text_files import lines
-from textgraft.errors import UserError
 
 HELD_OUT_EVERY, HELD_OUT_MOST = 50, 1000
 """Of pairs that come without others to measure on, every so many-th is held out, and no more than so many."""

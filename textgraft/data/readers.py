@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from textgraft.data.choices import looks_like_choices, read_choices
+from textgraft.core.errors import UserError
 from textgraft.data.columns import (
     ID_NAMES,
     LABEL_NAMES,
@@ -24,17 +24,17 @@ from textgraft.data.columns import (
     guess_label_column,
 )
 from textgraft.data.examples import Choice, Examples, Pair, TargetKind, Unit, as_text
-from textgraft.data.hub import dataset_rows, is_dataset
+from textgraft.data.huggingface_datasets import dataset_rows, is_dataset
+from textgraft.data.multiple_choice import looks_like_choices, read_choices
 from textgraft.data.tables import TABLE_SUFFIXES, Row, rows
 from textgraft.data.text_files import explained, format_of, lines, open_binary
-from textgraft.errors import UserError
 
 SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 KINDS = ("single", "multi", "numeric", "choice")
 _STREAM_SNIFF = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
 _GUESSED_FROM = 1000  # rows of a corpus by whose values columns are told apart that no name tells apart
 TOKENS = "tokens.json"
-"""In a folder, what says that there are tokens in it and not text (stages.corpora)."""
+"""In a folder, what says that there are tokens in it and not text (tasks.language_modeling.token_shards)."""
 _FORMATS = (
     f"Formats: {', '.join(SUFFIXES)}, each also as .gz, .xz, .bz2 or .zst, or a folder with one subfolder a class."
 )
@@ -54,15 +54,15 @@ def read(
 ) -> Examples:
     """Texts, and labels if there are any, from `source`, all in memory.
 
-    `source` is the path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or
-    compressed; a folder with one subfolder a class; a pandas or polars frame; a list of strings, of pairs of strings or
-    of dicts; or the tuple `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `text2` names
-    that of the second text of pairs, else guessed where `text` is not named and none looks like a single text; `kind`
-    says what labels are ("single", "multi", "numeric", or "choice" where each row has options to choose from, see
-    data.choices; then `text` is the context and `text2` the question), else guessed by `guess_kind`; `label_separator`
-    cuts several labels in one CSV cell. Columns are guessed by their names, a label of two columns also by its values,
-    with a warning. An `Examples` comes back as it is.
-    Raises UserError for whatever cannot be read, is empty, or lacks a column, with the place and the remedy.
+    `source` is the path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or compressed; a
+    folder with one subfolder a class; a pandas or polars frame; a list of strings, of pairs of strings or of dicts; or
+    the tuple `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `text2` names that of the
+    second text of pairs, else guessed where `text` is not named and none looks like a single text; `kind` says what
+    labels are ("single", "multi", "numeric", or "choice" where each row has options to choose from, see
+    data.multiple_choice; then `text` is the context and `text2` the question), else guessed by `guess_kind`;
+    `label_separator` cuts several labels in one CSV cell. Columns are guessed by their names, a label of two columns
+    also by its values, with a warning. An `Examples` comes back as it is. Raises UserError for whatever cannot be read,
+    is empty, or lacks a column, with the place and the remedy.
     """
     if kind is not None and kind not in KINDS:
         raise UserError(f"unknown kind of label '{kind}'.", remedy=f"Known: {', '.join(KINDS)}.")
@@ -143,9 +143,9 @@ def read_texts(
     """The texts of a corpus one by one, in memory that does not grow with it; empty ones are left out.
 
     `paths` are files as `read` takes them, folders (every such file inside, sorted), glob patterns, and data sets of
-    the Hugging Face library (see data.hub). A .txt file is one text a line; tables give their `text` column, guessed
-    from the first rows when not named; both columns of a table of pairs. The encoding is decided by the first 4 MB of
-    each file. Paths are looked up at once, files opened as they come.
+    the Hugging Face library (see data.huggingface_datasets). A .txt file is one text a line; tables give their `text`
+    column, guessed from the first rows when not named; both columns of a table of pairs. The encoding is decided by the
+    first 4 MB of each file. Paths are looked up at once, files opened as they come.
 
     Raises UserError for a path or pattern that leads to no file, and for what cannot be read, with its place.
     """

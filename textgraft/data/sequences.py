@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Pair, reads
-from textgraft.errors import UserError
 from textgraft.text.tokenizer import PairMarks, Tokenizer
 
+Direction = Literal["left", "right", "both"]
+"""What a position may attend to: what came before it, what comes after, or both."""
 FEW, LEAST_SHARE = 16, 0.75
 """Of `budget_batches`."""
 

@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
-from textgraft.errors import UserError
 
 Split = tuple[list[int], list[int]]
 """Indices to train on and indices held out, each ascending; `examples.take` turns them into examples."""

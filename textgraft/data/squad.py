@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from textgraft.core.errors import UserError
 from textgraft.data.text_files import explained, open_binary
-from textgraft.errors import UserError
 
 Misplaced = Literal["refuse", "drop"]
 _SHAPE = 'Give a file such as {"data": [{"title": …, "paragraphs": [{"context": …, "qas": [{"id": …, "question": …, …'

@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from textgraft.core.errors import UserError
 from textgraft.data.text_files import COMPRESSED, explained, format_of, lines, open_binary, sniff
-from textgraft.errors import UserError
 
 Row = tuple[int, dict[str, Any]]
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, NoReturn
 
-from textgraft.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError, did_you_mean
 
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 _CHUNK = 1 << 20

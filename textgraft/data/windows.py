@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from textgraft.core.errors import UserError
 from textgraft.data.squad import Question
-from textgraft.errors import UserError
 from textgraft.text.byte_level import BytePairTokenizer
-from textgraft.text.spelling import SpellingTokenizer
+from textgraft.text.character_encoding import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
-    from textgraft.encoders.base import Direction
+    from textgraft.data.sequences import Direction
 
 NO_ANSWER = -1
 """The target of a window that does not hold the answer."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from textgraft.core.errors import UserError
 from textgraft.data.tags import Piece
-from textgraft.errors import UserError
 from textgraft.text.tokenizer import PairMarks, Side, Tokenizer
 from textgraft.text.words import spaced
 
 if TYPE_CHECKING:
-    from textgraft.encoders.base import Direction
+    from textgraft.data.sequences import Direction
 
 WHOLE = 1 << 40
 """More tokens than any sentence has."""

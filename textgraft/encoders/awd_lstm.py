@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State, begun_by_length
-from textgraft.errors import UserError, did_you_mean
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State, begun_by_length
 from textgraft.nn.dropout import embedding_dropout, variational_dropout
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer, reversed_within

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
+from textgraft.data.sequences import Direction
 from textgraft.data.tags import Piece
 from textgraft.nn.embedding import AdaptiveEmbedding
 
-Direction = Literal["left", "right", "both"]
 State = tuple[tuple[Tensor, ...], ...]
 """What an encoder hands from one window of text to the next: per layer a tuple of (B, ...) tensors.
 
@@ -49,13 +49,13 @@ class LayerGroup:
 class Encoder(nn.Module):
     """Token ids in, one vector a position out.
 
-    `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or
-    "both". `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and
-    the only constructor argument. `max_length` is how many tokens of a text it can look at (None: any number).
-    `reads_spellings` says that it wants words by their characters (text.spelling), not token ids; `recurrent` that it
-    takes a step for each position, which costs the less a text the more texts go through together.
-    `piece` is which of a word's pieces speaks for it, where that does not follow from the direction (data.words).
-    `recipe` names what fine-tunes it where nobody says how, `method` what fine-tuning it is called in tables.
+    `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or "both".
+    `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and the only
+    constructor argument. `max_length` is how many tokens of a text it can look at (None: any number). `reads_spellings`
+    says that it wants words by their characters (text.character_encoding), not token ids; `recurrent` that it takes a
+    step for each position, which costs the less a text the more texts go through together. `piece` is which of a word's
+    pieces speaks for it, where that does not follow from the direction (data.words). `recipe` names what fine-tunes it
+    where nobody says how, `method` what fine-tuning it is called in tables.
     """
 
     config: Any

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
-from textgraft.errors import UserError
 from textgraft.nn.attention import Attention
+from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
-from textgraft.nn.precision import Linear
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
-from textgraft.errors import UserError, did_you_mean
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
 from textgraft.nn.recurrent import reversed_within
-from textgraft.text.spelling import NUM_CHARACTERS, PADDING
+from textgraft.text.character_encoding import NUM_CHARACTERS, PADDING
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 WORDS_AT_A_TIME = 128

@@ -18,9 +18,10 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State, begun_by_length
-from textgraft.errors import UserError, did_you_mean
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State, begun_by_length
 from textgraft.nn.recurrent import LSTMLayer, reversed_within
 
 DIRECTIONS = ("left", "right")

@@ -17,14 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import ONE_LAYER, Direction, Encoded, Encoder, LayerGroup, State
-from textgraft.errors import UserError, did_you_mean
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
 from textgraft.nn.attention import Attention, banded, causal
+from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
 from textgraft.nn.gelu import gelu
-from textgraft.nn.precision import Linear
 
 NORMS = ("post", "pre")
 PATTERNS = ("dense", "banded", "alternating")

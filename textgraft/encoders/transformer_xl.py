@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
-from textgraft.errors import UserError, did_you_mean
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
 from textgraft.nn.attention import banded, causal
+from textgraft.nn.cpu.precision import Linear, cast_once, compute_dtype
 from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import AdaptiveEmbedding
-from textgraft.nn.precision import Linear, cast_once, compute_dtype
 
 NORMS = ("post", "pre")
 

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded, Encoder, LayerGroup, State
-from textgraft.errors import UserError
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
+from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import variational_dropout
-from textgraft.nn.precision import Linear
 from textgraft.nn.recurrent import LSTMLayer, reversed_within
-from textgraft.text.spelling import NUM_CHARACTERS, PADDING
+from textgraft.text.character_encoding import NUM_CHARACTERS, PADDING
 
 FILTER_WIDTH = 3
 

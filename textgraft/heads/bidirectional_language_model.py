@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded
-from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.softmax import OUTPUT_LAYERS
 

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
 from textgraft.data.examples import TargetKind
-from textgraft.encoders.base import Direction, Encoded
-from textgraft.errors import UserError, did_you_mean
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.batch_norm import BoundedBatchNorm
+from textgraft.nn.layer_aggregation import LAST
 from textgraft.nn.pooling import POOLINGS, pooled_dim
-from textgraft.nn.readout import LAST
 
 POOLED = "pooled"
 
@@ -27,7 +28,7 @@ class ClassificationConfig:
     `pooling` is a name of nn.pooling.POOLINGS, or "pooled" for the vector that an encoder such as BERT makes itself.
     `hidden_dim` 0 leaves one linear layer, behind `input_dropout`. `words_dim`, if not 0, adds the mean and the
     maximum of the embedding layer (of that width) to what is pooled. `both_orders` says that each example is a pair
-    that comes both ways round. `readout` is a name of nn.readout.READOUTS; what it reads is what is pooled.
+    that comes both ways round. `readout` is a name of nn.layer_aggregation.READOUTS; what it reads is what is pooled.
     """
 
     input_dim: int

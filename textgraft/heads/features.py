@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded
-from textgraft.errors import UserError
 from textgraft.heads.base import Head, Loss
 
 

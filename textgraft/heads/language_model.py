@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from textgraft.data.batch import Batch
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.encoders.base import Encoded
-from textgraft.errors import UserError, did_you_mean
 from textgraft.heads.base import Head, Loss
-from textgraft.nn.chunked import IGNORE
 from textgraft.nn.dropout import variational_dropout
 from textgraft.nn.embedding import AdaptiveEmbedding
 from textgraft.nn.softmax import OUTPUT_LAYERS

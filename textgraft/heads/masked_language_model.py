@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.data.batch import Batch
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.encoders.base import Encoded
-from textgraft.errors import UserError
 from textgraft.heads.base import Head, Loss
-from textgraft.nn.chunked import IGNORE
 from textgraft.nn.softmax import ChunkedSoftmax
 
 
@@ -20,8 +19,9 @@ class MaskedLanguageModelConfig:
     """`tied` shares the output table with the embedding; `next_sentence` needs an encoder with a pooler.
 
     `masked` is the share of tokens that training hides and asks for, `whole_words` hides the pieces of a word together
-    (data.masking). The paper's 15 % wastes a young model's time, which learns by the number of its answers: Wettig et
-    al. 2023 (arXiv:2202.08005) found 40 % better for large ones too. Held-out text has 15 % hidden, whatever it says.
+    (data.streams.masking). The paper's 15 % wastes a young model's time, which learns by the number of its answers:
+    Wettig et al. 2023 (arXiv:2202.08005) found 40 % better for large ones too. Held-out text has 15 % hidden, whatever
+    it says.
     """
 
     vocab_size: int

@@ -9,16 +9,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.data.batch import Batch
-from textgraft.encoders.base import Direction, Encoded
+from textgraft.data.sequences import Direction
+from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
-from textgraft.nn.readout import LAST
+from textgraft.nn.layer_aggregation import LAST
 
 
 @dataclass(frozen=True)
 class SpanConfig:
     """`direction` is the encoder's: it says which position stands for "no answer here".
 
-    `readout` is a name of nn.readout.READOUTS.
+    `readout` is a name of nn.layer_aggregation.READOUTS.
     """
 
     input_dim: int

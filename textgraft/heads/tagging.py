@@ -8,21 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.data.batch import Batch
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.tags import OUTSIDE, Piece, Scheme, is_legal
 from textgraft.encoders.base import Encoded
-from textgraft.errors import UserError
 from textgraft.heads.base import Head, Loss
-from textgraft.nn.chunked import IGNORE
 from textgraft.nn.crf import Chain, free, log_partition, marginals, path_score, viterbi
-from textgraft.nn.readout import LAST
+from textgraft.nn.layer_aggregation import LAST
 
 
 @dataclass(frozen=True)
 class TaggingConfig:
     """`tags` in the order of the outputs, of a `scheme`; `piece` is which of a word's pieces speaks for it.
 
-    With `crf`, transitions between tags have learned scores. `readout` is a name of nn.readout.READOUTS.
+    With `crf`, transitions between tags have learned scores. `readout` is a name of nn.layer_aggregation.READOUTS.
 
     Raises UserError for tags that come twice.
     """

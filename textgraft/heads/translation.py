@@ -8,13 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.data.batch import Batch
+from textgraft.data.batch import IGNORE, Batch
 from textgraft.encoders.base import Encoded, State
 from textgraft.heads.base import Head, Loss
-from textgraft.nn.chunked import IGNORE
-from textgraft.nn.precision import Linear
+from textgraft.nn.attention_scores import new_attention
+from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.recurrent import LSTMLayer
-from textgraft.nn.scores import new_attention
 from textgraft.nn.softmax import ChunkedSoftmax
 from textgraft.text.normalize import CONTROL
 
@@ -24,7 +23,7 @@ BEGIN, END = CONTROL.index("xxbos"), CONTROL.index("xxeos")
 
 @dataclass(frozen=True)
 class TranslationConfig:
-    """A decoder over a vocabulary of its own; `score`, `reach` and `window` are those of nn.scores.
+    """A decoder over a vocabulary of its own; `score`, `reach` and `window` are those of nn.attention_scores.
 
     The first `words_dim` of the encoder's `input_dim` features are not looked at: CoVe's word vectors, which stand
     beside what its LSTMs say.

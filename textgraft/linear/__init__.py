@@ -1,1 +1,1 @@
-"""Classifiers that count: n-grams, latent spaces, word and paragraph vectors, and what they teach each other."""
+"""Linear (bag-of-words) classifiers: TF-IDF, LSA, paragraph vectors, co-training."""

@@ -19,15 +19,15 @@ from safetensors.numpy import load as from_safetensors
 from safetensors.numpy import save as to_safetensors
 from scipy.special import logit
 
-from textgraft import model_folder
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Pair
 from textgraft.data.labels import Labels
-from textgraft.errors import UserError, did_you_mean
+from textgraft.linear.co_training import Views
 from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
-from textgraft.linear.self_training import Views
 from textgraft.linear.state import State
-from textgraft.report.card import model_card
-from textgraft.training.calibration import probabilities
+from textgraft.metrics.calibration import probabilities
+from textgraft.models import model_folder
+from textgraft.models.card import model_card
 
 FORMS: dict[str, type[NgramModel] | type[SpaceModel] | type[Views]] = {
     NgramModel.form: NgramModel,

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind, reads
-from textgraft.linear.counted import CountedTexts
 from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
-from textgraft.linear.latent_space import Space, plain_and_even
-from textgraft.linear.linear import fit_latent_output, fit_output
+from textgraft.linear.linear_layer import fit_latent_output, fit_output
+from textgraft.linear.lsa import Space, plain_and_even
+from textgraft.linear.ngram_counts import CountedTexts
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import PairNgrams
 

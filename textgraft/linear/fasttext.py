@@ -25,8 +25,8 @@ from torch.nn import functional
 
 from textgraft.data.examples import TargetKind
 from textgraft.linear.ngrams import WORD, parts_words_by_spaces
-from textgraft.training.metrics import document_scores
-from textgraft.training.uncompiled import SGD
+from textgraft.metrics.classification import document_scores
+from textgraft.training.uncompiled_optimizers import SGD
 
 DIMENSIONS = 10
 BINS = 2_000_000

@@ -9,13 +9,13 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.linear.latent_space import LatentSpace, Space
-from textgraft.linear.linear import Output
+from textgraft.linear.linear_layer import Output
+from textgraft.linear.lsa import LatentSpace, Space
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import PairNgrams
-from textgraft.linear.paragraph_space import ParagraphSpace
+from textgraft.linear.paragraph_features import ParagraphSpace
 from textgraft.linear.state import State
-from textgraft.linear.word_space import WordSpace
+from textgraft.linear.word_vector_features import WordSpace
 
 SPACES: dict[str, type[LatentSpace] | type[WordSpace] | type[ParagraphSpace]] = {
     space.form: space for space in (LatentSpace, WordSpace, ParagraphSpace)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 
-from textgraft.errors import UserError
-from textgraft.linear.evenness import POWER, evenness
+from textgraft.core.errors import UserError
+from textgraft.linear.residual_idf import POWER, evenness
 from textgraft.linear.state import State
 from textgraft.text.words import RUN_ON
 

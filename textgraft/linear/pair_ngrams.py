@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Pair
-from textgraft.errors import UserError
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.state import State
 

@@ -14,11 +14,11 @@ from scipy.sparse import coo_matrix, csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.extmath import randomized_svd
 
-from textgraft.errors import UserError
-from textgraft.linear.counted import TEXTS
+from textgraft.core.errors import UserError
+from textgraft.linear.ngram_counts import TEXTS
 from textgraft.linear.ngrams import WORD, parts_words_by_spaces
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.vectors.word_vectors import WordVectors
+from textgraft.word_embeddings.word_vectors import WordVectors
 
 WINDOW = 5
 VOCABULARY = 30_000

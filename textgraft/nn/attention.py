@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import dropout as dropped
-from textgraft.nn.precision import Linear
 
 
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from textgraft.nn.device import on_cpu
-from textgraft.nn.precision import compute_dtype
+from textgraft.core.device import on_cpu
+from textgraft.data.batch import IGNORE
+from textgraft.nn.cpu.precision import compute_dtype
 
-IGNORE = -100
 CHUNK_ROWS = {True: 512, False: 4096}
 """Rows of logits at a time: on a processor what its products like, on a GPU enough to keep it busy."""
 COMPILED_FROM = 1 << 15

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from textgraft.nn.device import on_cpu
+from textgraft.core.device import on_cpu
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:

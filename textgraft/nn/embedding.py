@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.errors import UserError
-from textgraft.nn.precision import cast_once, compute_dtype
+from textgraft.core.errors import UserError
+from textgraft.nn.cpu.precision import cast_once, compute_dtype
 
 
 class Embedding(nn.Embedding):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from textgraft.encoders.base import Direction
+from textgraft.data.sequences import Direction
 
 Pooling = Callable[[Tensor, Tensor, Direction], Tensor]
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from textgraft.nn.precision import compute_dtype
-from textgraft.nn.tanh import tanh, tanh_
+from textgraft.nn.cpu.precision import compute_dtype
+from textgraft.nn.cpu.tanh import tanh, tanh_
 
 POSITIONS_AT_A_TIME = 512
 """Whose gates are in memory together where no gradients are wanted."""

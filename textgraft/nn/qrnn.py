@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from textgraft.nn.precision import cast_once, compute_dtype
+from textgraft.nn.cpu.precision import cast_once, compute_dtype
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward
 tanh_backward = torch.ops.aten.tanh_backward

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.nn.device import on_cpu
-from textgraft.nn.lstm_reading import read_in_bfloat16, read_in_int8, sooner_than_in_int8
-from textgraft.nn.precision import cast_once, compute_dtype, in_int8, int8_is_wanted
-from textgraft.nn.product import Product
+from textgraft.core.device import on_cpu
+from textgraft.nn.cpu.lstm_inference import read_in_bfloat16, read_in_int8, sooner_than_in_int8
+from textgraft.nn.cpu.matmul import Product
+from textgraft.nn.cpu.precision import cast_once, compute_dtype, in_int8, int8_is_wanted
 
 
 class _LSTMSequence(torch.autograd.Function):

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.errors import UserError
-from textgraft.nn.chunked import IGNORE, chunked_cross_entropy
+from textgraft.core.errors import UserError
+from textgraft.data.batch import IGNORE
+from textgraft.nn.chunked import chunked_cross_entropy
+from textgraft.nn.cpu.precision import cast_once, compute_dtype, linear
 from textgraft.nn.embedding import AdaptiveEmbedding
-from textgraft.nn.precision import cast_once, compute_dtype, linear
 
 
 class OutputLayer(nn.Module):

@@ -1,1 +1,1 @@
-"""Fine-tuned models as ONNX graphs, which run without torch."""
+"""Export of fine-tuned models to ONNX, with checks."""

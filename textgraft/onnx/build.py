@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.windows import WindowSettings
 from textgraft.data.words import WHOLE
 from textgraft.encoders.bert import BERT
-from textgraft.errors import UserError
 from textgraft.heads.base import Head
-from textgraft.heads.choice import ChoiceHead
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
+from textgraft.heads.multiple_choice import ChoiceHead
 from textgraft.heads.span import SpanHead
 from textgraft.heads.tagging import TaggingHead
-from textgraft.inference import tokens_per_batch
+from textgraft.models.artifact import Artifact
+from textgraft.models.graph import OnnxModel
+from textgraft.models.inference import tokens_per_batch
 from textgraft.onnx import heads
-from textgraft.onnx.classifier import OnnxClassifier
 from textgraft.onnx.encoders import ENCODERS, SEGMENTS, SPELLINGS, Read
 from textgraft.onnx.graph import Graph
-from textgraft.onnx.model import OnnxModel
-from textgraft.onnx.reader import OnnxReader
-from textgraft.onnx.readouts import read
-from textgraft.onnx.tagger import OnnxTagger
-from textgraft.tagging import MAX_TOKENS
-from textgraft.words.contextual import carries_state
+from textgraft.onnx.layer_aggregation import read
+from textgraft.tasks.classification.graph import OnnxClassifier
+from textgraft.tasks.question_answering.graph import OnnxReader
+from textgraft.tasks.tagging.graph import OnnxTagger
+from textgraft.tasks.tagging.predictor import MAX_TOKENS
+from textgraft.word_embeddings.contextual import carries_state
 
 PLACES = ("batch", "length")
 

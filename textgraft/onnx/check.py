@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from textgraft.answering_network import window_logits
-from textgraft.artifact import Artifact
 from textgraft.data.sequences import PairIds, Rows, TokenIds, cut_pair
 from textgraft.data.windows import Window
 from textgraft.data.words import WordPieces, windows_of
-from textgraft.inference import predict_logits
-from textgraft.onnx.classifier import OnnxClassifier
-from textgraft.onnx.model import OnnxModel
-from textgraft.onnx.reader import OnnxReader
-from textgraft.onnx.tagger import OnnxTagger
-from textgraft.tagging_network import decoded, word_logits
-from textgraft.text.spelling import SpellingTokenizer
-from textgraft.training.calibration import probabilities
+from textgraft.metrics.calibration import probabilities
+from textgraft.models.artifact import Artifact
+from textgraft.models.graph import OnnxModel
+from textgraft.models.inference import predict_logits
+from textgraft.tasks.classification.graph import OnnxClassifier
+from textgraft.tasks.question_answering.graph import OnnxReader
+from textgraft.tasks.question_answering.network import window_logits
+from textgraft.tasks.tagging.graph import OnnxTagger
+from textgraft.tasks.tagging.network import decoded, word_logits
+from textgraft.text.character_encoding import SpellingTokenizer
 
 LENGTHS, ROWS = (1, 7, 64), (1, 5)
 """The texts of drawn tokens that every graph is checked on: of each length, so many in a batch, with shorter ones."""

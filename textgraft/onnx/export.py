@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from textgraft import model_folder, opening
-from textgraft.agreement import AGREEMENT
-from textgraft.artifact import Artifact
+from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
-from textgraft.errors import UserError
+from textgraft.metrics.agreement import AGREEMENT
+from textgraft.models import loading, model_folder
+from textgraft.models.artifact import Artifact
+from textgraft.models.graph import OnnxModel
 from textgraft.onnx.check import largest_difference
-from textgraft.onnx.classifier import OnnxClassifier
-from textgraft.onnx.model import OnnxModel
-from textgraft.onnx.tagger import OnnxTagger
-from textgraft.tagging import from_text
+from textgraft.tasks.classification.graph import OnnxClassifier
+from textgraft.tasks.tagging.graph import OnnxTagger
+from textgraft.tasks.tagging.predictor import from_text
 
 TOLERANCE = 1e-4
 """Probabilities may differ by so much; sums in another order do, by far less."""
@@ -55,7 +55,7 @@ def export(
     """
     out = Path(out)
     model_folder.refuse_existing(out, overwrite)
-    artifact = opening.load(model)
+    artifact = loading.load(model)
     made = graph_of(artifact, str(model))
     difference = largest_difference(artifact, made)
     if difference > TOLERANCE:

@@ -40,7 +40,7 @@ def classification(g: Graph, head: ClassificationHead, top: str, found: Read, ma
 
 
 def answers(g: Graph, logits: str, kind: str, temperature: float) -> str:
-    """Probabilities of one label or of many, or a numeric target's standardised value (training.calibration)."""
+    """Probabilities of one label or of many, or a numeric target's standardised value (metrics.calibration)."""
     if kind == "numeric":
         return logits
     scaled = g("Div", logits, float(temperature))

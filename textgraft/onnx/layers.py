@@ -6,7 +6,7 @@ import torch
 from onnx import TensorProto
 from torch import Tensor, nn
 
-from textgraft.encoders.base import Direction
+from textgraft.data.sequences import Direction
 from textgraft.encoders.elmo import CharacterCNN, Highway
 from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention

@@ -1,0 +1,1 @@
+"""The parts that HTML reports are made of."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from textgraft.report import wording
+from textgraft.core import formatting
 from textgraft.report.plots import Plot
 
 PAGE = """<!DOCTYPE html>
@@ -32,7 +32,7 @@ PAGE = """<!DOCTYPE html>
 
 def text(value: object) -> str:
     """Any user's text, harmless in an element or an attribute."""
-    return html.escape(wording.printable(value), quote=True)
+    return html.escape(formatting.printable(value), quote=True)
 
 
 def page(title: str, body: str) -> str:
@@ -100,7 +100,7 @@ def _name(key: str) -> str:
 
 def _value(value: Any) -> str:
     if value is None:
-        return wording.NOT_KNOWN
+        return formatting.NOT_KNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):

@@ -22,14 +22,14 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from textgraft.files import write_atomically
-from textgraft.report import wording
+from textgraft.core import formatting
+from textgraft.core.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from textgraft.training.calibration import Reliability
-    from textgraft.training.metrics import Interval
+    from textgraft.metrics.calibration import Reliability
+    from textgraft.metrics.classification import Interval
 
 INK, FAINT, ACCENT = "#1c2128", "#d3d8de", "#2563a8"
 SERIES = (ACCENT, "#c2590a", "#2a7f4f", "#7b4fa3", "#b3304a", "#0f7f8c", "#8a6d00", "#69707a")
@@ -86,7 +86,7 @@ class Plot:
         for colour, name in CSS_NAMES.items():
             text = text.replace(colour, f"var({name}, {colour})")
         for gid, hint in self.hints.items():
-            text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(wording.printable(hint))}</title>")
+            text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(formatting.printable(hint))}</title>")
         return _own_ids(re.sub(r"'DejaVu Sans'(, [^;\"]*)?", "system-ui, sans-serif", text), self.alt)
 
     def save(self, path: Path | str) -> None:
@@ -131,17 +131,17 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], metric: str | None = None
         if axes[0].lines:
             axes[0].legend()
         if panels == 2 and metric:
-            share = wording.is_share(metric)
+            share = formatting.is_share(metric)
             values = _column(rows, metric) * (100 if share else 1)
             axes[1].plot(steps, values, marker="o", color=SERIES[2])
-            name = wording.metric_name(metric)
+            name = formatting.metric_name(metric)
             axes[1].set(title=f"{name[:1].upper()}{name[1:]}" + (" (%)" if share else ""), xlabel="validation")
         for axis in axes:
             axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             _mark_phases(axis, [str(row.get("phase", "")) for row in rows])
     last = rows[-1] if rows else {}
     keys = [key for key in ("train_loss", "loss", metric) if key and last.get(key) is not None]
-    said = ", ".join(f"{wording.metric_name(key)} {last[key]:.4g}" for key in keys)
+    said = ", ".join(f"{formatting.metric_name(key)} {last[key]:.4g}" for key in keys)
     return finished(figure, f"Learning curves over {len(rows)} validations; at the end {said}.")
 
 
@@ -186,7 +186,7 @@ def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float |
 
 def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
     """Each method's score with its 95 % interval, the best on top."""
-    factor = 100 if wording.is_share(metric) else 1
+    factor = 100 if formatting.is_share(metric) else 1
     ordered = sorted(scores.items(), key=lambda item: item[1].mean)
     if metric in ("mae", "rmse", "log_loss"):
         ordered.reverse()
@@ -199,16 +199,16 @@ def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
             axis.plot(factor * value.mean, y, marker="o", markersize=7, color=colour)
         axis.set_yticks(range(len(ordered)), [shortened(name) for name, _ in ordered])
         axis.set_ylim(-0.6, len(ordered) - 0.4)
-        axis.set_xlabel(wording.metric_name(metric) + (" (%)" if factor == 100 else "") + ", 95 % interval")
+        axis.set_xlabel(formatting.metric_name(metric) + (" (%)" if factor == 100 else "") + ", 95 % interval")
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
-    said = "; ".join(f"{name} {wording.interval(*value, metric)}" for name, value in reversed(ordered))
-    return finished(figure, f"{wording.metric_name(metric)} by method: {said}.")
+    said = "; ".join(f"{name} {formatting.interval(*value, metric)}" for name, value in reversed(ordered))
+    return finished(figure, f"{formatting.metric_name(metric)} by method: {said}.")
 
 
 def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: str) -> Plot:
     """Each method's score against the number of labels (on a logarithmic axis), with its 95 % interval as a band."""
-    factor = 100 if wording.is_share(metric) else 1
+    factor = 100 if formatting.is_share(metric) else 1
     ticks = sorted({labels for points in curves.values() for labels, _ in points})
     with style():
         figure = Figure(figsize=(7.6, 4.2))
@@ -220,16 +220,20 @@ def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: s
             colour, line = SERIES[i % len(SERIES)], ("-", "--", ":")[i // len(SERIES) % 3]
             axis.fill_between(labels, low, high, color=colour, alpha=0.13, linewidth=0)
             axis.plot(labels, mean, marker="o", linestyle=line, color=colour, label=legend[name])
-        axis.set(xscale="log", xlabel="labels", ylabel=wording.metric_name(metric) + (" (%)" if factor == 100 else ""))
+        axis.set(
+            xscale="log", xlabel="labels", ylabel=formatting.metric_name(metric) + (" (%)" if factor == 100 else "")
+        )
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     said = "; ".join(
-        f"{name} {wording.score(points[0][1].mean, metric)} to {wording.score(points[-1][1].mean, metric)}"
+        f"{name} {formatting.score(points[0][1].mean, metric)} to {formatting.score(points[-1][1].mean, metric)}"
         for name, points in curves.items()
         if points
     )
-    return finished(figure, f"{wording.metric_name(metric)} by number of labels, from the fewest to the most: {said}.")
+    return finished(
+        figure, f"{formatting.metric_name(metric)} by number of labels, from the fewest to the most: {said}."
+    )
 
 
 def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
@@ -299,7 +303,7 @@ def finished(figure: Figure, alt: str, hints: Mapping[str, str] | None = None) -
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         ConstrainedLayoutEngine().execute(figure)
-    return Plot(figure, wording.printable(alt), hints or {})
+    return Plot(figure, formatting.printable(alt), hints or {})
 
 
 @contextmanager
@@ -321,12 +325,12 @@ def legend_names(methods: Sequence[str]) -> dict[str, str]:
         method, at, models = name.partition("@")
         short[name] = shortened(method + at + "+".join(Path(model).name for model in models.split("+")))
     counts = Counter(short.values())
-    return {name: cut if counts[cut] == 1 else wording.printable(name) for name, cut in short.items()}
+    return {name: cut if counts[cut] == 1 else formatting.printable(name) for name, cut in short.items()}
 
 
 def shortened(name: str) -> str:
     """A user's name for something, short enough to leave room for the plot."""
-    return wording.printable(name if len(name) <= 28 else name[:27] + "…")
+    return formatting.printable(name if len(name) <= 28 else name[:27] + "…")
 
 
 def _column(rows: Sequence[Mapping[str, Any]], key: str) -> NDArray[np.float64]:

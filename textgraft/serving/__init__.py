@@ -1,1 +1,1 @@
-"""A finished model behind HTTP: answers to programs as JSON, and a page for people."""
+"""A fitted model behind HTTP."""

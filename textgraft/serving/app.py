@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from textgraft.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.serving.batcher import Batcher, Busy
 from textgraft.serving.guard import Guard
 from textgraft.serving.services import Service

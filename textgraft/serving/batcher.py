@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 TOGETHER = 64
 """Items that are computed at a time: a long request does not keep short ones waiting for its end."""

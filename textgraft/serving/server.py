@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 STOPPING_SECONDS = 30

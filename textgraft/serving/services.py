@@ -15,15 +15,15 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from textgraft.answering import Reader
-from textgraft.classifier import Classifier, Prediction
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Pair, Reads, TargetKind
 from textgraft.data.squad import Article, Paragraph, Question, Squad
-from textgraft.ensemble import load_ensemble
-from textgraft.errors import UserError
-from textgraft.explaining import explained, stretches, variants
-from textgraft.onnx.model import OnnxModel
-from textgraft.tagging import Tagger
+from textgraft.models.graph import OnnxModel
+from textgraft.tasks.classification.ensemble import load_ensemble
+from textgraft.tasks.classification.explaining import explained, stretches, variants
+from textgraft.tasks.classification.predictor import Classifier, Prediction
+from textgraft.tasks.question_answering.predictor import Reader
+from textgraft.tasks.tagging.predictor import Tagger
 
 MOST_TEXTS = 1000
 """Of one request; whoever has more sends several, or a file to `textgraft predict`."""

@@ -1,0 +1,1 @@
+"""Text before it is numbers: normalisation, tokenizers, offsets, word segmentation."""

@@ -18,7 +18,7 @@ import numpy as np
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Pipeline
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.limits import limited
 from textgraft.text.normalize import Span

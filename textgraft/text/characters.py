@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.limits import limited
 from textgraft.text.tokenizer import Encoding, PairMarks, Side, Tokenizer

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 
 _UNSPACED = re.compile(r"\S{32,}")
 

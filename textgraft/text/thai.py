@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text.clusters import joins
 from textgraft.text.normalize import Aligned
 

@@ -20,8 +20,8 @@ import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
 
-from textgraft.errors import UserError, did_you_mean
-from textgraft.files import write_atomically
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.files import write_atomically
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.detokenize import detokenize, parting, settled
 from textgraft.text.limits import limited, limited_unspaced, without_rare_characters
@@ -211,9 +211,9 @@ class Tokenizer:
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for whatever it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
-        from textgraft.text import kinds  # which imports this module
+        from textgraft.text import tokenizer_kinds  # which imports this module
 
-        own = kinds.found(pipeline, spelled=spelled is not None, where=where)
+        own = tokenizer_kinds.found(pipeline, spelled=spelled is not None, where=where)
         if own is not None:
             return own
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):
@@ -257,10 +257,10 @@ class Tokenizer:
         size = vocab_size if vocab_size is not None else SIZES.get(kind, 0)
         _check_settings(kind, model, size, min_frequency)
         cutter = _segmenter(segmenter, kind)
-        from textgraft.text import kinds  # which imports this module
+        from textgraft.text import tokenizer_kinds  # which imports this module
 
         sizes = {"vocab_size": size, "min_frequency": min_frequency, "max_characters": max_characters}
-        own = kinds.trained(kind, model, texts, lowercase=lowercase, **sizes)
+        own = tokenizer_kinds.trained(kind, model, texts, lowercase=lowercase, **sizes)
         if own is not None:
             return own
         pipeline, trainer = _untrained(kind, model, size, min_frequency)

@@ -20,10 +20,10 @@ import numpy as np
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Pipeline
 
-from textgraft.errors import UserError
-from textgraft.text.chunks import ChunkMemory
+from textgraft.core.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.normalize import Span
+from textgraft.text.token_cache import ChunkMemory
 from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
 
 SEP = "[SEP]"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from textgraft.errors import UserError
+from textgraft.core.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.thai import Segmenter
 

@@ -10,8 +10,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from textgraft.errors import UserError
-from textgraft.files import writing_atomically
+from textgraft.core.errors import UserError
+from textgraft.core.files import writing_atomically
 
 DTYPES = {
     torch.float64: "F64",

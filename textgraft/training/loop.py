@@ -21,18 +21,18 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from textgraft.core.device import resolve_device
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.stream import Stream, ahead
+from textgraft.data.streams.base import Stream, ahead
 from textgraft.encoders.base import State
-from textgraft.errors import UserError
-from textgraft.inference import Told, untold
-from textgraft.model import Model
-from textgraft.nn.denormals import flushed
-from textgraft.nn.device import resolve_device
-from textgraft.nn.precision import computing_in, resolve
+from textgraft.models.inference import Told, untold
+from textgraft.models.model import Model
+from textgraft.nn.cpu.denormals import flushed
+from textgraft.nn.cpu.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
-from textgraft.training.contrast import contrast_backward
-from textgraft.training.frozen import seen_once, with_seen
+from textgraft.training.contrastive import contrast_backward
+from textgraft.training.frozen_features import seen_once, with_seen
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, Stage, set_trainable
 
@@ -48,8 +48,8 @@ class Settings:
     """What holds for all phases of a run.
 
     `minutes` (of training time), if given, replaces the phases' epochs: each phase gets the share of the time that it
-    has of the epochs. `device` is a name of nn.device.DEVICES. `save_seconds` is how often an unfinished run is saved.
-    Neither is part of what identifies a run (its repr): a run may go on elsewhere.
+    has of the epochs. `device` is a name of core.device.DEVICES. `save_seconds` is how often an unfinished run is
+    saved. Neither is part of what identifies a run (its repr): a run may go on elsewhere.
     """
 
     seed: int = 0

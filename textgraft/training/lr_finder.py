@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from textgraft.data.stream import Stream
-from textgraft.errors import UserError
-from textgraft.model import Model
+from textgraft.core.errors import UserError
+from textgraft.data.streams.base import Stream
+from textgraft.models.model import Model
 from textgraft.training.loop import Run, Settings
 from textgraft.training.phases import Phase
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from textgraft.nn.precision import resolve
-from textgraft.training.uncompiled import AdamW
+from textgraft.nn.cpu.precision import resolve
+from textgraft.training.uncompiled_optimizers import AdamW
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the odd polynomial that is applied five times: not the fixed point 1 but the fastest way to its neighbourhood."""

@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from textgraft.data.masking import MaskedStream, MaskingTokens
-from textgraft.data.stream import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
-from textgraft.errors import UserError
-from textgraft.inference import Told, untold
-from textgraft.model import Model
-from textgraft.text.spelling import SpellingTokenizer
+from textgraft.core.errors import UserError
+from textgraft.data.streams.base import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
+from textgraft.data.streams.masking import MaskedStream, MaskingTokens
+from textgraft.models.inference import Told, untold
+from textgraft.models.model import Model
+from textgraft.text.character_encoding import SpellingTokenizer
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.language_model import Validator, bidirectional_validator, language_model_validator
 from textgraft.training.loop import Scores
+from textgraft.training.perplexity import Validator, bidirectional_validator, language_model_validator
 from textgraft.training.phases import Stage
 
 
@@ -28,7 +28,9 @@ class Objective(Protocol):
 
 
 class NextToken:
-    """Windows with the state handed on; from all over where an encoder looks back no further anyway (data.stream)."""
+    """Windows with the state handed on; from all over where an encoder looks back no further anyway
+    (data.streams.base).
+    """
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         encoder = model.encoder
@@ -42,7 +44,9 @@ class NextToken:
 
 
 class MaskedTokens:
-    """Rows of `bptt` tokens, some of them hidden, in pairs if the head predicts the next sentence (data.masking)."""
+    """Rows of `bptt` tokens, some of them hidden, in pairs if the head predicts the next sentence
+    (data.streams.masking).
+    """
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         config: Any = model.head.config
@@ -72,7 +76,9 @@ class MaskedTokens:
 
 
 class BothDirections:
-    """Windows from both ends of the text with both states handed on (data.stream), words spelled by the tokenizer."""
+    """Windows from both ends of the text with both states handed on (data.streams.base), words spelled by the
+    tokenizer.
+    """
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         spellings = _spellings(tokenizer)

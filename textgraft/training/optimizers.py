@@ -14,7 +14,7 @@ from textgraft.encoders.base import LayerGroup
 from textgraft.training.muon import Muon
 from textgraft.training.phases import Phase
 from textgraft.training.schedules import MOMENTA, SCHEDULES
-from textgraft.training.uncompiled import SGD, Adam, AdamW, Uncompiled
+from textgraft.training.uncompiled_optimizers import SGD, Adam, AdamW, Uncompiled
 
 
 def is_vector(parameter: nn.Parameter) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.encoders.base import LayerGroup
-from textgraft.errors import UserError, did_you_mean
 from textgraft.nn.pooling import POOLINGS
 from textgraft.training.schedules import SCHEDULES, group_rates
 
@@ -53,7 +53,7 @@ class Phase:
     (distance from the top). For sgd the first of `betas` is the momentum; for muon they are AdamW's, which has the
     embedding, the head and all vectors, while the matrices between are Muon's. With `anneal` the rate falls where
     validations stop gaining. `contrast`, if not 0, is the temperature at which the encoder learns which texts have the
-    same label (heads.contrast) in place of the labels themselves; the head waits.
+    same label (heads.contrastive) in place of the labels themselves; the head waits.
     """
 
     name: str

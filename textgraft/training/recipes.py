@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from textgraft.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.training.phases import STRICT, Anneal, Phase, Stage
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from textgraft.data.stream import TokenSource
-from textgraft.errors import UserError
-from textgraft.files import write_atomically
-from textgraft.model import Model
+from textgraft.core.errors import UserError
+from textgraft.core.files import write_atomically
+from textgraft.data.streams.base import TokenSource
+from textgraft.models.model import Model
 
 SENTENCE = 1000  # tokens; gensim cuts longer ones
 

@@ -1,0 +1,1 @@
+"""Learning curves of several methods on the user's own data."""

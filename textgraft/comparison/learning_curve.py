@@ -1,0 +1,130 @@
+"""What methods make of more and more labels: who is ahead, and how many labels one needs for another's score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from textgraft.core import formatting
+from textgraft.metrics.paired_differences import difference_text, differences, significant, sure
+from textgraft.tasks.classification.evaluation import Comparison
+
+Points = Sequence[tuple[int, float]]
+"""A method's learning curve: (labels, score), labels ascending."""
+
+
+def winner(comparison: Comparison) -> dict[str, Any]:
+    """Who is ahead at one number of labels, and of whom that can be said.
+
+    `leader` has the best mean; `name` is the leader if it is surely apart from every other method, else None: over the
+    test texts (Holm's correction over the others) and, where there is more than one, over the draws of the labels.
+    `tests` has the leader beside each other method (textgraft.metrics.paired_differences). The leader is picked by the
+    very texts that it is tested on, which favours it.
+    """
+    sign = -1 if comparison.labels.kind == "numeric" else 1
+    scores = {outcome.name: comparison.scores(outcome) for outcome in comparison.outcomes}
+    leader = max(scores, key=lambda name: sign * scores[name].mean())
+    tests = differences({name: (scores[leader], table) for name, table in scores.items() if name != leader})
+    apart = bool(tests) and all(sure(test) for test in tests.values())
+    return {"name": leader if apart else None, "leader": leader, "tests": tests}
+
+
+def budget_results(comparison: Comparison, *, labels: int, model_mb: Mapping[str, float]) -> dict[str, Any]:
+    """One entry of "budgets": what Comparison.results has, model sizes, the winner and a sentence about it."""
+    result = comparison.results(labels=labels, seeds=len(comparison.outcomes[0].outputs))
+    for name, row in result["methods"].items():
+        row["model_mb"] = round(model_mb[name], 3)
+    result["winner"] = winner(comparison)
+    result["verdict"] = budget_verdict(comparison, result["winner"], labels)
+    return result
+
+
+def budget_verdict(comparison: Comparison, found: Mapping[str, Any], labels: int) -> str:
+    """Who is ahead with so many labels, of whom, by how much."""
+    metric, named = comparison.headline, {outcome.name: outcome for outcome in comparison.outcomes}
+
+    def shown(name: str) -> str:
+        return f"{name} ({formatting.interval(*comparison.interval(named[name]), metric)})"
+
+    leader, tests = found["leader"], found["tests"]
+    start = f"{labels:,} labels: "
+    if not tests:
+        return f"{start}{shown(leader)}; no other method was run."
+    if found["name"]:
+        closest = min(tests, key=lambda name: abs(tests[name]["difference"]))
+        gap = formatting.difference(abs(tests[closest]["difference"]), metric)
+        rivals = f"the closest, {closest}, by {gap}" if len(tests) > 1 else f"{closest} by {gap}"
+        p = formatting.p_value(max(test["p_holm"] for test in tests.values()))
+        ahead = "every other method" if len(tests) > 1 else "the other method"
+        return f"{start}{shown(leader)} is better than {ahead}, {rivals} ({p})."
+    tied = [name for name, test in tests.items() if not significant(test)]
+    if tied:
+        p = formatting.p_value(min(tests[name]["p_holm"] for name in tied))
+        first = ", ".join([shown(leader), *tied[:-1]])
+        return f"{start}no significant difference between {first} and {tied[-1]} ({p})."
+    doubtful = [name for name, test in tests.items() if not sure(test)]
+    gaps = [f"{name} ({difference_text(tests[name], metric)})" for name in doubtful]
+    return f"{start}{shown(leader)} is ahead, but another draw of the labels could undo it beside {', '.join(gaps)}."
+
+
+def labels_needed(curve: Points, score: float, *, lower_is_better: bool = False) -> tuple[str, float | None]:
+    """How many labels a method needs for `score`: ("about", n), ("at most", n) or ("not reached", None).
+
+    The first crossing of its curve, whose points are joined by straight lines over the logarithm of the labels.
+    "at most" is for a curve that starts at the score or above it.
+    """
+    sign = -1 if lower_is_better else 1
+    points = [(labels, sign * (value - score)) for labels, value in curve]
+    if points and points[0][1] >= 0:
+        return "at most", float(points[0][0])
+    for (few, below), (many, above) in pairwise(points):
+        if above >= 0:
+            share = -below / (above - below)
+            return "about", math.exp(math.log(few) + share * (math.log(many) - math.log(few)))
+    return "not reached", None
+
+
+def label_efficiency(curves: Mapping[str, Points], *, lower_is_better: bool = False) -> list[dict[str, Any]]:
+    """How many labels each method needs for what another has, for every pair of methods and every number of labels.
+
+    Each entry: `method` needs `labels` for the `score` that `reaches` has with `at` labels; `how` is "about", "at
+    most", or, with None for `labels`, "not reached" (with any number of labels that was tried).
+    """
+    entries = []
+    for goal, points in curves.items():
+        for at, score in points:
+            for method, curve in curves.items():
+                if method != goal:
+                    how, needed = labels_needed(curve, score, lower_is_better=lower_is_better)
+                    entries.append(
+                        {
+                            "method": method,
+                            "reaches": goal,
+                            "at": at,
+                            "score": score,
+                            "how": how,
+                            "labels": None if needed is None else round(needed),
+                        }
+                    )
+    return entries
+
+
+def efficiency_verdicts(results: Mapping[str, Any]) -> list[str]:
+    """A sentence for each number of labels, but the largest, at which one method is ahead of all others."""
+    sentences = []
+    most = max((budget["labels"] for budget in results["budgets"]), default=0)
+    for budget in results["budgets"]:
+        name, labels = budget["winner"]["name"], budget["labels"]
+        if not name or labels == most:
+            continue
+        entries = [e for e in results["label_efficiency"] if (e["reaches"], e["at"]) == (name, labels)]
+        needs = [f"{e['method']} {e['how']} {e['labels']:,}" for e in entries if e["how"] != "not reached"]
+        never = [e["method"] for e in entries if e["how"] == "not reached"]
+        parts = ["; ".join(needs)] if needs else []
+        if never:
+            parts.append(f"not reached with {most:,} labels by {', '.join(never)}")
+        score = formatting.score(budget["methods"][name][results["metric"]]["mean"], results["metric"])
+        sentences.append(f"Labels for what {name} has with {labels:,} ({score}): {'; '.join(parts)}.")
+    return sentences

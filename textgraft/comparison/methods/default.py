@@ -1,0 +1,145 @@
+"""What `finetune` makes when nobody tells it how, as a method beside its own parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from textgraft.comparison.methods.base import KINDS, POOL_AT_LEAST, Answers, MethodOptions
+from textgraft.comparison.methods.fine_tuned import Ulmfit, mean_answers
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.data.splits import Split
+from textgraft.linear.methods import Spaces
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact
+from textgraft.models.model_folder import models_of
+from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.fine_tuned import Course, Member, Reading, adapt_seconds, train_member
+from textgraft.tasks.classification.first_fold import tokens_to_read, trial
+from textgraft.tasks.classification.linear_candidates import Ground, linear_candidates
+from textgraft.tasks.classification.model_selection import Blend, Entrant, contest, evidence_splits
+from textgraft.tasks.classification.sources import outcome_names
+from textgraft.training.driver import allowed_seconds, content_hash
+from textgraft.training.phases import Stage
+from textgraft.training.recipes import load_recipe
+
+
+class Blended(Ulmfit):
+    """A language model that takes part in a blend: it reads the unlabelled texts once it is asked to."""
+
+    name = "default"
+
+    def __init__(self, options: MethodOptions) -> None:
+        super().__init__(options)
+        self._pool: Sequence[str] = ()
+        self._folder: Path | None = None
+
+    def _adapt_stage(self) -> Stage:
+        return load_recipe(self._suited).adapt
+
+    def _recipe_stages(self) -> str:
+        within = "" if self.options.minutes is None else f", within {self.options.minutes} minutes"
+        return f"{super()._recipe_stages()}, tried out before it reads{within}"
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        self._pool, self._folder = pool, folder
+        return 0.0
+
+    @cached_property
+    def as_it_is(self) -> Artifact:
+        """The language model before it has read the unlabelled texts."""
+        return loading.load(self.options.named_model)
+
+    @property
+    def _adapts(self) -> bool:
+        return len(self._pool) >= POOL_AT_LEAST and bool(self._adapt_stage().phases)
+
+    def _adapted(self) -> Artifact:
+        """The language model that has read the unlabelled texts, now or for an earlier training."""
+        if self._source is None:
+            assert self._folder is not None, "prepare comes first"
+            super().prepare(self._pool, self._folder)
+        assert self._source is not None
+        return self._source
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        """The answers of the language model alone."""
+        self._source = self._adapted() if self._adapts else self.as_it_is
+        alone = super().answer(train, texts, labels, seed, folder)
+        return replace(alone, seconds=alone.seconds + adapt_seconds(self._source))
+
+    def entrant(self, name: str, train: Examples, texts: Sequence[str], labels: Labels, course: Course) -> Entrant:
+        """It has its chance on these labels; `name` is what it is called beside the other candidates."""
+        title = f"{self.name}, {len(train):,} labels, seed {course.seed}, {name}"
+
+        def reading(source: Artifact) -> Reading:
+            return Reading(source, self._encoded(source, train, texts, labels))
+
+        def training(read: Reading, race: Race) -> Member:
+            return train_member(title, self._plan(read.source, labels), read, course, race)
+
+        as_it_is = reading(self.as_it_is)
+        if not self._adapts:
+            return Entrant(name, as_it_is, training)
+        to_read = tokens_to_read(self._pool, self.as_it_is, self._adapt_stage(), self.options.adapt_minutes)
+        trying = trial(title, self._plan(self.as_it_is, labels), as_it_is, course, to_read)
+        return Entrant(name, as_it_is, training, try_out=trying, adapted=lambda: reading(self._adapted()))
+
+
+class Default:
+    """The mean of the linear ways and of the language models, weighed by their answers for held-out training texts.
+
+    A language model reads the unlabelled texts first, if there are any and a first fold has shown that it is worth it:
+    so that is not prepared but done for the first training that asks, and counts in each that did. Where there are too
+    few labels to hold some out, the language models answer alone, as in `finetune`. Raises UserError as `ulmfit` does.
+    """
+
+    name = "default"
+    about = "What finetune makes: the mean of the linear classifiers and the language model that held-out folds favour."
+    needs_pool = False
+    model = ""
+    kinds = KINDS
+
+    def __init__(self, options: MethodOptions) -> None:
+        self.options = options
+        self._models = [Blended(replace(options, model=model)) for model in models_of(options.named_model)]
+        self._spaces: Spaces | None = None
+        prints = [one.fingerprint for one in self._models]
+        self.fingerprint = prints[0] if len(prints) == 1 else content_hash(prints)
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
+        return sum(one.prepare(pool, folder) for one in self._models)
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        splits = evidence_splits(train, seed)
+        if not splits:
+            return mean_answers(self._models, train, texts, labels, seed, folder)
+        chosen, shared_seconds = self.weighed(train, texts, labels, splits, seed, folder)
+        size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
+        outcome = chosen.outcome(shared_seconds)
+        return Answers(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", 60 * outcome.minutes)
+
+    def weighed(
+        self,
+        train: Examples,
+        texts: Sequence[str],
+        labels: Labels,
+        splits: Sequence[Split],
+        seed: int,
+        folder: Path,
+    ) -> tuple[Blend, float]:
+        """The candidates with their answers for `texts` and their weights, and the seconds that they share."""
+        assert self._spaces is not None, "prepare comes first"
+        ground = Ground(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
+        tried = linear_candidates(ground, self._spaces, show=False)
+        seconds = allowed_seconds(self.options.minutes)
+        course = Course("test", seed, 1, splits, folder, self.options.show, seconds)
+        names = outcome_names([one.as_it_is for one in self._models])
+        entrants = [one.entrant(name, train, texts, labels, course) for one, name in zip(self._models, names)]
+        precision = self.options.precision
+        chosen, _ = contest(tried, entrants, ground, examined="test", precision=precision, within=seconds)
+        return chosen, tried.shared_seconds

@@ -1,0 +1,121 @@
+"""Methods that count n-grams and words, with no language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from textgraft.comparison.methods.base import KINDS, Answers, MethodOptions
+from textgraft.core.errors import UserError
+from textgraft.core.resource_meter import Meter
+from textgraft.data.examples import Examples, TargetKind
+from textgraft.data.labels import Labels
+from textgraft.linear.baselines import Baseline, LsaBaseline
+from textgraft.linear.fasttext import FastTextClassifier
+from textgraft.linear.lsa import Space
+from textgraft.linear.methods import WAYS, Family, Spaces
+from textgraft.linear.word_vector_features import WordSpace
+from textgraft.word_embeddings.sources import StaticVectors
+from textgraft.word_embeddings.stack import Stack
+
+
+class Linear:
+    """The way "linear" of linear.methods; those below are others of them."""
+
+    name = "linear"
+    about = WAYS["linear"].about
+    model = ""
+    needs_pool = False
+    kinds = KINDS
+
+    def __init__(self, options: MethodOptions) -> None:
+        self.options, self.fingerprint = options, ""
+        self._spaces: Spaces | None = None
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        """Fit the spaces, and what classifiers share beyond them."""
+        self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
+        for family in WAYS[self.name].spaces:
+            self._spaces.of(family)
+        with Meter() as meter:
+            WAYS[self.name].classifier(self._spaces, 0)
+        return sum(self._spaces.seconds.values()) + meter.seconds
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        assert self._spaces is not None, "prepare comes first"
+        return fitted(WAYS[self.name].classifier(self._spaces, seed), train, texts, labels)
+
+
+class Lsa(Linear):
+    name = "lsa"
+    about = WAYS["lsa"].about
+    needs_pool = True
+
+
+class Vectors(Linear):
+    name = "vectors"
+    about = WAYS["vectors"].about
+    needs_pool = True
+
+
+class GivenVectors:
+    """`vectors` with vectors that were trained elsewhere, a folder or a file of them, in place of counted ones."""
+
+    name = "vectors"
+    about = "Logistic regression on means of given word vectors, weighed by their rarity in the unlabelled texts."
+    model = ""
+    needs_pool = True
+    kinds = KINDS
+
+    def __init__(self, options: MethodOptions) -> None:
+        (source,) = Stack.open([options.named_model]).sources
+        if not isinstance(source, StaticVectors):
+            remedy = f"Write features@{options.model}, or name word vectors (textgraft vectors)."
+            raise UserError("this is a model, not word vectors.", where=str(options.model), remedy=remedy)
+        self.options, self._given, self.fingerprint = options, source, source.fingerprint
+        self._space: Space | None = None
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        """Fit the space."""
+        spaces, vectors = Spaces(pool, folder / "spaces", seed=self.options.seed), self._given.word_vectors
+        name = f"given-{self.fingerprint[:12]}"
+        family = Family((name,), lambda of: [WordSpace(seed=of.seed, given=vectors).fit(of.texts)])
+        (self._space,) = spaces.of(family)
+        return spaces.seconds[family]
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        assert self._space is not None, "prepare comes first"
+        return fitted(LsaBaseline(spaces=[self._space], seed=seed), train, texts, labels)
+
+
+class SelfTraining(Linear):
+    name = "self-trained"
+    about = WAYS["self-trained"].about
+    needs_pool = True
+    kinds: tuple[TargetKind, ...] = ("single",)
+
+
+class FastText:
+    """The classifier of Joulin et al. 2016 (textgraft.linear.fasttext)."""
+
+    name = "fasttext"
+    about = "The mean of learned word and bigram vectors into a softmax (Joulin et al. 2016)."
+    model = ""
+    needs_pool = False
+    kinds = KINDS
+
+    def __init__(self, options: MethodOptions) -> None:
+        self.fingerprint = ""
+
+    def prepare(self, pool: Sequence[str], folder: Path) -> float:
+        return 0.0
+
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+        return fitted(FastTextClassifier(seed=seed), train, texts, labels)
+
+
+def fitted(classifier: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Answers:
+    """Fit `classifier` and have it answer."""
+    classes = None if labels.kind == "numeric" else labels.num_outputs
+    classifier.fit(train.texts, labels.encode(train), kind=labels.kind, num_classes=classes)
+    return Answers(classifier.predict_proba(texts), classifier.size_in_bytes(), classifier.about)

@@ -1,0 +1,63 @@
+"""`textgraft.convert`: a model from another program's format into ours, or from ours into another's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from textgraft.conversion import huggingface
+from textgraft.conversion.legacy import elmo, flair
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.files import write_atomically
+from textgraft.models import artifact, loading, model_folder
+from textgraft.models.artifact import Artifact
+from textgraft.text.wordpiece import WordPieceTokenizer
+
+Format = Literal["textgraft", "huggingface", "elmo", "flair"]
+
+
+def convert(
+    model: str | Path, out: Path | str, *, to: Format = "textgraft", half: bool = False, overwrite: bool = False
+) -> Path:
+    """Write `model` as a folder, or Flair's file, in another format and return it.
+
+    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME`, `tf:FOLDER`
+    or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py). "textgraft" is an artifact, its weights float16
+    with `half`; "huggingface" a folder that the transformers library opens, tokenizer and all; "elmo" options.json and
+    weights.hdf5, which AllenNLP opens and which have no place for a vocabulary; "flair" a file that Flair opens, a
+    pickle as it wants it. Raises UserError for what the other format has no place for, and if `out` exists.
+    """
+    if to not in get_args(Format):
+        raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))
+    _refuse_existing(Path(out), to, overwrite)
+    source = flair.load(str(model)) if str(model).startswith(model_folder.FLAIR) else loading.load(model)
+    if to == "flair":
+        write_atomically(Path(out), flair.to_flair(source.model, source.tokenizer))
+        return Path(out)
+    if to == "textgraft":
+        return artifact.save(source, out, half=half, overwrite=overwrite)
+    if to == "elmo":
+        return elmo.save(source.model, out, overwrite=overwrite)
+    return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source))
+
+
+def _refuse_existing(out: Path, to: Format, overwrite: bool) -> None:
+    """Raises UserError where `out` may not be written: of Flair's format it is a file."""
+    if to != "flair":
+        model_folder.refuse_existing(out, overwrite)
+    elif out.is_dir():
+        raise UserError("this is a folder, and Flair's models are files.", where=str(out), remedy="Name a file.")
+    elif out.exists() and not overwrite:
+        remedy = "Name another, or pass --overwrite to replace it."
+        raise UserError("this file exists already.", where=str(out), remedy=remedy)
+
+
+def _others(source: Artifact) -> dict[str, bytes]:
+    """The tokenizer's files, and a classifier's labels by number."""
+    tokenizer = source.tokenizer
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return tokenizer.huggingface_files()
+    ends = {f"{role}_token": tokenizer.tokens[i] for role, i in (("bos", tokenizer.bos_id), ("eos", tokenizer.eos_id))}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **ends}
+    settings |= {"unk_token": tokenizer.tokens[tokenizer.unk_id], "pad_token": tokenizer.tokens[tokenizer.pad_id]}
+    return {"tokenizer.json": tokenizer.to_json().encode(), "tokenizer_config.json": model_folder.to_json(settings)}

@@ -1,0 +1,237 @@
+"""`textgraft.fetch`: what our readers need of a model on a hub, as a folder.
+
+Nothing else in the package opens a socket. Work in progress is beside the folder, in `.OUT.fetch/`, and is what a later
+call goes on from; docs/decisions.md says why the client is our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from textgraft.conversion.hub_client import Hub, RemoteFile, Repository
+from textgraft.conversion.huggingface import READERS, WEIGHTS
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.files import cannot_write, write_atomically
+from textgraft.models.model_folder import FOREIGN, put_in_place, refuse_existing, to_json
+
+ENDPOINT = "https://huggingface.co"
+CONFIG, CARD, RECORD = "config.json", "README.md", "run.json"
+OTHERS = (
+    CARD,
+    "LICENSE",
+    "LICENSE.md",
+    "LICENSE.txt",
+    "NOTICE",
+    "added_tokens.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
+"""What is taken beside config.json and the weights, where it is there."""
+SPARE = 1 << 20
+"""Bytes that must stay free on the disk."""
+
+Advance = Callable[[int], object]
+
+
+def fetch(
+    name: str,
+    out: Path | str,
+    *,
+    revision: str = "main",
+    endpoint: str | None = None,
+    overwrite: bool = False,
+    show: bool = True,
+) -> Path:
+    """Download a model of a Hugging Face hub into the folder `out` and return it; `hf:OUT` then loads it.
+
+    `revision` is a branch, tag or commit, and is followed to one commit before anything is downloaded; `endpoint` is
+    another hub's address (else HF_ENDPOINT, else huggingface.co), and HF_TOKEN is shown to it where set. Every file is
+    verified by the hub's hash: sha256, or git's sha1 for small files. Stopped or killed, the same call goes on from
+    the bytes that are there; `out` appears when it is whole. run.json in it says what was taken, of which commit, under
+    which licence. Warns where the weights are a pickle. Raises UserError for a model of a kind that is not known, and
+    where the hub, the network or the disk does not play along.
+    """
+    out, name = Path(out), name.removeprefix(FOREIGN)
+    refuse_existing(out, overwrite)
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or ".." in name:
+        raise UserError(f"'{name}' is no name of a model on a hub.", remedy="Write it as OWNER/MODEL.")
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise UserError("HF_HUB_OFFLINE is set, so nothing is fetched.", remedy="Unset it to fetch.")
+    hub = Hub(endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT, os.environ.get("HF_TOKEN") or None)
+    repository = hub.repository(name, revision)
+    work = out.with_name(f".{out.name}.fetch")
+    with _alone_in(work):
+        try:
+            wanted = _wanted(hub, repository, work)
+        except UserError:
+            if {path.name for path in work.iterdir()} <= {CONFIG, *WEIGHTS}:  # nothing worth going on from
+                shutil.rmtree(work)
+            raise
+        _clear(work, wanted)
+        _refuse_too_large(work, wanted)
+        with _progress(sum(file.size for file in wanted), show) as (name_file, advance):
+            for file in wanted:
+                name_file(file.name)
+                hub.download(repository, file, work, advance)
+        try:
+            write_atomically(work / RECORD, to_json(_record(repository, revision, hub.endpoint, wanted, work)))
+            put_in_place(work, out)
+        except OSError as error:
+            raise cannot_write(out, error) from error
+    return out
+
+
+def _wanted(hub: Hub, repository: Repository, work: Path) -> list[RemoteFile]:
+    """The files to take. Fetches those that say which: config.json and an index of shards.
+
+    Raises UserError where the model is none that we read.
+    """
+    where = f"{repository.name} at {repository.commit}"
+    files = repository.files
+    if CONFIG not in files:
+        raise UserError(f"there is no {CONFIG}, so this is no model that can be read.", where=where)
+    hub.download(repository, files[CONFIG], work, _ignore)
+    kind = _json(work / CONFIG, where).get("model_type")
+    if kind not in READERS:
+        message = f"this is a model of the kind '{kind}', which cannot be read, so it is not fetched."
+        raise UserError(message, where=where, remedy=did_you_mean(str(kind), READERS))
+    first = next((weights for weights in WEIGHTS if weights in files), None)
+    if first is None:
+        remedy = f"It should hold one of: {', '.join(WEIGHTS)}."
+        raise UserError("there are no weights of PyTorch here.", where=where, remedy=remedy)
+    names = [first]
+    if first.endswith(".index.json"):
+        hub.download(repository, files[first], work, _ignore)
+        shards = _json(work / first, where).get("weight_map")
+        if not isinstance(shards, Mapping):
+            raise UserError(f"{first} has no weight_map of file names.", where=where)
+        names += sorted({str(shard) for shard in shards.values()})
+    absent = [shard for shard in names if shard not in files or Path(shard).name != shard]
+    if absent:
+        raise UserError(f"{first} names '{absent[0]}', which is not there.", where=where)
+    if names[-1].endswith(".bin"):
+        warnings.warn(f"{where}: there are no safetensors, so the weights are a pickle ({names[-1]}).", stacklevel=3)
+    return [files[n] for n in (CONFIG, *OTHERS, *names) if n in files]
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+def _json(path: Path, where: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path.name} is damaged ({error}).", where=where) from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path.name} is no JSON object.", where=where)
+    return content
+
+
+@contextlib.contextmanager
+def _alone_in(work: Path) -> Iterator[None]:
+    """Inside, `work` is there and no other process downloads into it. Raises UserError if one does."""
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(work, error) from error
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder = os.open(work, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise UserError(
+            "another process is fetching here.", where=str(work), remedy="Wait until it is done."
+        ) from error
+    finally:
+        os.close(folder)
+
+
+def _clear(work: Path, wanted: Sequence[RemoteFile]) -> None:
+    """Throw away what is of another commit or model, for it takes room and would get into the folder."""
+    known = {name for file in wanted for name in (file.name, file.part)}
+    for path in work.iterdir():
+        if path.name not in known:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _refuse_too_large(work: Path, wanted: Iterable[RemoteFile]) -> None:
+    missing = sum(file.size - _size(work, file) for file in wanted)
+    free = shutil.disk_usage(work).free
+    if missing + SPARE > free:
+        message = f"{missing / 1e9:.2f} GB are still to be fetched, and {free / 1e9:.2f} GB are free on this disk."
+        raise UserError(message, where=str(work), remedy="Make room, or choose another folder.")
+
+
+def _size(work: Path, file: RemoteFile) -> int:
+    """How much of the file is there."""
+    there = [path.stat().st_size for path in (work / file.name, work / file.part) if path.is_file()]
+    return min(max(there, default=0), file.size)
+
+
+@contextlib.contextmanager
+def _progress(total: int, show: bool) -> Iterator[tuple[Callable[[str], object], Advance]]:
+    """A bar over all files on stderr: how to tell it a file's name, and bytes that have come."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from textgraft.core.progress_bar import Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
+    with Bar(*columns, TimeRemainingColumn(), show=show) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda name: bar.update(task, description=name), lambda count: bar.advance(task, count)
+
+
+def _record(
+    repository: Repository, revision: str, endpoint: str, files: Sequence[RemoteFile], work: Path
+) -> dict[str, Any]:
+    """run.json: where the folder is from and what is in it."""
+    card = work / CARD
+    head = read_head(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else {}
+    licences = head.get("license", [])
+    if licences == ["other"]:
+        licences = head.get("license_name", licences)
+    return {
+        "stage": "fetch",
+        "name": repository.name,
+        "endpoint": endpoint,
+        "revision": revision,
+        "commit": repository.commit,
+        "licence": ", ".join(licences) or None,
+        "language": ", ".join(head.get("language", [])) or None,
+        "files": {file.name: {"bytes": file.size, file.algorithm: file.digest} for file in files},
+    }
+
+
+def read_head(card: str) -> dict[str, list[str]]:
+    """The settings at the head of a model card: their values, one or several; those that are deeper are left out."""
+    found = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", card, re.DOTALL | re.MULTILINE)
+    head: dict[str, list[str]] = {}
+    key = ""
+    for line in found[1].splitlines() if found else ():
+        setting = re.fullmatch(r"([\w-]+):(?:\s+(.*?))?\s*", line)
+        item = re.fullmatch(r"\s*-\s+([^:]+?)\s*", line)
+        if setting:
+            key, value = setting[1], setting[2] or ""
+            values = value[1:-1].split(",") if value.startswith("[") and value.endswith("]") else [value]
+            head[key] = [v.strip(" \"'") for v in values if v.strip(" \"'")]
+        elif item and key:
+            head[key].append(item[1].strip("\"'"))
+    return head

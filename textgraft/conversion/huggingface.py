@@ -1,0 +1,168 @@
+"""Models in the folders that the `transformers` library writes: config.json, and weights in one file or in shards.
+
+Nothing here opens a socket: a folder is on the disk already. Each family says in a module of its own which weight is
+which; these modules have `from_huggingface(config, weights)` and `to_huggingface(model)`.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_safetensors
+from torch import Tensor
+
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.models.model import Model
+from textgraft.models.model_folder import refuse_existing, to_json, write_folder
+
+# model_type in config.json: module
+READERS = {
+    "bert": "textgraft.conversion.bert",
+    "distilbert": "textgraft.conversion.bert",
+    "gpt2": "textgraft.conversion.gpt",
+    "openai-gpt": "textgraft.conversion.gpt",
+}
+# name in model.ENCODERS: module
+WRITERS = {"bert": "textgraft.conversion.bert", "gpt": "textgraft.conversion.gpt"}
+
+POOLING_MODES = {
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+}
+"""What the sentence-transformers library calls our poolings."""
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""Where weights may be, the first that is there being read: files without code before pickles."""
+
+
+def load(folder: Path | str) -> Model:
+    """The model in a folder of the `transformers` library, in float32 and eval mode.
+
+    Raises UserError for a model_type that is not known, a missing or damaged file, and weights that do not fit.
+    """
+    folder = Path(folder)
+    config = read_config(folder) | {"textgraft_pooling": sentence_pooling(folder)}
+    kind = str(config.get("model_type"))
+    if kind not in READERS:
+        where = str(folder / "config.json")
+        raise UserError(f"model_type '{kind}' is not known.", where=where, remedy=did_you_mean(kind, READERS))
+    try:
+        model: Model = import_module(READERS[kind]).from_huggingface(config, read_weights(folder))
+    except UserError as error:
+        where = str(folder / error.where) if error.where in ("", "config.json") else error.where
+        raise UserError(error.message, where=where, remedy=error.remedy) from error
+    return model.eval()
+
+
+def save(
+    model: Model,
+    folder: Path | str,
+    *,
+    overwrite: bool = False,
+    others: Mapping[str, bytes] | None = None,
+) -> Path:
+    """Write a folder that the `transformers` library opens; `others` are more files for it, a tokenizer's.
+
+    Raises UserError for a family or head that the library does not have, and where the folder exists (without
+    `overwrite`) or cannot be written.
+    """
+    folder = Path(folder)
+    name = model.describe()["encoder"]["name"]
+    if name not in WRITERS:
+        remedy = f"Families that can be: {', '.join(WRITERS)}."
+        raise UserError(f"a model of the family '{name}' cannot be written for transformers.", remedy=remedy)
+    if model.readout is not None:
+        message = f"the head reads '{model.head.config.readout}', and transformers has no head that does."
+        raise UserError(message, remedy="Make the model without a readout.")
+    config, weights = import_module(WRITERS[name]).to_huggingface(model)
+    refuse_existing(folder, overwrite)
+    data = to_safetensors({n: w.contiguous().cpu() for n, w in weights.items()}, metadata={"format": "pt"})
+    return write_folder(folder, {**(others or {}), "config.json": to_json(config), "model.safetensors": data})
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json. Raises UserError if it is not there or no JSON object."""
+    path = folder / "config.json"
+    config = _json(path)
+    if not isinstance(config, dict):
+        raise UserError("this is no JSON object.", where=str(path), remedy="Restore the file from where it came.")
+    return config
+
+
+def sentence_pooling(folder: Path) -> str | None:
+    """How the sentence-transformers library, where it wrote the folder, makes one vector of a text (nn.pooling).
+
+    None where nothing is said of it, or something that we do not know.
+    """
+    path = folder / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return None
+    said = _json(path)
+    if not isinstance(said, dict):
+        return None
+    modes = sorted(key for key, value in said.items() if key.startswith("pooling_mode") and value is True)
+    return POOLING_MODES.get(modes[0]) if len(modes) == 1 else None
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All weights of the folder by name, whole or in shards; floating point ones in float32.
+
+    Raises UserError where there are none, and for a damaged file or a pickle that holds more than tensors.
+    """
+    path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    if path is None:
+        remedy = f"It should hold one of: {', '.join(WEIGHTS)}."
+        raise UserError("there are no weights in this folder.", where=str(folder), remedy=remedy)
+    if path.suffix != ".json":
+        values = _read_file(path)
+    else:
+        content = _json(path)
+        shards = content.get("weight_map") if isinstance(content, dict) else None
+        if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+            raise UserError("this index has no weight_map of file names.", where=str(path))
+        values = {}
+        for name in sorted(set(shards.values())):
+            if Path(name).name != name:
+                raise UserError(f"the index names '{name}', which is outside this folder.", where=str(path))
+            values |= _read_file(folder / name)
+        absent = sorted(shards.keys() - values.keys())
+        if absent:
+            raise UserError(f"the shards lack {len(absent)} of the index's weights: {absent[:8]}.", where=str(path))
+    return {name: value.float() if value.is_floating_point() else value for name, value in values.items()}
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    again = "Fetch the file again."
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=again) from error
+    except pickle.UnpicklingError as error:
+        remedy = "It is not opened, since it could run code. Look for the model as safetensors."
+        raise UserError("damaged, or more than weights is in this file.", where=str(path), remedy=remedy) from error
+    except (SafetensorError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(f"damaged ({error}).", where=str(path), remedy=again) from error
+    if not isinstance(values, dict) or not all(isinstance(value, Tensor) for value in values.values()):
+        raise UserError("this file holds something else than weights by name.", where=str(path))
+    return values
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        remedy = "Name a folder that the transformers library wrote."
+        raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=remedy) from error
+    except ValueError as error:
+        raise UserError(f"damaged ({error}).", where=str(path), remedy="Fetch the file again.") from error

@@ -1,0 +1,192 @@
+"""Google's BERT and OpenAI's GPT-2 as they were published: TensorFlow 1 checkpoints, read without TensorFlow.
+
+A BERT is bert_config.json, vocab.txt and a checkpoint of `google-research/bert` (before or after fine-tuning with its
+run_classifier.py); a GPT-2 is hparams.json, encoder.json, vocab.bpe and a checkpoint of `openai/gpt-2`. Variables are
+given the names that the `transformers` library has for them, and go the way of its models from there. Google's later
+code computes GELU by the tanh approximation, the library and we by erf, which differ by less than 0.001.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textgraft.conversion import bert, gpt
+from textgraft.conversion.legacy.tensorflow_checkpoint import read_index, read_values
+from textgraft.core.errors import UserError
+from textgraft.models.model import Model
+from textgraft.models.model_folder import TENSORFLOW
+from textgraft.text.byte_level import read_gpt2
+from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer
+
+OPTIMIZER = re.compile(r"(?:.*/)?(?:adam_[mv]|Adam(?:_1)?|global_step|beta[12]_power)")
+"""Variables of the training that made a checkpoint, which are left out."""
+CASED = 0.01
+"""The share of a vocabulary's pieces with capitals from which on it counts as cased: one of lower-cased text has next
+to none, one of cased text has its names and the beginnings of its sentences."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What a variable is called by the `transformers` library, and whether it is turned or has a dimension too many."""
+
+    name: str
+    turned: bool = False
+    squeezed: bool = False
+
+    def tensor(self, value: np.ndarray) -> Tensor:
+        if self.squeezed and value.ndim == 3 and len(value) == 1:
+            value = value[0]
+        return torch.from_numpy(np.array(value.T if self.turned else value))
+
+
+def load(name: str) -> tuple[dict[str, Any], Model, Tokenizer]:
+    """The config as the `transformers` library has it, the model in float32 and eval mode, and the tokenizer.
+
+    `name` is `tf:FOLDER`, or `tf:FOLDER/model.ckpt-1000` where there are several. Raises UserError for a missing or
+    damaged file, a model that is neither, and variables that are missing, left over or of another shape.
+    """
+    prefix = find(name)
+    folder = prefix.parent
+    tokenizer: Tokenizer
+    if (folder / "bert_config.json").is_file():
+        config = {"layer_norm_eps": 1e-12, **_json(folder / "bert_config.json"), "model_type": "bert"}
+        model = _model(bert, config, prefix)
+        tokenizer = _word_pieces(folder)
+    elif (folder / "hparams.json").is_file():
+        given = _json(folder / "hparams.json")
+        names = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "n_embd": "n_embd", "n_layer": "n_layer"}
+        names |= {"n_head": "n_head"}
+        absent = [theirs for theirs in names.values() if theirs not in given]
+        if absent:
+            raise UserError(f"the setting '{absent[0]}' is missing.", where=str(folder / "hparams.json"))
+        config = {"model_type": "gpt2", **{ours: given[theirs] for ours, theirs in names.items()}}
+        model = _model(gpt, config, prefix)
+        tokenizer = read_gpt2(folder / "encoder.json", folder / "vocab.bpe")
+    else:
+        remedy = "Put the bert_config.json or hparams.json that came with the checkpoint beside it."
+        raise UserError("this is neither Google's BERT nor OpenAI's GPT-2.", where=str(folder), remedy=remedy)
+    return config, model.eval(), tokenizer
+
+
+def find(name: str) -> Path:
+    """The checkpoint that `tf:…` means, without `.index`. Raises UserError where there is none, or one of several."""
+    path = Path(name.removeprefix(TENSORFLOW))
+    if path.with_name(path.name + ".index").is_file():
+        return path
+    if not path.is_dir():
+        raise UserError("there is no such folder or checkpoint.", where=str(path), remedy="Check the path.")
+    found = sorted(path.glob("*.index"))
+    if len(found) == 1:
+        return found[0].with_suffix("")
+    if found:
+        shown = ", ".join(f"{TENSORFLOW}{index.with_suffix('')}" for index in found[:8])
+        raise UserError("there are several checkpoints here.", where=str(path), remedy=f"Name one: {shown}.")
+    message = "there is no TensorFlow checkpoint here (NAME.index and NAME.data-…)."
+    raise UserError(message, where=str(path), remedy="Name the folder that holds its files.")
+
+
+def _model(family: Any, config: Mapping[str, Any], prefix: Path) -> Model:
+    shards, entries = read_index(prefix)
+    given = [name for name in entries if not OPTIMIZER.fullmatch(name)]
+    try:
+        expected = bert_variables(config, given) if family is bert else gpt2_variables(config)
+        wrong = [f"missing: {name}" for name in sorted(expected.keys() - set(given))]
+        wrong += [f"left over: {name}" for name in sorted(set(given) - expected.keys())]
+        if wrong:
+            shown = "; ".join(wrong[:12]) + (f"; and {len(wrong) - 12} more" if len(wrong) > 12 else "")
+            raise UserError(f"these are not the variables of such a model ({shown}).", where=str(prefix))
+        values = read_values(prefix, shards, entries, given)
+        weights = {expected[name].name: expected[name].tensor(value).float() for name, value in values.items()}
+        model: Model = family.from_huggingface(config, weights)
+    except UserError as error:
+        where = str(prefix.parent) if error.where in ("", "config.json") else error.where
+        raise UserError(error.message, where=where, remedy=error.remedy) from error
+    except (KeyError, TypeError) as error:
+        raise UserError(f"the config lacks {error}.", where=str(prefix.parent)) from error
+    return model
+
+
+def bert_variables(config: Mapping[str, Any], given: list[str]) -> dict[str, Variable]:
+    """The variables of a BERT with this config. Of the pooler and each head all or nothing is there."""
+    tables = {f"{part}_embeddings": f"{part}_embeddings.weight" for part in ("word", "position", "token_type")}
+    names = {f"bert/embeddings/{ours}": Variable(f"bert.embeddings.{theirs}") for ours, theirs in tables.items()}
+    names |= _norm("bert/embeddings/LayerNorm")
+    for index in range(config["num_hidden_layers"]):
+        layer = f"bert/encoder/layer_{index}"
+        modules = [f"attention/self/{part}" for part in ("query", "key", "value")]
+        for module in (*modules, "attention/output/dense", "intermediate/dense", "output/dense"):
+            names |= _dense(f"{layer}/{module}")
+        names |= _norm(f"{layer}/attention/output/LayerNorm") | _norm(f"{layer}/output/LayerNorm")
+    predictions = {"cls/predictions/output_bias": Variable("cls.predictions.bias")}
+    predictions |= _dense("cls/predictions/transform/dense") | _norm("cls/predictions/transform/LayerNorm")
+    pairs = {f"cls/seq_relationship/output_{p}": Variable(f"cls.seq_relationship.{p[:6]}") for p in ("weights", "bias")}
+    classes = {f"output_{p}": Variable(f"classifier.{p[:6]}") for p in ("weights", "bias")}
+    for part in (_dense("bert/pooler/dense"), predictions, pairs, classes):
+        if part.keys() & set(given):
+            names |= part
+    return names
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"layer_(\d+)", r"layer.\1", name).replace("/", ".")
+
+
+def _dense(name: str) -> dict[str, Variable]:
+    """Google's matrices are input x output."""
+    plain = _plain(name)
+    return {f"{name}/kernel": Variable(f"{plain}.weight", turned=True), f"{name}/bias": Variable(f"{plain}.bias")}
+
+
+def _norm(name: str) -> dict[str, Variable]:
+    plain = _plain(name)
+    return {f"{name}/gamma": Variable(f"{plain}.weight"), f"{name}/beta": Variable(f"{plain}.bias")}
+
+
+def gpt2_variables(config: Mapping[str, Any]) -> dict[str, Variable]:
+    """The variables of a GPT-2, whose matrices are 1 x input x output, as of convolutions of width 1."""
+    names = {f"model/{table}": Variable(f"{table}.weight") for table in ("wte", "wpe")}
+    norms = {"model/ln_f": "ln_f"}
+    for index in range(config["n_layer"]):
+        norms |= {f"model/h{index}/{part}": f"h.{index}.{part}" for part in ("ln_1", "ln_2")}
+        for part in ("attn/c_attn", "attn/c_proj", "mlp/c_fc", "mlp/c_proj"):
+            theirs = f"h.{index}.{part.replace('/', '.')}"
+            names[f"model/h{index}/{part}/w"] = Variable(f"{theirs}.weight", squeezed=True)
+            names[f"model/h{index}/{part}/b"] = Variable(f"{theirs}.bias")
+    for ours, theirs in norms.items():
+        names |= {f"{ours}/g": Variable(f"{theirs}.weight"), f"{ours}/b": Variable(f"{theirs}.bias")}
+    return names
+
+
+def _word_pieces(folder: Path) -> WordPieceTokenizer:
+    """The tokenizer of vocab.txt, which does not say whether it lower-cases; its pieces do."""
+    if (folder / "tokenizer_config.json").is_file():
+        return WordPieceTokenizer.from_huggingface(folder)
+    path = folder / "vocab.txt"
+    try:
+        pieces = path.read_text(encoding="utf-8").rstrip("\r\n").split("\n")
+    except (OSError, ValueError) as error:
+        remedy = "Put the vocab.txt that came with the checkpoint beside it."
+        raise UserError(f"cannot read the vocabulary ({error}).", where=str(path), remedy=remedy) from error
+    pieces = [piece.removesuffix("\r") for piece in pieces]
+    capitals = sum(piece != piece.lower() for piece in pieces if piece not in SPECIAL)
+    return WordPieceTokenizer.from_vocabulary(pieces, lowercase=capitals < CASED * len(pieces), where=str(path))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"damaged ({error}).", where=str(path), remedy="Get the file again.") from error
+    if not isinstance(content, dict):
+        raise UserError("this is no JSON object.", where=str(path), remedy="Get the file again.")
+    return content

@@ -1,0 +1,235 @@
+"""TensorFlow's checkpoints, read without TensorFlow: NAME.index says what NAME.data-00000-of-00001 holds, and where.
+
+The index is a sorted string table as LevelDB has them (blocks of entries that share prefixes with the one before, a
+footer that points to the block of blocks), uncompressed; its values are protocol buffers (BundleHeaderProto under the
+empty key, then a BundleEntryProto for each variable: tensorflow/core/protobuf/tensor_bundle.proto). The data are the
+variables' bytes. Everything has a CRC-32C, and all of them are checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from textgraft.core.errors import UserError
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER = 48
+TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
+"""TensorFlow's DataType of the variables that language models have."""
+POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
+LANES = 1 << 12
+
+_AGAIN = "Get the checkpoint again: its .index and its .data files belong together."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a variable is: bytes `offset` to `offset + size` of a shard."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc: int
+    sliced: bool
+
+
+def read_index(prefix: Path) -> tuple[int, dict[str, Entry]]:
+    """The number of shards, and every variable's entry by name; `prefix` is the path without `.index`.
+
+    Raises UserError for a missing or damaged file, and for one of another format.
+    """
+    path = prefix.with_name(prefix.name + ".index")
+    try:
+        data = path.read_bytes()
+        if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
+            raise UserError("this is no index of a TensorFlow checkpoint.", where=str(path), remedy=_AGAIN)
+        entries = dict(_table(data))
+        header = dict(_fields(entries.pop(b"")))
+        if header.get(2, 0):
+            raise UserError("this checkpoint has big-endian numbers, which are not read.", where=str(path))
+        return _int(header.get(1, 1)), {name.decode(): _entry(value) for name, value in entries.items()}
+    except OSError as error:
+        raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=_AGAIN) from error
+    except (ValueError, KeyError, IndexError, struct.error) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"damaged ({error}).", where=str(path), remedy=_AGAIN) from error
+
+
+def read_values(
+    prefix: Path, shards: int, entries: Mapping[str, Entry], names: Collection[str]
+) -> dict[str, np.ndarray]:
+    """The variables `names`, each in its own type. Raises UserError for types that are not known and for damage."""
+    values = {}
+    for name in names:
+        entry = entries[name]
+        path = prefix.with_name(f"{prefix.name}.data-{entry.shard:05d}-of-{shards:05d}")
+        if entry.dtype not in TYPES or entry.sliced:
+            what = "is kept in slices" if entry.sliced else f"is of a type that is not read ({entry.dtype})"
+            raise UserError(f"the variable '{name}' {what}.", where=str(path))
+        dtype = np.dtype(TYPES[entry.dtype])
+        try:
+            with open(path, "rb") as file:
+                file.seek(entry.offset)
+                data = file.read(entry.size)
+        except OSError as error:
+            raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=_AGAIN) from error
+        whole = len(data) == entry.size == dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64))
+        if not whole or _masked(crc32c(data)) != entry.crc:
+            raise UserError(f"truncated or damaged (at variable '{name}').", where=str(path), remedy=_AGAIN)
+        values[name] = np.frombuffer(data, dtype).reshape(entry.shape)
+    return values
+
+
+def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a sorted string table."""
+    at = len(data) - FOOTER
+    for _ in range(2):  # the block of metadata, which is empty, and that of blocks
+        offset, at = _varint(data, at)
+        size, at = _varint(data, at)
+    for _, handle in _block(data, offset, size):
+        offset, at = _varint(handle, 0)
+        size, _ = _varint(handle, at)
+        yield from _block(data, offset, size)
+
+
+def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a block. It ends with the places of entries that share nothing, and with their number."""
+    kind, crc = data[offset + size], struct.unpack_from("<I", data, offset + size + 1)[0]
+    block = data[offset : offset + size]
+    if _masked(crc32c(block + bytes([kind]))) != crc:
+        raise ValueError("a block's checksum is wrong")
+    if kind:
+        raise ValueError("its blocks are compressed, which TensorFlow's own never are")
+    end = size - 4 - 4 * struct.unpack_from("<I", block, size - 4)[0]
+    at, key = 0, b""
+    while at < end:
+        shared, at = _varint(block, at)
+        own, at = _varint(block, at)
+        length, at = _varint(block, at)
+        key = key[:shared] + block[at : at + own]
+        yield key, block[at + own : at + own + length]
+        at += own + length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number in groups of seven bits, the lowest first, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protocol buffer by number, in their order."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        value: int | bytes
+        if tag & 7 == 0:
+            value, at = _varint(message, at)
+        elif tag & 7 == 2:
+            length, at = _varint(message, at)
+            value, at = message[at : at + length], at + length
+        elif tag & 7 in (1, 5):
+            width = 8 if tag & 7 == 1 else 4
+            value, at = int.from_bytes(message[at : at + width], "little"), at + width
+        else:
+            raise ValueError(f"a field of kind {tag & 7}")
+        yield tag >> 3, value
+
+
+def _entry(message: bytes) -> Entry:
+    fields = dict(_fields(message))
+    dims = [value for number, value in _fields(_bytes(fields.get(2, b""))) if number == 2]
+    shape = tuple(_int(dict(_fields(_bytes(dim))).get(1, 0)) for dim in dims)
+    dtype, shard, offset, size, crc = (_int(fields.get(number, 0)) for number in (1, 3, 4, 5, 6))
+    return Entry(dtype, shape, shard, offset, size, crc, sliced=7 in fields)
+
+
+def _int(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise ValueError("text where a number is due")
+    return value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("a number where a message is due")
+    return value
+
+
+def _masked(crc: int) -> int:
+    """A checksum as these files keep it, so that a checksum of data with checksums in them means something."""
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@cache
+def _tables() -> np.ndarray:
+    """(4, 256) uint32: what a byte does to the register, followed by as many zero bytes as the row's number."""
+    first = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        first = np.where(first & 1, first >> 1 ^ np.uint32(POLYNOMIAL), first >> 1)
+    rows = [first]
+    for _ in range(3):
+        rows.append(rows[-1] >> 8 ^ first[rows[-1] & 255])
+    return np.stack(rows)
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C. Long data are cut into equal lanes that are computed side by side, four bytes a step, and joined.
+
+    It is linear over GF(2): the register after A and then B is that of A moved on by as many zeros as B is long,
+    xor that of B alone.
+    """
+    tables, register = _tables(), 0xFFFFFFFF
+    words = len(data) // (4 * LANES)
+    if words:
+        block = np.frombuffer(data, "<u4", words * LANES).reshape(LANES, words)
+        lanes = np.zeros(LANES, np.uint32)
+        lanes[0] = register
+        for at in range(0, words, 256):
+            for column in np.ascontiguousarray(block[:, at : at + 256].T):
+                lanes ^= column
+                parts = [tables[3 - i][lanes >> np.uint32(8 * i) & np.uint32(255)] for i in range(4)]
+                lanes = parts[0] ^ parts[1] ^ parts[2] ^ parts[3]
+        zeros = _zeros(4 * words)
+        while len(lanes) > 1:
+            lanes = _times(zeros, lanes[0::2]) ^ lanes[1::2]
+            zeros = _times(zeros, zeros)
+        register = int(lanes[0])
+    step = tables[0].tolist()
+    for byte in data[4 * LANES * words :]:
+        register = step[(register ^ byte) & 255] ^ register >> 8
+    return register ^ 0xFFFFFFFF
+
+
+def _times(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """A 32 x 32 matrix over GF(2), its columns (32,) uint32, times (N,) uint32 vectors."""
+    product = np.zeros_like(vectors)
+    for bit in range(32):
+        product ^= matrix[bit] * (vectors >> np.uint32(bit) & np.uint32(1))
+    return product
+
+
+def _zeros(count: int) -> np.ndarray:
+    """The matrix that `count` zero bytes are."""
+    power = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    result = power.copy()
+    power = power >> 8 ^ _tables()[0][power & 255]
+    while count:
+        if count & 1:
+            result = _times(power, result)
+        power, count = _times(power, power), count >> 1
+    return result

@@ -1,0 +1,362 @@
+"""A corpus as memory-mapped token shards: built in one pass with flat memory, read at any place.
+
+A folder holds `tokens-00000.bin`, … (ids, uint16 or, from 65,536 tokens of vocabulary on, uint32), beside each a
+`starts-00000.bin` (where its documents start in the whole corpus, uint64), all raw and little-endian, and
+`index.json` with counts and checksums. A shard ends with the first document that fills it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from textgraft.core.errors import UserError
+from textgraft.core.files import cannot_write, write_atomically
+from textgraft.core.progress import Meter
+from textgraft.text.tokenizer import Tokenizer
+
+INDEX = "index.json"
+SHARD_TOKENS = 16_777_216
+BATCH_CHARACTERS = 1_000_000
+"""Texts are encoded in batches of about so many characters, so that memory does not depend on their number."""
+
+_FORMAT, _VERSION = "textgraft corpus", 1
+_DELETE = "Delete the folder and build the corpus again."
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What the index knows of one shard. `texts_sha256` is of the texts that went in, with their lengths."""
+
+    tokens: int
+    documents: int
+    words: int
+    characters: int
+    tokens_sha256: str
+    starts_sha256: str
+    texts_sha256: str
+
+
+@dataclass
+class Index:
+    """`index.json`: written anew after every shard, so that a killed build can go on after the last one."""
+
+    source: str
+    tokenizer: str
+    dtype: str
+    shard_tokens: int
+    complete: bool = False
+    shards: list[Shard] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        counted = ("documents", "tokens", "words", "characters")
+        counts = {name: sum(getattr(shard, name) for shard in self.shards) for name in counted}
+        content = {"format": _FORMAT, "version": _VERSION, **counts, **asdict(self)}
+        write_atomically(folder / INDEX, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Index:
+        path = folder / INDEX
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] == _FORMAT and content["version"] > _VERSION:
+                raise UserError(
+                    "this corpus was written by a later version of textgraft.",
+                    where=str(path),
+                    remedy="Update textgraft, or build the corpus again in another folder.",
+                )
+            known = {f.name: content[f.name] for f in fields(cls)}
+            index = cls(**{**known, "shards": [Shard(**shard) for shard in known["shards"]]})
+            np.dtype(index.dtype)
+        except OSError as error:
+            message = f"there is no corpus here ({error.strerror})."
+            raise UserError(message, where=str(path), remedy="Build one first, or check the path.") from error
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError("this index of a corpus is damaged.", where=str(path), remedy=_DELETE) from error
+        return index
+
+
+class Corpus:
+    """N token ids in a row, documents one after another, on disk (`open`) or in memory (`from_ids`).
+
+    `document_starts` (documents,) int64 says where each begins; `num_words` counts what whitespace separates in the
+    original texts, `num_characters` their characters. Mapped pages count as resident until the system wants them
+    back; they cost no memory of the process's own.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[np.ndarray],
+        document_starts: np.ndarray,
+        *,
+        words: int,
+        characters: int,
+        fingerprint: str,
+    ) -> None:
+        self._shards = list(shards)
+        self._borders = np.cumsum([0, *(len(shard) for shard in shards)])
+        self.document_starts = document_starts
+        self.num_tokens = int(self._borders[-1])
+        self.num_documents = len(document_starts)
+        self.num_words, self.num_characters = words, characters
+        self.tokenizer_fingerprint = fingerprint
+
+    @classmethod
+    def open(cls, folder: str | Path, *, verify: bool = True) -> Corpus:
+        """A finished corpus. Raises UserError for one that is missing, unfinished, truncated or altered.
+
+        `verify` reads every byte once (about a second for each gigabyte); without it only sizes are checked.
+        """
+        folder = Path(folder)
+        index = Index.read(folder)
+        if not index.complete:
+            remedy = "Run the command that builds it once more: it goes on where it stopped."
+            raise UserError("this corpus is unfinished.", where=str(folder), remedy=remedy)
+        _check_shards(folder, index, verify=verify)
+        numbers = range(len(index.shards))
+        starts = [np.fromfile(_starts_path(folder, i), dtype="<u8").astype(np.int64) for i in numbers]
+        return cls(
+            [np.memmap(_tokens_path(folder, i), dtype=index.dtype, mode="r") for i in numbers],
+            np.concatenate(starts),
+            words=sum(shard.words for shard in index.shards),
+            characters=sum(shard.characters for shard in index.shards),
+            fingerprint=index.tokenizer,
+        )
+
+    @classmethod
+    def from_ids(cls, ids: Sequence[np.ndarray], tokenizer: Tokenizer, *, words: int, characters: int) -> Corpus:
+        """A corpus in memory, from what `tokenizer.corpus_ids` gave."""
+        lengths = np.array([len(document) for document in ids], dtype=np.int64)
+        tokens = np.concatenate([np.zeros(0, dtype=np.int32), *ids]).astype(_dtype(tokenizer))
+        starts = np.cumsum(lengths) - lengths
+        return cls([tokens], starts, words=words, characters=characters, fingerprint=tokenizer.fingerprint)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Ids start to stop, (stop - start,) uint16 or uint32, across shard borders. Raises IndexError outside."""
+        if not 0 <= start <= stop <= self.num_tokens:
+            raise IndexError(f"tokens {start} to {stop} of a corpus of {self.num_tokens}")
+        first = int(np.searchsorted(self._borders, start, side="right")) - 1
+        parts = []
+        for i in range(min(first, len(self._shards) - 1), len(self._shards)):
+            border = int(self._borders[i])
+            parts.append(self._shards[i][max(0, start - border) : stop - border])
+            if stop <= self._borders[i + 1]:
+                break
+        return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+
+def build_corpus(
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    *,
+    source_description: str,
+    shard_tokens: int = SHARD_TOKENS,
+    total: int | None = None,
+    progress: bool = True,
+) -> Corpus:
+    """Encode a stream of texts into shards under `folder` and open them.
+
+    Killed at any moment and called again, it skips the texts of complete shards and goes on; the result is the same
+    to the byte. A finished corpus of the same `source_description` (name the files and their hashes) and tokenizer
+    is opened at once. `total`, the number of texts, gives the progress bar (on stderr) its end and ETA; it is taken
+    from `texts` where that has a length. One process at a time may build in a folder.
+
+    Raises UserError when the folder holds something else, was begun from another source or tokenizer, cannot be
+    written, or when there is no text.
+    """
+    folder = Path(folder)
+    index = _begin_or_resume(folder, source_description, tokenizer, shard_tokens)
+    if index.complete:
+        return Corpus.open(folder)
+    if total is None and isinstance(texts, Sized):
+        total = len(texts)
+    stream = enumerate(texts, start=1)
+    with Meter("Encoding", total, shown=progress) as meter:
+        for number, shard in enumerate(index.shards):
+            _skip(stream, shard, number, folder, meter)
+        documents = _encoded(stream, tokenizer, folder)
+        first_token = sum(shard.tokens for shard in index.shards)
+        while added := _write_shard(documents, folder, index, first_token, meter):
+            index.shards.append(added)
+            index.write(folder)
+            first_token += added.tokens
+    if not index.shards:
+        raise UserError("there is no text to encode.", where=source_description, remedy="Check that it is not empty.")
+    index.complete = True
+    index.write(folder)
+    return Corpus.open(folder, verify=False)
+
+
+def _begin_or_resume(folder: Path, source: str, tokenizer: Tokenizer, shard_tokens: int) -> Index:
+    if shard_tokens < 1:
+        raise UserError(f"{shard_tokens} is out of range.", where="shard_tokens", remedy="Give 1 or more.")
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    elsewhere = "Choose another folder, or delete this one."
+    if not (folder / INDEX).exists():
+        # What a build killed just before its first index.json leaves is its own, and is written over.
+        scraps = {_tokens_path(folder, 0), _starts_path(folder, 0)}
+        if any(path.suffix != ".part" and path not in scraps for path in folder.iterdir()):
+            raise UserError("this folder holds other files.", where=str(folder), remedy=elsewhere)
+        return Index(source, tokenizer.fingerprint, _dtype(tokenizer), shard_tokens)
+    index = Index.read(folder)
+    if index.tokenizer != tokenizer.fingerprint:
+        raise UserError("this folder holds a corpus of another tokenizer.", where=str(folder), remedy=elsewhere)
+    if index.source != source:
+        message = f"this folder holds a corpus of another source ({index.source})."
+        raise UserError(message, where=str(folder), remedy=elsewhere)
+    _check_shards(folder, index, verify=False)
+    return index
+
+
+def _check_shards(folder: Path, index: Index, *, verify: bool) -> None:
+    size = np.dtype(index.dtype).itemsize
+    for i, shard in enumerate(index.shards):
+        wanted = (
+            (_tokens_path(folder, i), shard.tokens * size, shard.tokens_sha256),
+            (_starts_path(folder, i), shard.documents * 8, shard.starts_sha256),
+        )
+        for path, length, digest in wanted:
+            if not path.exists():
+                raise UserError("this part of the corpus is missing.", where=str(path), remedy=_DELETE)
+            if path.stat().st_size != length:
+                message = f"this part of the corpus has {path.stat().st_size} bytes instead of {length}."
+                raise UserError(message, where=str(path), remedy=_DELETE)
+            if verify and _sha256(path) != digest:
+                raise UserError("this part of the corpus has been altered.", where=str(path), remedy=_DELETE)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _skip(stream: Iterator[tuple[int, Any]], shard: Shard, number: int, folder: Path, meter: Meter) -> None:
+    """Pass over the texts of a shard that an earlier run completed, making sure that they are the same."""
+    digest = hashlib.sha256()
+    for _, text in islice(stream, shard.documents):
+        digest.update(_stamped(text) if isinstance(text, str) else b"")
+    meter.skip(shard.documents)
+    if digest.hexdigest() != shard.texts_sha256:
+        raise UserError(
+            f"the source has changed since shard {number} was made from it.",
+            where=str(folder),
+            remedy="Choose another folder, or delete this one to begin anew.",
+        )
+
+
+def _encoded(stream: Iterator[tuple[int, Any]], tokenizer: Tokenizer, folder: Path) -> Iterator[tuple[str, np.ndarray]]:
+    batch: list[str] = []
+    characters = 0
+    for number, text in stream:
+        if not isinstance(text, str):
+            message = f"text {number} is not a string but {type(text).__name__}."
+            raise UserError(message, where=str(folder), remedy="Leave out rows without text.")
+        batch.append(text)
+        characters += len(text)
+        if characters >= BATCH_CHARACTERS:
+            yield from zip(batch, tokenizer.corpus_ids(batch))
+            batch, characters = [], 0
+    yield from zip(batch, tokenizer.corpus_ids(batch))
+
+
+def _write_shard(
+    documents: Iterator[tuple[str, np.ndarray]], folder: Path, index: Index, first_token: int, meter: Meter
+) -> Shard | None:
+    """The next shard, whole and in its place, or None when the documents are at an end."""
+    number = len(index.shards)
+    count = tokens = words = characters = 0
+    texts = hashlib.sha256()
+    with (
+        _ShardFile(_tokens_path(folder, number)) as ids_file,
+        _ShardFile(_starts_path(folder, number)) as starts,
+    ):
+        for text, ids in documents:
+            raw = _stamped(text)
+            texts.update(raw)
+            starts.write(np.array([first_token + tokens], dtype="<u8").tobytes())
+            ids_file.write(ids.astype(index.dtype).tobytes())
+            count, tokens = count + 1, tokens + len(ids)
+            words, characters = words + len(text.split()), characters + len(text)
+            meter.add(len(raw), len(ids))
+            if tokens >= index.shard_tokens:
+                break
+        if not count:
+            return None
+        ids_file.finish()
+        starts.finish()
+    return Shard(tokens, count, words, characters, ids_file.sha256, starts.sha256, texts.hexdigest())
+
+
+class _ShardFile:
+    """A file written beside its place and moved there by `finish`; without it, nothing remains."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._beside = path, path.with_name(path.name + ".part")
+        self._digest = hashlib.sha256()
+        with _writing(path):
+            self._file = open(self._beside, "wb")  # noqa: SIM115 (closed by __exit__)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def write(self, data: bytes) -> None:
+        self._digest.update(data)
+        with _writing(self.path):
+            self._file.write(data)
+
+    def finish(self) -> None:
+        with _writing(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self._beside, self.path)
+
+    def __enter__(self) -> _ShardFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _writing(self.path):
+            self._file.close()
+            self._beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _stamped(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogatepass")
+    return b"%d:%b" % (len(raw), raw)
+
+
+def _dtype(tokenizer: Tokenizer) -> str:
+    return "<u2" if tokenizer.vocab_size < 65_536 else "<u4"
+
+
+def _tokens_path(folder: Path, number: int) -> Path:
+    return folder / f"tokens-{number:05d}.bin"
+
+
+def _starts_path(folder: Path, number: int) -> Path:
+    return folder / f"starts-{number:05d}.bin"

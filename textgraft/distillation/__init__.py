@@ -1,0 +1,1 @@
+"""Small models trained on the outputs of large ones."""

@@ -1,0 +1,77 @@
+"""The report of a distillation: the student beside its teacher, arranged for tasks.classification.report."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from textgraft.data.examples import Examples
+from textgraft.data.sequences import Truncation
+from textgraft.distillation.options import Distilled
+from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
+from textgraft.metrics.classification import class_scores, confusion_matrix
+from textgraft.models.artifact import Artifact
+from textgraft.tasks.classification.evaluation import Comparison
+from textgraft.tasks.classification.report import Method, Report, confident_mistakes
+from textgraft.training.phases import Stage, schedule_curve, schedule_table
+
+FACTS = (
+    *("base", "teacher", "distillation", "agreement", "sizes", "data", "labels", "recipe", "max_tokens"),
+    *("settings", "precision", "versions", "machine"),
+)
+
+
+def distil_report(done: Distilled, made: Artifact, stage: Stage, cut: Truncation, test: Examples | None) -> Report:
+    """How well the student follows its teacher, and where both were tested, how good they are."""
+    record, comparison = done.record, done.comparison
+    groups = [group.name for group in made.model.layer_groups()]
+    steps_per_epoch = math.ceil(record["data"]["train"]["texts"] / stage.rows)
+    facts = {key: record[key] for key in FACTS if record.get(key) is not None}
+    if len(facts["teacher"]) == 1:
+        (facts["teacher"],) = facts["teacher"]
+    return Report(
+        title=record["name"],
+        verdict=" ".join([*([comparison.verdict()] if comparison is not None else []), record["verdict"]]),
+        classes=made.labels.names if made.labels is not None else (),
+        histories={"student": record["history"]},
+        schedule=schedule_table(stage, groups, steps_per_epoch),
+        schedule_curves=dict(zip(groups, schedule_curve(stage, len(groups), steps_per_epoch), strict=True)),
+        steps_per_epoch=steps_per_epoch,
+        truncation=cut,
+        facts=facts,
+        **(_tested(comparison, record, test) if comparison is not None and test is not None else {}),
+    )
+
+
+def _tested(comparison: Comparison, record: dict[str, Any], test: Examples) -> dict[str, Any]:
+    """The sections that need a test set."""
+    first, teacher = comparison.outcomes
+    scores = record["results"]["methods"][first.name]
+    sections: dict[str, Any] = {
+        "metric": comparison.headline,
+        "test_n": len(comparison.targets),
+        "scores": {name: value["mean"] for name, value in scores.items() if isinstance(value, dict)},
+        "methods": [
+            Method(first.name, comparison.interval(first), minutes=first.minutes, peak_mb=first.peak_mb),
+            Method(
+                teacher.name,
+                comparison.interval(teacher),
+                minutes=teacher.minutes,
+                about=f"the minutes are those of {teacher.about}",
+                difference=comparison.against(teacher),
+            ),
+        ],
+    }
+    labels, targets, outputs = comparison.labels, comparison.targets, first.outputs[0]
+    if labels.kind == "numeric":
+        return sections
+    sections["reliability"] = {"as trained": reliability(outputs, targets, labels.kind)}
+    sections["coverage"] = coverage_table(*confidence_and_correct(outputs, targets, labels.kind))
+    if labels.kind == "multi":
+        return sections | {"per_class": class_scores(targets, outputs >= 0.5, labels.names)}
+    predicted, places = outputs.argmax(axis=1), [test.where(index) for index in range(len(test))]
+    return sections | {
+        "confusion": confusion_matrix(targets, predicted, len(labels.names)),
+        "per_class": class_scores(targets, predicted, labels.names),
+        "mistakes": confident_mistakes(test.texts, targets, outputs, labels.names, places),
+    }

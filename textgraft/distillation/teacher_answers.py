@@ -1,0 +1,49 @@
+"""What a classifier answers to many texts, asked once and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from textgraft.core.progress import Meter
+from textgraft.data.examples import TargetKind
+from textgraft.distillation.losses import answer_logits
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+
+TEXTS_AT_ONCE = 2048
+
+
+def kept_answers(
+    outputs: Callable[[Sequence[str]], np.ndarray],
+    texts: Sequence[str],
+    kind: TargetKind,
+    *,
+    folder: Path,
+    title: str,
+    show: bool,
+) -> tuple[np.ndarray, float]:
+    """The (N, C) logits that a classifier's `outputs` come to, and the seconds that answering took.
+
+    Asked for 2,048 texts at a time; each lot is a file in `folder` once it is answered, and is never asked for again.
+    """
+    found: list[np.ndarray] = []
+    seconds = 0.0
+    with Meter(title, len(texts), shown=show) as meter:
+        for first in range(0, len(texts), TEXTS_AT_ONCE):
+            lot = texts[first : first + TEXTS_AT_ONCE]
+            path = folder / f"{title}-{first // TEXTS_AT_ONCE + 1:06d}.safetensors"
+            if not path.exists():
+                started = time.perf_counter()
+                logits = answer_logits(outputs(lot), kind)
+                took = time.perf_counter() - started
+                save_checkpoint(path, {"logits": torch.from_numpy(logits)}, {"seconds": took})
+            tensors, state = load_checkpoint(path)
+            found.append(tensors["logits"].numpy())
+            seconds += state["seconds"]
+            for text in lot:
+                meter.add(len(text), len(text.split()))
+    return np.concatenate(found), seconds

@@ -1,0 +1,1 @@
+"""Experiments on models: transferability, layer probing, geometry. Nothing else imports them."""

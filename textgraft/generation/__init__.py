@@ -1,0 +1,1 @@
+"""Generation, scoring and prompting with a language model, without training."""

@@ -1,0 +1,1 @@
+"""Scores, calibration, intervals and paired tests."""

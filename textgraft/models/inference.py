@@ -1,0 +1,152 @@
+"""From texts to logits and vectors: length-sorted token-budget batches inside, the caller's order outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from textgraft.core.errors import UserError
+from textgraft.data.batch import Batch, iterate
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches
+from textgraft.models.model import Model
+from textgraft.nn.cpu.precision import Casts, computing_in
+from textgraft.nn.layer_aggregation import LAST, Readout, new_readout
+from textgraft.nn.pooling import POOLINGS
+
+TOKENS_PER_BATCH = 16_384
+FEW_TOKENS = 2_048
+"""A transformer's batch on a processor: what its layers pass on stays near, and a sixth of the time is saved."""
+
+Told = Callable[[int], None]
+"""Who hears, after each batch, how many texts (or tokens) have been read; an error of theirs ends the reading."""
+
+
+def untold(count: int) -> None:
+    """Nobody hears."""
+
+
+_CASTS: WeakKeyDictionary[Model, Casts] = WeakKeyDictionary()
+
+
+def casts_of(model: Model) -> Casts:
+    """The model's weights as products want them, made when it is first asked, kept for as long as there is a model."""
+    return _CASTS.setdefault(model, Casts())
+
+
+def tokens_per_batch(model: Model) -> int:
+    """How many positions are best read together."""
+    few = model.device.type == "cpu" and not model.encoder.recurrent
+    return FEW_TOKENS if few else TOKENS_PER_BATCH
+
+
+def as_read_by(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:
+    """The examples as the model's head wants them: pairs in both orders, if it adds these up.
+
+    Raises UserError where it does and something is no pair.
+    """
+    if not getattr(model.head.config, "both_orders", False):
+        return sequences
+    if not all(isinstance(s, PairIds) for s in sequences):
+        raise UserError("this model reads pairs in both orders, and these are no pairs.", remedy="Give pairs of texts.")
+    return [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
+
+
+@torch.no_grad()
+def predict_logits(model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str = "auto") -> np.ndarray:
+    """(N, outputs) float32 logits of the head, one row a text in the order given.
+
+    Of questions with options (N, most options), -inf where there are fewer.
+    """
+    return _over_batches(model, as_read_by(model, sequences), pad_id, precision, model)
+
+
+@torch.no_grad()
+def embed_sequences(
+    model: Model,
+    sequences: Sequence[TokenIds],
+    pad_id: int,
+    pooling: str = "mean",
+    precision: str = "auto",
+    *,
+    layers: str = LAST,
+    tell: Told = untold,
+) -> np.ndarray:
+    """(N, D) float32 vectors: the encoder's top layer, or what `layers` reads (nn.layer_aggregation), pooled
+    (nn.pooling).
+
+    `tell` hears how many texts are done, of which the longest come first.
+
+    Raises UserError for questions with options, which have a vector for each option, for layers that cannot be read so,
+    and for a mix that the model has not learned.
+    """
+    if any(isinstance(s, Rows) for s in sequences):
+        raise UserError("a question with options is not one text.", remedy="Embed texts or pairs.")
+    readout = frozen_readout(model, layers)
+
+    def pooled(batch: Batch) -> Tensor:
+        batch = batch.to(model.device)
+        if readout is None:
+            vectors = model.encoder(batch).top
+        else:
+            vectors = readout(model.encoder(batch, keep="all").layers)
+        return POOLINGS[pooling](vectors, batch.mask, model.encoder.direction)
+
+    return _over_batches(model, sequences, pad_id, precision, pooled, tell)
+
+
+@torch.no_grad()
+def seen_by_head(
+    model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str = "auto", *, tell: Told = untold
+) -> Tensor:
+    """(N, D) float32 what the layers of a classifier's head see of each example; `tell` hears how many are done."""
+    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors, tell))
+
+
+def frozen_readout(model: Model, name: str) -> Readout | None:
+    """What reads the layers, with what the model has learned of it; None for the top layer as it is.
+
+    Raises UserError for layers that cannot be read so, and for a mix that the model has not learned.
+    """
+    if name == LAST:
+        return None
+    if model.readout is not None and model.head.config.readout == name:
+        return model.readout
+    made = new_readout(name, model.encoder.widths)
+    if list(made.parameters()):
+        remedy = f"Fine-tune it with the readout '{name}', or name another one."
+        raise UserError(f"the readout '{name}' has to be learned, and this model has not.", remedy=remedy)
+    return made
+
+
+def _over_batches(
+    model: Model,
+    sequences: Sequence[TokenIds],
+    pad_id: int,
+    precision: str,
+    answer: Callable[[Batch], Tensor],
+    tell: Told = untold,
+) -> np.ndarray:
+    was_training = model.training
+    model.eval()
+    casts = casts_of(model)
+    results: list[Tensor] = []
+    rows: list[int] = []
+    batches = budget_batches([len(s) for s in sequences], tokens=tokens_per_batch(model), rows=512)
+    try:
+        for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
+            with computing_in(precision, model.device, casts=casts):
+                results.append(answer(batch).float().cpu())
+            rows += indices
+            tell(len(rows))
+    finally:
+        model.train(was_training)
+    width = max(result.shape[1] for result in results)
+    output = torch.cat([F.pad(r, (0, width - r.shape[1]), value=-torch.inf) for r in results])
+    ordered = torch.empty_like(output)
+    ordered[torch.tensor(rows)] = output
+    return ordered.numpy()

@@ -1,0 +1,254 @@
+"""A model is an encoder and a head; both are made from plain configs, by the names in two dicts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.data.batch import Batch
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
+from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
+from textgraft.heads.base import Head, Loss
+from textgraft.heads.contrastive import contrast_loss
+from textgraft.nn.cpu.denormals import start_workers
+from textgraft.nn.layer_aggregation import LAST, Readout, new_readout
+from textgraft.nn.uninitialized import Undrawn
+
+# name: (module, class, class of its config); imported when first asked for
+ENCODERS = {
+    "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
+    "elmo": ("textgraft.encoders.elmo", "ELMo", "ELMoConfig"),
+    "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
+    "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
+    "cove": ("textgraft.encoders.cove", "CoVe", "CoVeConfig"),
+    "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
+    "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),
+    "word_lstm": ("textgraft.encoders.word_lstm", "WordLSTM", "WordLSTMConfig"),
+}
+HEADS = {
+    "bidirectional_language_model": (
+        "textgraft.heads.bidirectional_language_model",
+        "BidirectionalLanguageModelHead",
+        "BidirectionalLanguageModelConfig",
+    ),
+    "choice": ("textgraft.heads.multiple_choice", "ChoiceHead", "ChoiceConfig"),
+    "classification": ("textgraft.heads.classification", "ClassificationHead", "ClassificationConfig"),
+    "features": ("textgraft.heads.features", "FeaturesHead", "FeaturesConfig"),
+    "span": ("textgraft.heads.span", "SpanHead", "SpanConfig"),
+    "language_model": ("textgraft.heads.language_model", "LanguageModelHead", "LanguageModelConfig"),
+    "masked_language_model": (
+        "textgraft.heads.masked_language_model",
+        "MaskedLanguageModelHead",
+        "MaskedLanguageModelConfig",
+    ),
+    "tagging": ("textgraft.heads.tagging", "TaggingHead", "TaggingConfig"),
+    "translation": ("textgraft.heads.translation", "TranslationHead", "TranslationConfig"),
+}
+
+
+class Model(nn.Module):
+    """What the training loop sees: `loss(batch, state)`, and layer groups from bottom to top.
+
+    Where the head's config names a `readout` (nn.layer_aggregation) other than the last layer, the head is handed an
+    `Encoded` whose `top` is that, and knows nothing of it; what the readout learns is trained with the head. Raises
+    UserError for a readout that the encoder's layers do not allow, and for one of another width than the head's
+    `input_dim`.
+
+    `auxiliary` is a language model that learns beside the head (GPT's L3 = L2 + λ L1). `contrast` is not 0 while the
+    encoder learns which texts have the same label, in place of the head (heads.contrastive), and is the temperature.
+    Both are there while a classifier is trained and are no part of what `describe` and `build` know.
+    """
+
+    def __init__(self, encoder: Encoder, head: Head, auxiliary: AuxiliaryLanguageModel | None = None) -> None:
+        super().__init__()
+        self.encoder, self.head, self.auxiliary = encoder, head, auxiliary
+        self.contrast = 0.0
+        self.readout: Readout | None = None
+        name = getattr(head.config, "readout", LAST)
+        if name != LAST:
+            self.readout = new_readout(name, encoder.widths)
+            if self.readout.output_dim != head.config.input_dim:
+                made, wanted = self.readout.output_dim, head.config.input_dim
+                message = f"the head reads vectors of width {wanted}, and the readout '{name}' has {made}."
+                raise UserError(message, where="input_dim", remedy=f"Give the head input_dim {made}.")
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The head's raw scores."""
+        return self.continued(batch)[0]
+
+    def continued(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """The head's raw scores of texts that go on from a state, and the state to go on from."""
+        encoded = self._encoded(batch.to(self.device), state)
+        scores: Tensor = self.head(self._read(encoded))
+        return scores, encoded.state
+
+    def loss(self, batch: Batch, state: State | None = None) -> Loss:
+        """What the head makes of the batch, which may be on another device than the model."""
+        batch = batch.to(self.device)
+        if batch.seen is not None:
+            head: Any = self.head
+            seen: Loss = head.loss_of(batch.seen, batch)
+            return seen
+        if self.contrast:
+            assert batch.targets is not None
+            return contrast_loss(self.vectors(batch), batch.targets, self.contrast)
+        encoded = self._encoded(batch, state)
+        loss = self.head.loss(self._read(encoded), batch)
+        penalty = self.readout.penalty() if self.readout is not None and self.training else None
+        if penalty is not None:
+            loss = replace(loss, total=loss.total + loss.count * penalty)
+        return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
+
+    def vectors(self, batch: Batch) -> Tensor:
+        """(E, D) what the layers of a classifier's head see of each example."""
+        head: Any = self.head
+        found: Tensor = head.vectors(self._read(self._encoded(batch.to(self.device), None)))
+        return found
+
+    def _encoded(self, batch: Batch, state: State | None) -> Encoded:
+        encoded: Encoded = self.encoder(batch, state, keep="all" if self.readout is not None else self.head.keep)
+        return encoded if batch.groups is None else replace(encoded, groups=batch.groups)
+
+    def _read(self, encoded: Encoded) -> Encoded:
+        """What the head sees of it."""
+        return encoded if self.readout is None else replace(encoded, top=self.readout(encoded.layers))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def layer_groups(self) -> list[LayerGroup]:
+        """The encoder's groups and, last, the head's; a table that both share (weight tying) trains with the head.
+
+        So does what a readout learns. The groups are disjoint and cover every parameter exactly once. An auxiliary
+        language model trains with the lowest group: the table that it shares stays there, and what is its own (a bias,
+        or an untied table) would else learn from an encoder that is frozen.
+        """
+        of_readout = () if self.readout is None else self.readout.parameters()
+        of_head = (*of_readout, *self.head.parameters())
+        shared = {id(p) for p in of_head}
+        below = [
+            LayerGroup(g.name, tuple(p for p in g.parameters if id(p) not in shared))
+            for g in self.encoder.layer_groups()
+        ]
+        if self.auxiliary is not None:
+            below[0] = LayerGroup(below[0].name, (*below[0].parameters, *self.auxiliary.own(self.encoder)))
+        return [g for g in below if g.parameters] + [LayerGroup("head", of_head)]
+
+    def values(self) -> dict[str, Tensor]:
+        """Every parameter and lasting buffer by name, a shared one once; what is saved and loaded."""
+        named = dict(self.named_parameters()) | dict(self.named_buffers())
+        lasting = self.state_dict().keys()
+        return {name: value for name, value in named.items() if name in lasting}
+
+    def multiplied(self) -> int:
+        """How many weights each token is multiplied with: all matrices but tables that the input alone looks up.
+
+        A training step takes about six operations for each and token (Kaplan et al. 2020, §2.1).
+        """
+        tables = [m for m in self.encoder.modules() if isinstance(m, nn.Embedding)]
+        heads = [self.head] if self.auxiliary is None else [self.head, self.auxiliary]
+        looked_up = {id(m.weight) for m in tables} - {id(p) for head in heads for p in head.parameters()}
+        return sum(p.numel() for p in self.parameters() if p.ndim > 1 and id(p) not in looked_up)
+
+    def describe(self) -> dict[str, Any]:
+        """The configs as JSON, from which `build` makes the same model with fresh weights."""
+        return {"encoder": _described(self.encoder, ENCODERS), "head": _described(self.head, HEADS)}
+
+
+def _described(part: Encoder | Head, registry: dict[str, tuple[str, str, str]]) -> dict[str, Any]:
+    name = next(name for name, (_, cls, _) in registry.items() if cls == type(part).__name__)
+    return {"name": name, **asdict(part.config)}
+
+
+def _made(kind: str, description: dict[str, Any], registry: dict[str, tuple[str, str, str]]) -> tuple[type, Any]:
+    """The class and the config object for one part of a description."""
+    settings = dict(description)
+    name = settings.pop("name", None)
+    if name not in registry:
+        raise UserError(f"unknown {kind} '{name}'.", remedy=did_you_mean(str(name), registry))
+    module, cls, config_cls = registry[name]
+    loaded = import_module(module)
+    try:
+        return getattr(loaded, cls), getattr(loaded, config_cls)(**settings)
+    except TypeError as error:
+        raise UserError(f"the {kind} '{name}' has a setting missing or one it does not know ({error}).") from error
+
+
+def build(description: dict[str, Any]) -> Model:
+    """The model that `Model.describe` described, with fresh weights.
+
+    Raises UserError for an unknown name or a setting that the family does not have.
+    """
+    encoder_cls, config = _made("encoder", description["encoder"], ENCODERS)
+    start_workers()  # here, because the first weights that are drawn or copied would start them otherwise
+    encoder = encoder_cls(config)
+    return Model(encoder, new_head(description["head"], encoder))
+
+
+def new_head(description: dict[str, Any], encoder: Encoder) -> Head:
+    """The head that a description's part of that name describes, tied to the encoder if it says so.
+
+    Raises UserError as `build` does.
+    """
+    cls, config = _made("head", description, HEADS)
+    made: Head = cls(config, encoder.tied()) if getattr(config, "tied", False) else cls(config)
+    return made
+
+
+def has_setting(encoder: str, name: str) -> bool:
+    """Whether the config of the family `encoder` has the field `name`; an unknown family might."""
+    if encoder not in ENCODERS:
+        return True
+    module, _, config_cls = ENCODERS[encoder]
+    return name in {field.name for field in fields(getattr(import_module(module), config_cls))}
+
+
+def build_unfilled(description: dict[str, Any]) -> Model:
+    """What `build` makes, for weights that are all about to be replaced: torch's random state stays as it was."""
+    with torch.random.fork_rng(devices=[]), Undrawn():
+        return build(description)
+
+
+def build_fresh(description: dict[str, Any], seed: int) -> Model:
+    """What `build` makes, its weights drawn for `seed`; torch's random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build(description)
+
+
+def graft(encoder: Encoder, description: dict[str, Any], seed: int) -> Model:
+    """What `build_fresh` makes, with the encoder's weights from `encoder`.
+
+    What that has and the description leaves out, such as a pooler, stays behind.
+    """
+    model = build_fresh(description, seed)
+    values = encoder.state_dict()
+    model.encoder.load_state_dict({name: values[name] for name in model.encoder.state_dict()})
+    return model
+
+
+def graft_on_positions(source: Model, head: dict[str, Any], *, dropout: float, seed: int) -> Model:
+    """`graft` for a head that speaks at every position: a pooler, which none passes through, is left out.
+
+    `head` names each of its dropouts, since `dropout` multiplies those that are named.
+    """
+    description = {**source.describe(), "head": head}
+    if "pooler" in description["encoder"]:
+        description["encoder"]["pooler"] = False
+    return graft(source.encoder, with_dropout(description, dropout), seed)
+
+
+def with_dropout(description: dict[str, Any], multiplier: float) -> dict[str, Any]:
+    """A description with every dropout multiplied (fastai's `drop_mult`); the weights do not change."""
+
+    def scaled(part: dict[str, Any]) -> dict[str, Any]:
+        return {k: min(0.9, v * multiplier) if k.endswith("_dropout") else v for k, v in part.items()}
+
+    return {"encoder": scaled(description["encoder"]), "head": scaled(description["head"])}

@@ -1,0 +1,220 @@
+"""Attention of a decoder to a text: how well each position answers a query, and which positions are looked at.
+
+A score compares one query with every position of a text. A reach turns scores into weights: over the whole text, or
+over a window of it (Luong, Pham & Manning 2015, arXiv:1508.04025, §3). Every score goes with every reach.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.nn.cpu.precision import Linear
+
+UNSCORED = -1e4
+"""The score of a position that a score cannot speak of: no weight beside any that it can."""
+
+
+class Score(nn.Module):
+    """Scores of a text's positions for a query; the text is prepared once, then asked many times.
+
+    `query_dim` is Q, `key_dim` K. Raises UserError where a score compares the two directly and they differ.
+    """
+
+    same_width: ClassVar[bool] = False  # whether queries and keys have to be equally wide
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__()
+        if self.same_width and query_dim != key_dim:
+            message = f"this score multiplies a query of width {query_dim} with positions of width {key_dim}."
+            raise UserError(message, where="score", remedy="Make both equally wide, or take 'general' or 'additive'.")
+
+    def prepared(self, keys: Tensor) -> Tensor:
+        """keys (B, S, K) as `forward` wants them, (B, S, any)."""
+        return keys
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """query (B, Q) -> (B, S), each position's score."""
+        raise NotImplementedError
+
+
+class Dot(Score):
+    """q · k (Luong et al. 2015, §3.1 "dot")."""
+
+    same_width = True
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return torch.bmm(prepared, query[:, :, None]).squeeze(2)
+
+
+class ScaledDot(Dot):
+    """q · k / √K (Vaswani et al. 2017, arXiv:1706.03762, eq. 1)."""
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return super().forward(query, prepared) / math.sqrt(query.shape[1])
+
+
+class General(Score):
+    """qᵀ W k (Luong et al. 2015, §3.1 "general"); W k is computed once for a text."""
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__(query_dim, key_dim)
+        self.keys = Linear(key_dim, query_dim, bias=False)
+
+    def prepared(self, keys: Tensor) -> Tensor:
+        projected: Tensor = self.keys(keys)
+        return projected
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return torch.bmm(prepared, query[:, :, None].to(prepared.dtype)).squeeze(2)
+
+
+class Additive(Score):
+    """vᵀ tanh(W q + U k) (Bahdanau, Cho & Bengio 2015, arXiv:1409.0473, A.1.2), as wide as the query.
+
+    There the query is the decoder's last state; here, as in Luong et al. (§3.1), the one that has read the last word.
+    """
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__(query_dim, key_dim)
+        self.query = Linear(query_dim, query_dim, bias=False)
+        self.keys = Linear(key_dim, query_dim, bias=False)
+        self.vector = Linear(query_dim, 1, bias=False)
+
+    def prepared(self, keys: Tensor) -> Tensor:
+        projected: Tensor = self.keys(keys)
+        return projected
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        scores: Tensor = self.vector(torch.tanh(self.query(query)[:, None] + prepared))
+        return scores.squeeze(2)
+
+
+class Location(Score):
+    """W q, a score for each place whatever stands there (Luong et al. 2015, eq. 8 "location").
+
+    There are weights for the first `LONGEST` places; as in the paper (footnote 6), words behind them are not looked at.
+    Of a shorter text only its own places share the softmax, where the paper uses the top part of one over all of them.
+    """
+
+    LONGEST = 128
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__(query_dim, key_dim)
+        self.places = Linear(query_dim, self.LONGEST, bias=False)
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        length = prepared.shape[1]
+        scores: Tensor = self.places(query)[:, :length]
+        return F.pad(scores, (0, max(0, length - self.LONGEST)), value=UNSCORED)
+
+
+class Content(Score):
+    """β cos(q, k) with a strength β > 0 that the query chooses (Graves, Wayne & Danihelka 2014, arXiv:1410.5401).
+
+    Their §3.3.1, equations 5 and 6, before the softmax; what makes β positive they leave open: softplus(wᵀ q + b).
+    """
+
+    same_width = True
+
+    def __init__(self, query_dim: int, key_dim: int) -> None:
+        super().__init__(query_dim, key_dim)
+        self.strength = Linear(query_dim, 1)
+
+    def prepared(self, keys: Tensor) -> Tensor:
+        return F.normalize(keys, dim=2)
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        cosines = torch.bmm(prepared, F.normalize(query, dim=1)[:, :, None].to(prepared.dtype)).squeeze(2)
+        return F.softplus(self.strength(query)) * cosines
+
+
+SCORES: dict[str, type[Score]] = {
+    "additive": Additive,
+    "content": Content,
+    "dot": Dot,
+    "general": General,
+    "location": Location,
+    "scaled_dot": ScaledDot,
+}
+
+
+class Reach(nn.Module):
+    """From a query to weights over a text, by a score; here over all of it (Luong et al. 2015, §3.1).
+
+    `window` is D: a local reach looks at no more than D positions to either side of one.
+    """
+
+    def __init__(self, score: Score, query_dim: int, window: int) -> None:
+        super().__init__()
+        if window < 1:
+            raise UserError(f"window is {window}.", remedy="Give 1 or more.")
+        self.score, self.window = score, window
+
+    def prepared(self, keys: Tensor) -> Tensor:
+        """What the score makes of a text (B, S, K), once."""
+        return self.score.prepared(keys)
+
+    def forward(self, query: Tensor, prepared: Tensor, mask: Tensor, step: int) -> Tensor:
+        """query (B, Q), mask (B, S) True at real positions, one a row at least -> weights (B, S), 0 elsewhere.
+
+        `step` counts the queries from 0.
+        """
+        return _softmax(self.score(query, prepared), mask)
+
+
+class LocalMonotonic(Reach):
+    """Only the positions around the one that is numbered as the step is (Luong et al. 2015, §3.2 "local-m").
+
+    Behind the end of a text, where the paper's windows would be empty, the window stays around its last position.
+    """
+
+    def forward(self, query: Tensor, prepared: Tensor, mask: Tensor, step: int) -> Tensor:
+        last = mask.sum(dim=1, keepdim=True) - 1
+        near = _distance(last.clamp(max=step), mask) <= self.window
+        return _softmax(self.score(query, prepared), mask & near)
+
+
+class LocalPredictive(Reach):
+    """Only positions around one that the query predicts, by a Gaussian of deviation D / 2 (§3.2 "local-p", eq. 9, 10).
+
+    The centre is (S - 1) sigmoid(vᵀ tanh(W q)): positions count from 0 here, so that it always lies in the text. As in
+    the paper, the Gaussian comes after the softmax, so that the weights add up to less than 1.
+    """
+
+    def __init__(self, score: Score, query_dim: int, window: int) -> None:
+        super().__init__(score, query_dim, window)
+        self.hidden = Linear(query_dim, query_dim, bias=False)
+        self.centre = Linear(query_dim, 1, bias=False)
+
+    def forward(self, query: Tensor, prepared: Tensor, mask: Tensor, step: int) -> Tensor:
+        last = mask.sum(dim=1, keepdim=True) - 1
+        centre = last * torch.sigmoid(self.centre(torch.tanh(self.hidden(query))).float())
+        distance = _distance(centre, mask)
+        weights = _softmax(self.score(query, prepared), mask & (distance <= self.window))
+        return weights * torch.exp(-2 * (distance / self.window).square())
+
+
+REACHES: dict[str, type[Reach]] = {"global": Reach, "local-m": LocalMonotonic, "local-p": LocalPredictive}
+
+
+def new_attention(score: str, reach: str, *, query_dim: int, key_dim: int, window: int) -> Reach:
+    """The attention of these names in SCORES and REACHES. Raises UserError for unknown ones, and as they do."""
+    for kind, name, known in (("score", score, SCORES), ("reach", reach, REACHES)):
+        if name not in known:
+            raise UserError(f"unknown {kind} '{name}'.", where=kind, remedy=did_you_mean(name, known))
+    return REACHES[reach](SCORES[score](query_dim, key_dim), query_dim, window)
+
+
+def _distance(centre: Tensor, mask: Tensor) -> Tensor:
+    """(B, S) how far each position is from a centre (B, 1)."""
+    return (torch.arange(mask.shape[1], device=mask.device) - centre).abs()
+
+
+def _softmax(scores: Tensor, seen: Tensor) -> Tensor:
+    return scores.float().masked_fill(~seen, -torch.inf).softmax(dim=1)

@@ -1,0 +1,1 @@
+"""One folder per task, with its training, predictor, evaluation, report and estimator."""

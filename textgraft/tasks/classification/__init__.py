@@ -1,0 +1,1 @@
+"""Classification and regression of texts, pairs and multiple choice."""

@@ -1,0 +1,261 @@
+"""A classifier's scores beside those of the linear baselines, on the same texts, with intervals and paired tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from textgraft.core import formatting
+from textgraft.core.resource_meter import Meter
+from textgraft.data.examples import Examples, reads
+from textgraft.data.labels import Labels
+from textgraft.linear.baselines import Baseline, LinearBaseline, LsaBaseline
+from textgraft.linear.lsa import plain_and_even
+from textgraft.linear.multiple_choice import FrequentPlace, WordOverlap
+from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.metrics.classification import (
+    HEADLINE,
+    Interval,
+    PairedTest,
+    bootstrap_interval,
+    document_scores,
+    evaluate,
+    mean_and_spread,
+    paired_test,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one method answered on the examined texts; equal to itself only.
+
+    `outputs` (seeds, N, C) are probabilities, or (seeds, N) standardised values for a numeric target; `raw` the same
+    before temperature scaling; `minutes` is for one training.
+    """
+
+    name: str
+    outputs: np.ndarray
+    raw: np.ndarray
+    minutes: float
+    peak_mb: float
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several methods on the same N texts: the model itself first, then its rivals.
+
+    `parts` are the members of the first where that is an ensemble; they are shown, but are no rivals. `chosen` says in
+    a sentence how the first came to be what it is, where that was a choice. `seen` (N,) marks texts that stand in the
+    training texts too: the verdict then says how good the first and its best rival are on the others.
+    """
+
+    labels: Labels
+    targets: np.ndarray
+    outcomes: tuple[Outcome, ...]
+    parts: tuple[Outcome, ...] = ()
+    chosen: str = ""
+    seen: np.ndarray | None = None
+    _intervals: dict[Outcome, Interval] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def scores(self, outcome: Outcome) -> np.ndarray:
+        """(seeds, N): the headline metric of each text, for every seed."""
+        targets, outputs = self._in_units(self.targets), [self._in_units(o) for o in outcome.outputs]
+        return np.stack([document_scores(self.labels.kind, targets, one) for one in outputs])
+
+    def _in_units(self, values: np.ndarray) -> np.ndarray:
+        """A numeric target in the user's unit; anything else as it is."""
+        return values * self.labels.std + self.labels.mean if self.labels.kind == "numeric" else values
+
+    @property
+    def headline(self) -> str:
+        return HEADLINE[self.labels.kind]
+
+    def interval(self, outcome: Outcome) -> Interval:
+        """Found once for each: the table, the verdict, the report and results.json all ask for it."""
+        if outcome not in self._intervals:
+            self._intervals[outcome] = bootstrap_interval(self.scores(outcome))
+        return self._intervals[outcome]
+
+    def best_baseline(self) -> Outcome | None:
+        """The strongest of all methods but the first."""
+        others = self.outcomes[1:]
+        if not others:
+            return None
+        sign = -1 if self.labels.kind == "numeric" else 1
+        return max(others, key=lambda o: sign * self.scores(o).mean())
+
+    def against(self, rival: Outcome) -> PairedTest:
+        """Whether the first method differs from `rival` on these texts."""
+        return paired_test(self.scores(self.outcomes[0]), self.scores(rival))
+
+    def verdict(self) -> str:
+        """How good, beside which baseline, whether the difference is more than chance, and what of it may be memory."""
+        return " ".join(part for part in (self._verdict(), self._unseen()) if part)
+
+    def _verdict(self) -> str:
+        first, rival, metric = self.outcomes[0], self.best_baseline(), self.headline
+        score = formatting.interval(*self.interval(first), metric)
+        text = f"{first.name}: {formatting.metric_name(metric)} {score} on {len(self.targets):,} texts"
+        if rival is None and len(self.parts) == 1:
+            return f"{text}. It is {self.parts[0].name} alone, and nothing else was trained to be beside it."
+        if rival is None:
+            return f"{text}; no baseline was run."
+        test = self.against(rival)
+        better_by = -test.difference if self.labels.kind == "numeric" else test.difference
+        named = f"{rival.name} ({formatting.score(self.interval(rival).mean, metric)})"
+        return f"{text}. {formatting.compared(better_by, test.p, metric, named)}"
+
+    def _unseen(self) -> str:
+        """`12 of them are in the training texts too; on the other 488 it has 83.1 % [79.6, 86.3], linear 80.1 %.`"""
+        if self.seen is None or not self.seen.any():
+            return ""
+        count, others = int(self.seen.sum()), int((~self.seen).sum())
+        if not others:
+            return "All of them are in the training texts too: this says nothing of new ones."
+        first, rival = self.outcomes[0], self.best_baseline()
+        own = bootstrap_interval(self.scores(first)[:, ~self.seen])
+        text = f"{count:,} of them {'are' if count > 1 else 'is'} in the training texts too; on the other {others:,} "
+        text += f"it has {formatting.interval(*own, self.headline)}"
+        if rival is not None:
+            theirs = float(self.scores(rival)[:, ~self.seen].mean())
+            text += f", {rival.name} {formatting.score(theirs, self.headline)}"
+        return f"{text}."
+
+    def table(self) -> str:
+        """Every method with its score, interval and cost, and the verdict, as plain text."""
+        beside = ("pearson", "spearman") if self.labels.kind == "numeric" else ()
+        head = [
+            "method",
+            f"{formatting.metric_name(self.headline)} [95 % interval]",
+            "spread",
+            *beside,
+            "minutes",
+            "peak MB",
+        ]
+        rows = [head]
+        for name, result in self._methods().items():
+            own = result[self.headline]
+            interval = formatting.interval(own["mean"], own["low"], own["high"], self.headline)
+            spread = formatting.score(own["spread"], self.headline)
+            others = [formatting.score((result[other] or {}).get("mean"), other) for other in beside]
+            rows.append([name, interval, spread, *others, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
+        shown = formatting.aligned(rows, left={0})
+        return "\n".join([shown, "", *([self.chosen] if self.chosen else []), self.verdict()])
+
+    def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
+        """The shape that every results.json keeps: methods, each with its metrics, minutes and peak memory."""
+        return {
+            "labels": labels,
+            "test_n": len(self.targets),
+            "seeds": seeds,
+            "metric": self.headline,
+            "verdict": self.verdict(),
+            "methods": self._methods(),
+        } | ({"chosen": self.chosen} if self.chosen else {})
+
+    def _methods(self) -> dict[str, dict[str, Any]]:
+        first, *rivals = self.outcomes
+        return {outcome.name: self._result(outcome) for outcome in (first, *self.parts, *rivals)}
+
+    def _result(self, outcome: Outcome) -> dict[str, Any]:
+        interval = self.interval(outcome)
+        per_seed = [
+            evaluate(self.labels.kind, self._in_units(self.targets), self._in_units(one)) for one in outcome.outputs
+        ]
+        others = {
+            name: None if value is None else {"mean": value[0], "spread": value[1]}
+            for name, value in mean_and_spread(per_seed).items()
+        }
+        result: dict[str, Any] = {self.headline: {**(others.get(self.headline) or {}), **interval._asdict()}}
+        result |= {name: value for name, value in others.items() if name != self.headline}
+        result |= {"minutes": round(outcome.minutes, 3), "peak_mb": round(outcome.peak_mb)}
+        return result | ({"about": outcome.about} if outcome.about else {})
+
+
+def compare_methods(
+    train: Examples,
+    examined: Examples | None,
+    outcome: Outcome,
+    *,
+    labels: Labels,
+    targets: np.ndarray,
+    folds: Sequence[Sequence[int]] | None = None,
+    unlabelled: Sequence[str] | None = None,
+    baselines: bool = True,
+    beside: Sequence[Outcome] = (),
+    parts: Sequence[Outcome] = (),
+    seed: int = 0,
+) -> Comparison:
+    """`outcome` beside the n-gram linear baseline and, where there is unlabelled text, the one on its LSA.
+
+    Where options are to choose from, it is beside what knows only their words and places (linear.multiple_choice).
+
+    Baselines train on `train` and answer for `examined`; with `folds` (each a list of held-out training indices)
+    they are cross-validated on the same folds instead. `beside` are outcomes of other methods on the same texts, and
+    `parts` those of the members of an ensemble.
+    """
+    outcomes = [outcome]
+    if baselines:
+        rivals: list[Baseline] = [LinearBaseline(seed=seed)]
+        if labels.kind == "choice":
+            rivals = [WordOverlap(), FrequentPlace()]
+        elif unlabelled and reads(train.texts) == "texts":
+            # Spaces need no labels, so one fit on all text there is serves every fold.
+            counted = CountedTexts.of([*train.texts, *unlabelled], seed=seed)
+            rivals.append(LsaBaseline(spaces=plain_and_even(counted, seed=seed), seed=seed))
+        outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
+    compared = on_held_out(Comparison(labels, targets, tuple(outcomes), tuple(parts)), folds)
+    return replace(compared, outcomes=(*compared.outcomes, *beside))
+
+
+def on_held_out(comparison: Comparison, folds: Sequence[Sequence[int]] | None) -> Comparison:
+    """A comparison on all training texts, narrowed down to those that `folds` hold out; as it is without folds."""
+    if not folds:
+        return comparison
+    known = np.array(sorted(i for held in folds for i in held), dtype=int)
+    return replace(
+        comparison,
+        targets=comparison.targets[known],
+        outcomes=tuple(_only(o, known) for o in comparison.outcomes),
+        parts=tuple(_only(o, known) for o in comparison.parts),
+    )
+
+
+def _answers(
+    baseline: Baseline,
+    train: Examples,
+    examined: Examples | None,
+    labels: Labels,
+    folds: Sequence[Sequence[int]] | None,
+    unlabelled: Sequence[str] | None,
+) -> Outcome:
+    targets = labels.encode(train)
+
+    def fitted(indices: Sequence[int]) -> Baseline:
+        texts = [train.texts[i] for i in indices]
+        classes = labels.num_outputs if labels.kind != "numeric" else None
+        return baseline.fit(texts, targets[list(indices)], kind=labels.kind, num_classes=classes, unlabelled=unlabelled)
+
+    with Meter() as meter:
+        if folds is None:
+            assert examined is not None
+            answers = fitted(range(len(train))).predict_proba(list(examined.texts))
+        else:
+            everything = set(range(len(train)))
+            shape = (len(train),) if labels.kind == "numeric" else (len(train), labels.num_outputs)
+            answers = np.full(shape, np.nan)
+            for held in folds:
+                kept = sorted(everything - set(held))
+                found = fitted(kept).predict_proba([train.texts[i] for i in held])
+                if found.ndim > 1:  # none of these may have as many options as others
+                    found = np.pad(found, ((0, 0), (0, answers.shape[1] - found.shape[1])))
+                answers[list(held)] = found
+    return Outcome(baseline.name, answers[None], answers[None], meter.seconds / 60, meter.peak_mb, baseline.about)
+
+
+def _only(outcome: Outcome, indices: np.ndarray) -> Outcome:
+    return replace(outcome, outputs=outcome.outputs[:, indices], raw=outcome.raw[:, indices])

@@ -1,0 +1,50 @@
+"""Explained answers as one self-contained page of HTML: words that speak for the answer, and against it, in colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from textgraft.core import formatting
+from textgraft.report.html import page, text
+
+if TYPE_CHECKING:
+    from textgraft.tasks.classification.explaining import Explanation
+
+TITLE = "What the answers hang on"
+READ = (
+    "The darker a word, the more the answer changes where it is left out: green speaks for the answer, red against it. "
+    "Point at a word for how much, in nats of log-odds (for a number, the number)."
+)
+_HOLE = "<!-- texts -->"
+
+
+def explained_page(explanations: Iterable[Explanation]) -> Iterator[str]:
+    """The page, piece by piece, a text at a time."""
+    before, after = page(TITLE, f'<p class="quiet">{text(READ)}</p>{_HOLE}').split(_HOLE)
+    yield before
+    for one in explanations:
+        yield f"<section><h2>{text(headline(one))}</h2>\n{marked(one)}</section>\n"
+    yield after
+
+
+def headline(one: Explanation) -> str:
+    """`pos, 93.0 %`, or the number."""
+    return f"{one.answer:.4g}" if one.label is None else f"{one.label}, {formatting.score(one.answer, 'accuracy')}"
+
+
+def marked(one: Explanation) -> str:
+    """A paragraph for each side, its parts as dark as they matter."""
+    most = max((abs(part.weight) for part in one.parts), default=0.0) or 1.0
+    shown = []
+    for number, side in enumerate(one.sides):
+        pieces, at = [], 0
+        for part in (part for part in one.parts if part.side == number):
+            share = round(70 * abs(part.weight) / most)
+            colour = "good" if part.weight > 0 else "bad"
+            style = f"background: color-mix(in srgb, var(--{colour}) {share}%, transparent); color: inherit"
+            words = text(side[part.start : part.end])
+            pieces += [text(side[at : part.start]), f'<mark style="{style}" title="{part.weight:+.2f}">{words}</mark>']
+            at = part.end
+        shown.append(f'<p class="text" dir="auto">{"".join(pieces)}{text(side[at:])}</p>')
+    return "\n".join(shown)

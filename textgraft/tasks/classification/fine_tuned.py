@@ -1,0 +1,297 @@
+"""The classifiers that grow from one language model: one a seed, one a fold, and what they answer.
+
+A fine-tuning has a member for each language model that it grows from; their probabilities are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textgraft.core import formatting
+from textgraft.core.errors import UserError
+from textgraft.core.resource_meter import Meter
+from textgraft.data.checks import Problem
+from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
+from textgraft.data.sequences import Truncation
+from textgraft.data.splits import Split
+from textgraft.metrics.calibration import fit_temperature
+from textgraft.models.artifact import Artifact
+from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.evaluation import Comparison, Outcome
+from textgraft.tasks.classification.training import (
+    EncodedTexts,
+    Plan,
+    Trained,
+    as_model,
+    outputs_from_logits,
+    train_classifier,
+)
+from textgraft.training.driver import TooSlow
+from textgraft.training.phases import Stage
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Cross-validation: (training, held-out) indices of each fold, and logits for every training text (N, C).
+
+    `seconds` is what all its trainings took.
+    """
+
+    splits: Sequence[Split]
+    logits: np.ndarray | None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One language model's classifiers, trained: a run a seed, and the folds where cross-validation was asked for.
+
+    `outcome` is what they answer on the examined texts (all training texts, for folds); `best` the index of the run
+    that is kept.
+    """
+
+    source: Artifact
+    plan: Plan
+    runs: list[Trained]
+    folds: Folds
+    temperature: float | None
+    outcome: Outcome
+    best: int
+
+    def artifact(self, run: dict[str, object]) -> Artifact:
+        """The classifier that is kept, with `run` for its run.json."""
+        return Artifact(as_model(self.plan, self.runs[self.best]), self.source.tokenizer, self.plan.labels, run)
+
+
+@dataclass
+class GivenUp(Exception):
+    """A language model is not trained to the end, or not read with: why, and what was spent on it until then."""
+
+    why: str
+    seconds: float
+    peak_mb: float
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
+
+    `examined` are the texts of `comparison`, in its order; `members` the trained models, none where all were given up,
+    and `stages` how each was trained, by the names of tasks.classification.sources; `cut` says for each part of the
+    data what truncation lost; `counted` how much each of the outcomes named counts in what is saved, where that is not
+    the mean of the members. `language_models` are where those lie that have read the unlabelled texts.
+    """
+
+    folder: Path
+    comparison: Comparison
+    record: dict[str, Any]
+    examined: Examples
+    members: dict[str, Member]
+    stages: Mapping[str, Stage]
+    cut: dict[str, Truncation]
+    problems: list[Problem]
+    counted: Mapping[str, float] = field(default_factory=dict)
+    language_models: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A language model, the parts of the data as it reads them, and what truncation cut off each."""
+
+    source: Artifact
+    parts: dict[str, EncodedTexts]
+    cut: dict[str, Truncation] = field(default_factory=dict)
+
+
+def read_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, max_tokens: int) -> Reading:
+    """Every part as one language model reads it. Raises UserError for no texts and for labels unseen in training."""
+    encoded, cut = {}, {}
+    for name, part in parts.items():
+        if not part.texts:
+            raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
+        sequences, cut[name] = source.encoded(part.texts, max_tokens)
+        encoded[name] = EncodedTexts(sequences, labels.encode(part))
+    return Reading(source, encoded, cut)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What all members have in common: seeds, folds, which part is examined, and where unfinished work lies.
+
+    `seconds`, if not None, is what the trainings of one language model may take in all; who would take longer is given
+    up in a fold. Each training has a share of it by the number of its texts.
+    """
+
+    examined: str  # "test", "valid" or "folds"
+    seed: int
+    seeds: int
+    splits: Sequence[Split]
+    folder: Path
+    show: bool
+    seconds: float | None = None
+
+    def may_take(self, kept: Sequence[int], texts: int) -> float | None:
+        """How many seconds the training of a fold may take that is on the texts `kept` of so many."""
+        if self.seconds is None:
+            return None
+        return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits) + self.seeds * texts)
+
+
+def try_out(name: str, plan: Plan, reading: Reading, course: Course, race: Race) -> float:
+    """Train the first fold of a language model that has not read the unlabelled texts; how many seconds that took.
+
+    As in `train_member`, to which its files are nothing. Raises GivenUp where the `race` is lost already.
+    """
+    title = f"{name} as it is, " if name else "as it is, "
+    with Meter() as meter:
+        folds, lost = _train_folds(title, plan, reading.parts["train"], course, race, most=1)
+    if lost is not None:
+        raise GivenUp(lost, folds.seconds, meter.peak_mb)
+    return folds.seconds
+
+
+def train_member(
+    name: str,
+    plan: Plan,
+    reading: Reading,
+    course: Course,
+    race: Race | None = None,
+) -> Member:
+    """Train all classifiers of one language model, the folds first; those that `course.folder` holds are taken from it.
+
+    `name` prefixes the files in the folder and the lines shown, and may be empty. Raises GivenUp after the fold in
+    which the `race` is lost.
+    """
+    title = f"{name} " if name else ""
+    source, encoded = reading.source, reading.parts
+    evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
+    with Meter() as meter:
+        folds, lost = _train_folds(title, plan, encoded["train"], course, race)
+        runs = [
+            train_classifier(
+                plan,
+                encoded["train"],
+                evaluated,
+                seed=seed,
+                folder=course.folder,
+                title=f"{title}seed {seed}",
+                show=course.show,
+            )
+            for seed in range(course.seed, course.seed + course.seeds)
+            if lost is None
+        ]
+    adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
+    if lost is not None:
+        raise GivenUp(lost, folds.seconds + adapting, meter.peak_mb)
+    temperature = _temperature(plan.labels, runs, folds, encoded)
+    outcome = _outcome(course.examined, plan.labels, runs, folds, temperature)
+    seconds = sum(run.seconds for run in runs) / len(runs) + adapting
+    method = source.model.encoder.method
+    outcome = replace(outcome, name=method, minutes=seconds / 60, peak_mb=meter.peak_mb)
+    return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
+
+
+def too_long(what: str, seconds: float, allowed: float) -> str:
+    """Why a language model is given up whose trainings, or whatever it is, would take so many seconds."""
+    took, most = formatting.minutes(seconds), formatting.minutes(allowed)
+    took = f"a little over {took}" if took == most else took
+    return f"given up: its {what} would take {took} min, of {most} allowed"
+
+
+def adapt_seconds(source: Artifact) -> float:
+    """What adapting the language model took, if it was, which is part of the method's price."""
+    return float(source.run.get("seconds", 0.0)) if source.run.get("stage") == "adapt" else 0.0
+
+
+def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
+    """Several members' probabilities, averaged; it costs what all of them cost."""
+    return Outcome(
+        name=name,
+        outputs=np.mean([o.outputs for o in outcomes], axis=0),
+        raw=np.mean([o.raw for o in outcomes], axis=0),
+        minutes=sum(o.minutes for o in outcomes),
+        peak_mb=max(o.peak_mb for o in outcomes),
+        about="the mean of " + " and ".join(o.name for o in outcomes),
+    )
+
+
+def _train_folds(
+    title: str, plan: Plan, encoded: EncodedTexts, course: Course, race: Race | None, most: int | None = None
+) -> tuple[Folds, str | None]:
+    """One classifier per fold, each answering for the texts that it has not seen, and why the race is lost if it is.
+
+    `most` folds are trained, if that is not None.
+    """
+    if not course.splits:
+        return Folds([], None), None
+    logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
+    seconds, lost = 0.0, None
+    for number, (kept, held) in enumerate(course.splits[:most], start=1):
+        within = course.may_take(kept, len(encoded.sequences))
+        try:
+            trained = train_classifier(
+                plan,
+                encoded.take(kept),
+                {"held": encoded.take(held)},
+                seed=course.seed,
+                folder=course.folder,
+                title=f"{title}fold {number} of {len(course.splits)}",
+                show=course.show,
+                within=within,
+            )
+        except TooSlow as slow:
+            assert within is not None
+            assert course.seconds is not None
+            seconds, whole = seconds + slow.spent, course.seconds * slow.seconds / within
+            lost = too_long("trainings", whole, course.seconds)
+            break
+        found = trained.logits["held"]
+        logits[held] = -np.inf  # where others have more options than any of these
+        logits[held, : found.shape[1]] = found
+        seconds += trained.seconds
+        lost = race.lost(logits, number) if race is not None else None
+        if lost is not None:
+            break
+    return Folds(course.splits, logits, seconds), lost
+
+
+def _temperature(
+    labels: Labels, runs: Sequence[Trained], folds: Folds, encoded: Mapping[str, EncodedTexts]
+) -> float | None:
+    """Fitted on texts that no classifier was trained on; None where there are none, or nothing to scale."""
+    if labels.kind == "numeric":
+        return None
+    if "valid" in encoded and encoded["valid"].targets is not None:
+        logits = np.concatenate([run.logits["valid"] for run in runs])
+        return fit_temperature(logits, np.concatenate([encoded["valid"].targets] * len(runs)), labels.kind)
+    if folds.logits is not None and encoded["train"].targets is not None:
+        known = ~np.isnan(folds.logits[:, 0])
+        return fit_temperature(folds.logits[known], encoded["train"].targets[known], labels.kind)
+    return None
+
+
+def _outcome(
+    examined: str, labels: Labels, runs: Sequence[Trained], folds: Folds, temperature: float | None
+) -> Outcome:
+    if examined == "folds":
+        assert folds.logits is not None
+        logits = [folds.logits]
+    else:
+        logits = [run.logits[examined] for run in runs]
+    with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
+        outputs = np.stack([outputs_from_logits(one, labels.kind, temperature or 1.0) for one in logits])
+        raw = np.stack([outputs_from_logits(one, labels.kind) for one in logits])
+    return Outcome("", outputs, raw, 0.0, 0.0)
+
+
+def _best(runs: Sequence[Trained], encoded: Mapping[str, EncodedTexts]) -> int:
+    """The run with the lowest validation loss; the first one if there is no validation set."""
+    if "valid" not in encoded:
+        return 0
+    return int(np.argmin([min(row["loss"] for row in run.history if "loss" in row) for run in runs]))

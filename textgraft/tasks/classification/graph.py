@@ -1,0 +1,53 @@
+"""A classifier of texts, of pairs, or of options, as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encode_texts
+from textgraft.models.graph import ROWS, OnnxModel
+
+
+@dataclass(kw_only=True)
+class OnnxClassifier(OnnxModel):
+    """Token ids to probabilities, or to a standardised number."""
+
+    both_orders: bool = False
+
+    task = "classification"
+    shows = ("answers",)
+
+    def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
+        """(N, C) probabilities in the order of `labels.names`, or (N,) standardised values.
+
+        Of questions with options (N, most options), 0 where there are fewer.
+        """
+        assert self.labels is not None
+        sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
+        options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
+        found = np.zeros((len(sequences), options or self.labels.num_outputs))
+        for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
+            answers = self.answer([sequences[i] for i in indices])
+            found[indices, : answers.shape[1]] = answers
+        return found[:, 0] if self.labels.kind == "numeric" else found
+
+    def answer(self, sequences: Sequence[TokenIds]) -> NDArray[np.float32]:
+        """(B, C) what the graph says of these texts' token ids."""
+        if self.both_orders:
+            sequences = [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
+        bundles = [s.rows if isinstance(s, Rows) else (s,) for s in sequences]
+        rows = [row for bundle in bundles for row in bundle]
+        ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
+        starts = [row.start if isinstance(row, PairIds) else len(row) for row in rows]
+        return self.read(ids, starts, options=_places([len(bundle) for bundle in bundles]))[0]
+
+
+def _places(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """(E, most) which rows are the options of each question, -1 where there are no more."""
+    places = np.arange(max(sizes))
+    first = np.cumsum([0, *sizes[:-1]])[:, None]
+    return np.where(places < np.array(sizes)[:, None], first + places, -1)

@@ -1,0 +1,213 @@
+"""A linear probe: logistic regression on a frozen language model's mean vectors, as a candidate of `finetune`.
+
+With few labels a linear layer on what the model says already may answer better than the model fine-tuned, whose layers
+the first steps under a random head spoil (Kumar et al. 2022, arXiv:2202.10054). It takes one reading of the texts. The
+fitted layer, scales and all, becomes the head of an ordinary classifier.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from textgraft.core.resource_meter import Meter
+from textgraft.data.examples import TargetKind
+from textgraft.data.labels import Labels
+from textgraft.data.sequences import TokenIds
+from textgraft.linear.linear_layer import Linear, Output, fit_output
+from textgraft.linear.scaling import Scale
+from textgraft.metrics.calibration import fit_temperature
+from textgraft.models.artifact import Artifact
+from textgraft.models.inference import Told, embed_sequences, untold
+from textgraft.models.model import graft
+from textgraft.tasks.classification.evaluation import Outcome
+from textgraft.tasks.classification.fine_tuned import GivenUp, too_long
+from textgraft.tasks.classification.linear_candidates import Candidate, Ground
+from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.driver import TooSlow, projected
+from textgraft.training.provenance import ancestry
+
+POOLING = "mean"
+NEVER = -30.0
+"""The logit of a class that no training text had."""
+Made = tuple[dict[str, NDArray], dict[str, Any]]
+"""Arrays by name, and facts of how they came to be."""
+
+
+def probe_name(language_model: str) -> str:
+    """What the probe is called of a candidate of that name."""
+    return f"{language_model}-probe"
+
+
+def probe_candidate(
+    name: str,
+    source: Artifact,
+    encoded: Mapping[str, EncodedTexts],
+    ground: Ground,
+    *,
+    examined: str,
+    precision: str,
+    within: float | None = None,
+) -> Candidate:
+    """The probe of a language model, kept in `ground.folder` once it is fitted.
+
+    `encoded` are the parts of the data as the model reads them, of which `examined` is measured on ("folds": the
+    training texts themselves). The texts of another part are read once somebody asks for its answers. Raises GivenUp as
+    soon as it is to be seen that reading the training texts takes more than `within` seconds.
+    """
+    folder, labels, kind = ground.folder / "candidates", ground.labels, ground.labels.kind
+    arrays, facts = _kept_or_made(
+        folder / f"{name}.safetensors", lambda: _fit(source, encoded["train"], ground, precision, within)
+    )
+    layer, held_out = arrays["layer"], arrays["held_out"]
+    targets, known = ground.targets, ground.known
+    temperature = 1.0 if kind == "numeric" else fit_temperature(held_out[known], targets[known], kind)
+
+    def answered() -> Made:
+        return {"logits": answers(layer, _means(source, encoded[examined], precision))}, {}
+
+    def examine() -> Outcome:
+        path = folder / f"{name}-{examined}.safetensors"
+        found = held_out if examined == "folds" else _kept_or_made(path, answered)[0]["logits"]
+        outputs, raw = _outputs(found, kind, temperature)[None], _outputs(found, kind, 1.0)[None]
+        return Outcome(name, outputs, raw, facts["seconds"] / 60, facts["peak_mb"], facts["about"])
+
+    unseen = _outputs(held_out, kind, temperature)
+    own = {"base": ancestry(source.run), "temperature": None if kind == "numeric" else temperature}
+    predictor = partial(_artifact, source, layer, labels, own)
+    slow = examined != "folds"
+    return Candidate(name, unseen, examine, facts["seconds"], facts["peak_mb"], predictor, slow)
+
+
+def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
+    """Arrays and facts as they lie at `path`, where they are put first if they are not there."""
+    if not path.exists():
+        arrays, facts = make()
+        tensors = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
+        save_checkpoint(path, tensors, facts)
+    tensors, facts = load_checkpoint(path)
+    return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
+
+
+def _fit(source: Artifact, train: EncodedTexts, ground: Ground, precision: str, within: float | None) -> Made:
+    """The layer, and the logits of layers fitted on the other folds for what each fold holds out."""
+    labels, targets = ground.labels, ground.targets
+    tell = untold if within is None else _hurried(train.sequences, within)
+    try:
+        with Meter() as meter:
+            rows = _means(source, train, precision, tell)
+            layer, about = fitted(rows, targets, labels, ground.seed)
+            held_out = np.full((len(targets), labels.num_outputs), np.nan)
+            for kept, held in ground.splits:
+                of_fold, _ = fitted(rows[kept], targets[kept], labels, ground.seed)
+                held_out[held] = answers(of_fold, rows[held])
+    except TooSlow as slow:
+        assert within is not None
+        raise GivenUp(too_long("reading", slow.seconds, within), slow.spent, meter.peak_mb) from None
+    facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
+    return {"layer": layer, "held_out": held_out}, facts
+
+
+def _hurried(sequences: Sequence[TokenIds], within: float) -> Told:
+    """Who hears how many texts are read, the longest first, and raises TooSlow as training.driver.drive does."""
+    tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
+    began = time.monotonic()
+
+    def tell(count: int) -> None:
+        spent = time.monotonic() - began
+        whole = projected(spent, tokens[count - 1] / tokens[-1])
+        if whole > within:
+            raise TooSlow(whole, spent)
+
+    return tell
+
+
+def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
+    with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
+        return outputs_from_logits(logits, kind, temperature)
+
+
+def _means(source: Artifact, part: EncodedTexts, precision: str, tell: Told = untold) -> NDArray[np.float32]:
+    pad_id = source.tokenizer.pad_id
+    return part.once(
+        "probe", lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision, tell=tell)
+    )
+
+
+def fitted(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:
+    """The layer (outputs, D + 1) that gives logits of rows (N, D), the last column what is added; and what it is."""
+    scale = Scale.of(rows)
+    output = fit_output(scale(rows), targets, labels.kind, labels.num_outputs, seed)
+    layer = as_layer(output, labels.kind, labels.num_outputs, rows.shape[1])
+    layer[:, :-1] *= scale.factors
+    layer[:, -1] -= layer[:, :-1] @ scale.mean
+    return layer, f"Means of the last layer -> {output.about}"
+
+
+def answers(layer: NDArray, rows: NDArray) -> NDArray[np.float64]:
+    """(N, outputs) logits."""
+    found: NDArray[np.float64] = rows @ layer[:, :-1].T + layer[:, -1]
+    return found
+
+
+def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDArray[np.float64]:
+    """What was fitted as one layer (outputs, width + 1), in whose softmax (several labels: sigmoids) it says the same.
+
+    Two classes were told apart by one row: the other's is zero.
+    """
+    layer = np.zeros((outputs, width + 1))
+    if kind == "single":
+        layer[:, -1] = NEVER
+        _put(layer, output.layers[0], output.layers[0].classes.tolist())
+    elif kind == "multi":
+        for row, linear in zip(layer, output.layers, strict=True):
+            both = np.zeros((2, width + 1))
+            both[:, -1] = NEVER
+            _put(both, linear, linear.classes.tolist())
+            row[:] = both[1] - both[0]
+    else:
+        layer[0] = np.append(output.layers[0].coefficients[0], output.layers[0].intercepts[0])
+    return layer
+
+
+def _put(layer: NDArray, linear: Linear, classes: list[int]) -> None:
+    """The rows of the classes that `linear` knows."""
+    layer[classes] = 0.0
+    of = classes[1:] if len(classes) == 2 else classes if len(classes) > 2 else []
+    if of:
+        layer[of] = np.column_stack([linear.coefficients, linear.intercepts])
+
+
+def _artifact(
+    source: Artifact, layer: NDArray, labels: Labels, own: Mapping[str, Any], run: Mapping[str, Any]
+) -> Artifact:
+    """The classifier that is saved: the encoder as it was, under the fitted layer."""
+    head = {
+        "name": "classification",
+        "input_dim": source.model.encoder.output_dim,
+        "outputs": labels.num_outputs,
+        "kind": labels.kind,
+        "direction": source.model.encoder.direction,
+        "pooling": POOLING,
+        "hidden_dim": 0,
+        "batch_norm": False,
+        "input_dropout": 0.0,
+        "hidden_dropout": 0.0,
+    }
+    description = source.model.describe() | {"head": head}
+    if "pooler" in description["encoder"]:  # which the mean does not pass through
+        description["encoder"]["pooler"] = False
+    model = graft(source.model.encoder, description, 0).eval()
+    last: Any = model.head.layers[-1]  # type: ignore[index]
+    with torch.no_grad():
+        last.weight.copy_(torch.from_numpy(layer[:, :-1]))
+        last.bias.copy_(torch.from_numpy(layer[:, -1]))
+    return Artifact(model, source.tokenizer, labels, {**run, **own})

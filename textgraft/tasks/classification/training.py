@@ -1,0 +1,312 @@
+"""Train one classifier: a language model's encoder, a fresh head, the phases of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textgraft.core.errors import UserError
+from textgraft.data.examples import ONE_OF, TargetKind
+from textgraft.data.labels import Labels
+from textgraft.data.sequences import TokenIds
+from textgraft.data.streams.base import ExampleStream
+from textgraft.encoders.base import Encoder
+from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
+from textgraft.heads.classification import ClassificationHead
+from textgraft.heads.language_model import LanguageModelHead
+from textgraft.metrics.classification import document_scores, evaluate
+from textgraft.models.inference import as_read_by, predict_logits, seen_by_head
+from textgraft.models.model import Model, build_fresh, graft, new_head, with_dropout
+from textgraft.nn.layer_aggregation import LAST, new_readout
+from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.driver import drive
+from textgraft.training.frozen_features import still_like
+from textgraft.training.loop import Run, Scores, Settings, load_values
+from textgraft.training.phases import Stage
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """Token ids of N texts and, where known, their targets.
+
+    `read` are vectors of the texts that a language model has given, by what they are for: for texts that many trainings
+    are asked about and that a model which has not learned need not read again. None: nothing is kept.
+    """
+
+    sequences: Sequence[TokenIds]
+    targets: np.ndarray | None = None
+    read: dict[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
+
+    def once(self, purpose: str, reading: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `reading` gives, or has given for this purpose."""
+        if self.read is None:
+            return reading()
+        if purpose not in self.read:
+            self.read[purpose] = reading()
+        return self.read[purpose]
+
+    def take(self, indices: Sequence[int]) -> EncodedTexts:
+        targets = None if self.targets is None else self.targets[list(indices)]
+        return EncodedTexts([self.sequences[i] for i in indices], targets)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all classifiers of one fine-tuning share: where they start, how they train, what they answer."""
+
+    language_model: Model
+    from_scratch: bool
+    stage: Stage
+    settings: Settings
+    labels: Labels
+    class_weights: np.ndarray | None
+    pad_id: int
+    words: bool = True
+    both_orders: bool = False
+    readout: str = LAST
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One classifier's weights by name, its logits for each set of texts asked for, and its history."""
+
+    values: dict[str, Tensor]
+    logits: dict[str, np.ndarray]
+    history: list[dict[str, Any]]
+    seconds: float
+
+
+def new_classifier(plan: Plan, seed: int) -> Model:
+    """The pretrained encoder under a fresh head; all of it fresh if the plan is from scratch.
+
+    Raises UserError for a readout that the encoder's layers do not allow.
+    """
+    source = plan.language_model.encoder
+    description = plan.language_model.describe()
+    description["head"] = {
+        "name": "classification",
+        "input_dim": source.output_dim,
+        "outputs": plan.labels.num_outputs,
+        "kind": plan.labels.kind,
+        "direction": source.direction,
+        **source.classifier(),
+    }
+    if plan.readout != LAST:
+        _read_through(plan.readout, description, source)
+    if plan.stage.pooling is not None:
+        _pool_by(plan.stage.pooling, description)
+    if not plan.words:
+        description["head"]["words_dim"] = 0
+    if plan.labels.kind == "choice":
+        description["head"] = {k: v for k, v in description["head"].items() if k not in ("outputs", "kind")}
+        description["head"]["name"] = "choice"
+    elif plan.both_orders:
+        description["head"]["both_orders"] = True
+    description = with_dropout(description, plan.stage.dropout)
+    model = build_fresh(description, seed) if plan.from_scratch else graft(source, description, seed)
+    if plan.class_weights is not None:
+        weights: Any = model.head.class_weights
+        weights.copy_(torch.from_numpy(plan.class_weights))
+    return model
+
+
+def _read_through(readout: str, description: dict[str, Any], encoder: Encoder) -> None:
+    """Let the head of a classifier's description read other layers than the last.
+
+    A family whose head looks at one position, a mark or the last token, does so because the last layer has gathered the
+    text there. Of other layers the mean is taken.
+    """
+    head = description["head"]
+    head |= {"readout": readout, "input_dim": new_readout(readout, encoder.widths).output_dim}
+    if "pooling" in head:
+        _pool_by("mean", description)
+
+
+def _pool_by(pooling: str, description: dict[str, Any]) -> None:
+    """Let the head make a text's vector so; a pooler, which knows one position of the last layer, is left behind."""
+    description["head"]["pooling"] = pooling
+    if "pooler" in description["encoder"]:
+        description["encoder"]["pooler"] = False
+
+
+def classifier_to_train(plan: Plan, seed: int) -> Model:
+    """`new_classifier` with what the stage adds to its loss.
+
+    That is smoothed labels and, where the stage has an auxiliary loss, the language model's own head beside the new
+    one, which goes on from where pretraining left it; from scratch it is fresh too. Raises UserError as
+    `refuse_unpredictive` does.
+    """
+    model = new_classifier(plan, seed)
+    if isinstance(model.head, ClassificationHead):
+        model.head.label_smoothing = plan.stage.label_smoothing
+    if not plan.stage.auxiliary:
+        return model
+    refuse_unpredictive(plan.language_model, plan.stage)
+    source = plan.language_model.head
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = new_head(with_dropout(plan.language_model.describe(), plan.stage.dropout)["head"], model.encoder)
+    assert isinstance(head, LanguageModelHead)
+    model.auxiliary = AuxiliaryLanguageModel(head, plan.stage.auxiliary, model.encoder.direction)
+    if not plan.from_scratch:
+        own, values = {id(p) for p in model.auxiliary.own(model.encoder)}, dict(source.named_parameters())
+        with torch.no_grad():
+            for name, parameter in head.named_parameters():
+                if id(parameter) in own:  # what is shared has the encoder's values already
+                    parameter.copy_(values[name])
+    return model
+
+
+def refuse_unpredictive(language_model: Model, stage: Stage) -> None:
+    """Raises UserError where the stage has an auxiliary loss and the model does not predict the next token."""
+    if not stage.auxiliary or isinstance(language_model.head, LanguageModelHead):
+        return
+    both = language_model.encoder.direction == "both"
+    why = "this model, which looks both ways, does not predict one" if both else "this model has no head for that"
+    remedy = "Take another recipe" + ("." if both else ", or the language model with its head.")
+    raise UserError(f"the auxiliary loss is that of the next token, and {why}.", where="auxiliary", remedy=remedy)
+
+
+def train_classifier(
+    plan: Plan,
+    train: EncodedTexts,
+    evaluated: dict[str, EncodedTexts],
+    *,
+    seed: int,
+    folder: Path,
+    title: str,
+    show: bool = True,
+    watched: str | None = None,
+    within: float | None = None,
+) -> Trained:
+    """Train on `train` and give logits for every set in `evaluated`; "valid" among them also guides early stopping.
+
+    `watched` names one of `evaluated` that every validation looks at and that decides nothing: the run ends with its
+    last weights, and each row of the history has every text's score (metrics.document_scores) as "by_text".
+
+    The result is kept in `folder` as `title`.safetensors and taken from there next time; while training, a checkpoint
+    lies beside it. Raises TooSlow where it would take more than `within` seconds.
+    """
+    done = folder / f"{title}.safetensors"
+    if done.exists():
+        return _read(done)
+    plan.stage.refuse_kind(plan.labels.kind)
+    model = classifier_to_train(plan, seed)
+    assert train.targets is not None
+    targets = torch.from_numpy(train.targets)
+    stream = ExampleStream(
+        as_read_by(model, train.sequences), targets, pad_id=plan.pad_id, rows=plan.stage.rows, seed=seed
+    )
+    phases = plan.stage.plan(len(model.layer_groups()), stream.length(0))
+    settings = replace(plan.settings.of(plan.stage), seed=seed)
+    run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
+    if watched is not None:
+        run.validate = _watching(run, plan, evaluated[watched])
+    checkpoint = folder / f"{title}.checkpoint.safetensors"
+    drive(run, checkpoint, title=title, show=show, within=within)
+    model.auxiliary, model.contrast = None, 0.0  # they have done their part, and are none of the classifier
+    logits = {name: _answers(model, plan, part) for name, part in evaluated.items() if part.sequences}
+    trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
+    _write(done, trained)
+    checkpoint.unlink(missing_ok=True)
+    return _read(done)
+
+
+@torch.no_grad()
+def _answers(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
+    """Logits for each text; where only the head has learned, of what it has seen of the part for an earlier one."""
+    precision = plan.settings.precision
+    if (
+        part.read is None
+        or not isinstance(model.head, ClassificationHead)
+        or not still_like(model, plan.language_model)
+    ):
+        return predict_logits(model, part.sequences, plan.pad_id, precision)
+    sequences = as_read_by(model, part.sequences)
+    seen = part.once("head", lambda: seen_by_head(model, sequences, plan.pad_id, precision).numpy())
+    head: Any = model.eval().head
+    answers: np.ndarray = head.logits_of(torch.from_numpy(seen).to(model.device)).cpu().numpy()
+    return answers
+
+
+def drop_weights(trained: Trained, folder: Path, title: str) -> Trained:
+    """`trained` without its weights, in `folder` too: the answers of many trainings take little room."""
+    if trained.values:
+        trained = replace(trained, values={})
+        _write(folder / f"{title}.safetensors", trained)
+    return trained
+
+
+def _write(path: Path, trained: Trained) -> None:
+    tensors = {f"model.{n}": t for n, t in trained.values.items()}
+    tensors |= {f"logits.{n}": torch.from_numpy(a) for n, a in trained.logits.items()}
+    save_checkpoint(path, tensors, {"history": trained.history, "seconds": trained.seconds})
+
+
+def _read(path: Path) -> Trained:
+    tensors, state = load_checkpoint(path)
+    values = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
+    logits = {n.removeprefix("logits."): t.numpy() for n, t in tensors.items() if n.startswith("logits.")}
+    return Trained(values, logits, state["history"], state["seconds"])
+
+
+def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scores] | None:
+    if valid is None or valid.targets is None:
+        return None
+    targets, kind = valid.targets, plan.labels.kind
+
+    def validate(model: Model) -> Scores:
+        logits = predict_logits(model, valid.sequences, plan.pad_id, plan.settings.precision)
+        outputs = outputs_from_logits(logits, kind)
+        loss = _mean_loss(logits, targets, kind)
+        scores = {k: v for k, v in evaluate(kind, targets, outputs).items() if v is not None}
+        # The loss decides: with few validation texts accuracy is too coarse to tell two epochs apart.
+        return {"loss": loss, "score": -loss} | scores
+
+    return validate
+
+
+def _watching(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], Scores]:
+    """A validator whose last verdict is always the best."""
+    kind, targets = plan.labels.kind, watched.targets
+    assert targets is not None
+
+    def watch(model: Model) -> Scores:
+        logits = predict_logits(model, watched.sequences, plan.pad_id, plan.settings.precision)
+        by_text: Any = document_scores(kind, targets, outputs_from_logits(logits, kind)).tolist()
+        return {
+            "loss": _mean_loss(logits, targets, kind),
+            "score": float(len(run.progress.history)),
+            "by_text": by_text,
+        }
+
+    return watch
+
+
+def outputs_from_logits(logits: np.ndarray, kind: TargetKind, temperature: float = 1.0) -> np.ndarray:
+    """Probabilities (N, C), or for a numeric target the standardised values (N,)."""
+    from textgraft.metrics.calibration import probabilities
+
+    return logits[:, 0] if kind == "numeric" else probabilities(logits, kind, temperature)
+
+
+def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
+    x, y = torch.from_numpy(logits), torch.from_numpy(targets)
+    if kind in ONE_OF:
+        return float(torch.nn.functional.cross_entropy(x, y))
+    if kind == "multi":
+        return float(torch.nn.functional.binary_cross_entropy_with_logits(x, y))
+    return float(torch.nn.functional.mse_loss(x[:, 0], y))
+
+
+def as_model(plan: Plan, trained: Trained) -> Model:
+    """The classifier that `trained` holds, in eval mode."""
+    model = new_classifier(plan, seed=0)
+    load_values(model, trained.values)
+    return model.eval()

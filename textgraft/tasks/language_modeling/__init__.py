@@ -1,0 +1,1 @@
+"""Pretraining a language model and adapting it to a domain."""

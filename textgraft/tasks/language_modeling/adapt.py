@@ -1,0 +1,268 @@
+"""Stage two: the pretrained language model reads the target's own text, no labels needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from textgraft.core.device import resolve_device
+from textgraft.core.errors import UserError
+from textgraft.core.memory import all_parts_kept
+from textgraft.data.examples import refuse_one_text
+from textgraft.data.streams.shards import Corpus
+from textgraft.models import artifact, loading
+from textgraft.models.artifact import Artifact
+from textgraft.models.default_models import usual_models
+from textgraft.models.model import Model, build_unfilled, graft, with_dropout
+from textgraft.nn.embedding import AdaptiveEmbedding
+from textgraft.text.byte_level import BytePairTokenizer
+from textgraft.text.character_encoding import MARKS, SpellingTokenizer
+from textgraft.text.tokenizer import Tokenizer, vocabulary_map
+from textgraft.text.wordpiece import WordPieceTokenizer
+from textgraft.training.driver import (
+    content_hash,
+    drive,
+    measured,
+    put_in_place,
+    refuse_existing,
+    weights_hash,
+    work_folder,
+)
+from textgraft.training.loop import Run, Settings
+from textgraft.training.objectives import objective
+from textgraft.training.phases import Stage
+from textgraft.training.provenance import provenance
+from textgraft.training.recipes import load_recipe
+
+HELD_OUT_TOKENS = 100_000
+FEW = 1_000
+"""Texts of which it is found out beforehand whether they are too few; more are enough."""
+LEAST_WORDS = 30_000
+"""How many words of the texts an ELMo's own vocabulary may have, if it had fewer before."""
+TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bias"}
+"""The values of a language model that have a row for each token."""
+
+
+def adapt(
+    texts: Sequence[str],
+    out: Path | str,
+    *,
+    model: str | Path | None = None,
+    recipe: str = "default",
+    own_vocabulary: bool = False,
+    settings: Settings | None = None,
+    overwrite: bool = False,
+    reuse: bool = False,
+    show: bool = True,
+) -> Path:
+    """Fine-tune a language model (None: the usual one) on `texts` and save it as an artifact folder at `out`.
+
+    Howard & Ruder 2018, §3.2: discriminative rates and slanted triangular schedules, as the recipe's `adapt` phases
+    say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
+    state is kept. `own_vocabulary` trains a new tokenizer on the texts; known tokens keep their vectors, new ones
+    start from the mean. An encoder that was published without its language-model head is given a fresh one that learns
+    along with it, and an ELMo, which was so, a vocabulary of the texts. `settings.minutes` cuts training to a time.
+    Killed, the same call goes on where it was; with `reuse` it also takes what it finds at `out`, if that came of this
+    very call.
+
+    Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
+    """
+    out = Path(out)
+    refuse_one_text(texts, name="texts")
+    if not reuse:
+        refuse_existing(out, overwrite)
+    settings, model = settings or Settings(), model or usual_models(texts).alone
+    begun = _begun(texts, model, recipe, own_vocabulary, settings)
+    source, stage, learns = begun.source, begun.stage, objective(begun.source.model, str(model))
+    if reuse and out.exists() and _came_of(begun.asked, out, overwrite):
+        return out
+    folder = work_folder(out, begun.plan)
+    if begun.own_vocabulary:
+        source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
+    train, valid = held_out(texts, source.tokenizer)
+    adapted = with_dropout_of(stage, source.model)
+    stream = learns.stream(adapted, train, source.tokenizer, stage, settings.seed)
+    validate = learns.validator(adapted, valid, source.tokenizer, tokens=math.inf)
+    told: dict[str, Any] = {"title": "adapt", "show": show}
+    source.model.to(resolve_device(settings.device))
+    before = measured(validate, source.model, valid.num_tokens, **told)
+    run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
+    with all_parts_kept():
+        drive(run, folder / "checkpoint.safetensors", **told)
+    after = measured(validate, adapted, valid.num_tokens, **told)
+    data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}
+    about: dict[str, Any] = {"data": data, "recipe": begun.recipe, "settings": settings.of(stage)}
+    record = provenance(stage="adapt", name=out.name, base=source.run, **about)
+    record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
+    record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": begun.asked}
+    put_in_place(Artifact(adapted, source.tokenizer, None, record), out, overwrite=overwrite)
+    return out
+
+
+def check_adapt(
+    texts: Sequence[str],
+    out: Path,
+    *,
+    model: str | Path,
+    recipe: str,
+    settings: Settings,
+    overwrite: bool = False,
+) -> None:
+    """Everything that `adapt`, told to reuse what is there, would refuse later. Raises the UserError that is due."""
+    begun = _begun(texts, model, recipe, False, settings)
+    if out.exists():
+        _came_of(begun.asked, out, overwrite)
+    if len(texts) <= FEW and not begun.own_vocabulary:
+        held_out(texts, begun.source.tokenizer)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """An adaptation before anything is trained: `plan` is what the result depends on, `asked` its hash."""
+
+    source: Artifact
+    recipe: str
+    stage: Stage
+    own_vocabulary: bool
+    plan: dict[str, Any]
+
+    @property
+    def asked(self) -> str:
+        return content_hash(self.plan.items())
+
+
+def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
+    """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
+    source = with_a_task(loading.load(model), settings.seed)
+    objective(source.model, str(model))
+    recipe = source.suited(recipe)
+    stage = load_recipe(recipe).adapt
+    if not stage.phases:
+        raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
+    own_vocabulary = own_vocabulary or source.tokenizer.tokens == list(MARKS)
+    plan = {
+        "stage": "adapt",
+        "model": weights_hash(source.model),
+        "tokenizer": source.tokenizer.fingerprint,
+        "texts": content_hash(texts),
+        "recipe": stage.identity,
+        "settings": repr(settings),
+        "own_vocabulary": own_vocabulary,
+    }
+    return _Begun(source, recipe, stage, own_vocabulary, plan)
+
+
+def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
+    """Whether `out`, by its run.json, is what `asked` (a hash of model, texts and settings) led to.
+
+    Raises UserError where it is not, and may not be replaced.
+    """
+    if (out / "config.json").is_file() and loading.load(out).run.get("asked") == asked:
+        return True
+    if not overwrite:
+        raise UserError(
+            "this is there already, and was not adapted from the same model on the same texts with these settings.",
+            where=str(out),
+            remedy="Name another --out, pass --overwrite, or remove it.",
+        )
+    refuse_existing(out, overwrite)
+    return False
+
+
+def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus]:
+    """The texts as a training corpus and a held-out one: every twentieth text, up to HELD_OUT_TOKENS.
+
+    Raises UserError if fewer than 20 texts or too few tokens are left to learn from.
+    """
+    sequences = tokenizer.corpus_ids(list(texts))
+    kept: list[int] = []
+    tokens = 0
+    for index in range(0, len(texts), 20):
+        if tokens >= HELD_OUT_TOKENS:
+            break
+        kept.append(index)
+        tokens += len(sequences[index])
+    chosen = set(kept)
+    parts = [[i for i in range(len(texts)) if (i in chosen) == held] for held in (False, True)]
+    if len(texts) < 20 or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
+        raise UserError(
+            f"{len(texts)} {'text is' if len(texts) == 1 else 'texts are'} too few to adapt a language model to.",
+            remedy="Give at least 20 texts and 1,000 tokens, or fine-tune without adapting.",
+        )
+    train, valid = (
+        Corpus.from_ids(
+            [sequences[i] for i in part],
+            tokenizer,
+            words=sum(len(texts[i].split()) for i in part),
+            characters=sum(len(texts[i]) for i in part),
+        )
+        for part in parts
+    )
+    return train, valid
+
+
+def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenizer:
+    """A tokenizer of the old one's kind and size, from `path` if an earlier run left it there."""
+    if not path.exists():
+        segmenter = "thai" if old.segmenter else None
+        settings: dict[str, Any] = {"kind": old.kind, "vocab_size": old.vocab_size, "segmenter": segmenter}
+        if isinstance(old, WordPieceTokenizer):
+            settings |= {"model": "wordpiece", "lowercase": old.normalizer.get("lowercase", True)}
+        elif isinstance(old, BytePairTokenizer):
+            settings["model"] = "byte_level"
+        elif isinstance(old, SpellingTokenizer):
+            settings |= {"model": "spelling", "vocab_size": max(old.vocab_size, LEAST_WORDS)}
+        Tokenizer.train(texts, **settings).save(path)
+    return Tokenizer.load(path)
+
+
+def with_a_task(source: Artifact, seed: int) -> Artifact:
+    """A bare encoder that looks both ways under a fresh head that tells masked tokens; any other model as it is.
+
+    Of an ELMo the head tells the words on either side, and knows only marks until the model moves to a vocabulary.
+    """
+    description, encoder = source.model.describe(), source.model.encoder
+    if description["head"]["name"] != "features" or encoder.direction != "both":
+        return source
+    spelled = encoder.reads_spellings
+    description["head"] = {
+        "name": "bidirectional_language_model" if spelled else "masked_language_model",
+        "vocab_size": source.tokenizer.vocab_size if spelled else encoder.config.vocab_size,
+        "input_dim": encoder.output_dim,
+    }
+    return replace(source, model=graft(encoder, description, seed).eval())
+
+
+def with_dropout_of(stage: Stage, model: Model) -> Model:
+    """A copy of the model with the stage's dropout."""
+    copy = build_unfilled(with_dropout(model.describe(), stage.dropout))
+    artifact.fill(copy, model.values(), where="model")
+    return copy
+
+
+def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
+    """The language model over another vocabulary: known tokens keep vector and bias, new ones get the mean.
+
+    Howard & Ruder 2018, §3.2 and their code. Raises UserError for a model that keeps rare tokens in other tables.
+    """
+    if any(isinstance(module, AdaptiveEmbedding) for module in source.model.encoder.modules()):
+        message = "the rare tokens of this model have narrower vectors, which cannot move to another vocabulary."
+        raise UserError(message, remedy="Adapt without a vocabulary of its own.")
+    old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
+    description = source.model.describe()
+    for part in description.values():
+        if "vocab_size" in part:
+            part["vocab_size"] = tokenizer.vocab_size
+    model = build_unfilled(description)
+    values = source.model.values()
+    for name in TOKEN_ROWS & values.keys():
+        moved = values[name][old_ids.clamp(min=0)].clone()
+        moved[old_ids < 0] = values[name].mean(dim=0)
+        values[name] = moved
+    artifact.fill(model, values, where="the new vocabulary")
+    return Artifact(model.eval(), tokenizer, None, source.run)

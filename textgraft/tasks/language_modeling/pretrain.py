@@ -1,0 +1,322 @@
+"""Stage one: a language model from general text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.memory import all_parts_kept
+from textgraft.data.streams.base import TokenSource
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import Model, build_fresh, has_setting, with_dropout
+from textgraft.nn.uninitialized import Undrawn
+from textgraft.tasks.language_modeling.pretraining_text import (
+    Paths,
+    PretrainingText,
+    kept_tokenizer,
+    of_language,
+    pretraining_text,
+)
+from textgraft.tasks.language_modeling.token_shards import Corpora
+from textgraft.text.tokenizer import Tokenizer
+from textgraft.training.driver import drive, measured, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.loop import Run, Settings, load_values
+from textgraft.training.neighbour_attention import refuse_without_neighbours, start_near
+from textgraft.training.objectives import Objective, objective
+from textgraft.training.phases import STRICT, Phase, Stage
+from textgraft.training.provenance import provenance
+from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.token_vectors import (
+    cached_token_vectors,
+    gensim_word2vec,
+    only_table,
+    start_from_vectors,
+)
+
+VALIDATION_TOKENS = 100_000
+"""How many of the held-out tokens a look during training reads; the end reads all of them."""
+VECTORS = "vectors.f32"
+COUNTED_AT_ONCE = 1 << 22
+TOKENIZER_SETTINGS = (
+    *("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced", "segmenter"),
+    "lowercase",
+)
+"""What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
+
+
+@dataclass(frozen=True)
+class PretrainRecipe:
+    """How a language model is made: its tokenizer, its shape, its training.
+
+    `tokenizer` are keyword arguments of Tokenizer.train, and `tokenizer_every` says to train it on every so many-th
+    text. `model` are the fields of the encoder's config but vocab_size, `head` those of the language-model head.
+    `token_vectors` is how many tokens skip-gram reads to start the embedding table (0: start at random), and
+    `start_from_counts` has the output biases start at how frequent each token is. Without, where a few tokens are a
+    tenth of the text, the first steps teach that to the tied table, whose rows then all point the same way.
+    `start_near` is in how many of the lowest layers heads look at neighbours from the start
+    (training.neighbour_attention). `smoothing` is the exponent S of data.streams.languages, for sources by language.
+    `suits` names the recipe by which such a model is adapted and fine-tuned where nobody names one ("": its kind of
+    network's).
+    """
+
+    name: str
+    description: str
+    language: str
+    licence: str
+    tokenizer: dict[str, Any]
+    model: dict[str, Any]
+    stage: Stage
+    head: dict[str, Any]
+    tokenizer_every: int = 1
+    token_vectors: int = 0
+    validate_every: int = 600
+    start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
+    smoothing: float = field(default=0.7, repr=False)
+    start_near: int = field(default=0, repr=False)
+    suits: str = field(default="", repr=False)
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smoothing <= 1:
+            remedy = "It must be from 0 (all languages alike) to 1 (as much as there is of each)."
+            raise UserError(f"smoothing is {self.smoothing}.", remedy=remedy)
+
+
+def load_pretrain_recipe(name: str) -> PretrainRecipe:
+    """A recipe by name or path. Raises UserError for unknown keys, and where it describes no model."""
+    path = find_recipe(name, "pretrain")
+    recipe = read_toml(path, PretrainRecipe, "pretrain")
+    recipe.stage.refuse_for_classifiers(str(path))
+    for key in recipe.tokenizer:
+        if key not in TOKENIZER_SETTINGS:
+            where = f"{path}, tokenizer"
+            raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
+    try:
+        if recipe.suits:
+            find_recipe(recipe.suits)
+        with torch.device("meta"), Undrawn():  # takes neither time nor memory
+            model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
+            if recipe.token_vectors:
+                only_table(model)
+            if recipe.start_near:
+                refuse_without_neighbours(model.encoder, recipe.start_near)
+        _check_reading(model, spelled=recipe.tokenizer.get("model") == "spelling")
+    except UserError as error:
+        raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
+        raise UserError(f"this describes no model ({error!r}).", where=str(path), remedy="Correct it.") from error
+    return recipe
+
+
+def _check_reading(model: Model, *, spelled: bool) -> None:
+    """Raises UserError where the encoder wants words by their characters and is given ids, or the reverse."""
+    if model.encoder.reads_spellings != spelled:
+        wants = "token ids" if spelled else "spelled words"
+        remedy = "Leave out model." if spelled else 'Set kind = "word" and model = "spelling".'
+        message = f"this encoder reads {wants}, which this tokenizer does not give."
+        raise UserError(message, where="tokenizer", remedy=remedy)
+
+
+def pretrain(
+    sources: Paths | Mapping[str, Paths],
+    out: Path | str,
+    *,
+    recipe: str = "en-ulmfit",
+    valid: Paths | Mapping[str, Paths] | None = None,
+    tokenizer: Path | str | None = None,
+    model: Path | str | None = None,
+    tokens: float | None = None,
+    settings: Settings | None = None,
+    show: bool = True,
+) -> Path:
+    """Train a tokenizer and a language model on files of general text and save them at `out`.
+
+    `sources` are files, folders, globs or data sets as read_texts takes them, or one folder of tokens
+    (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then the model's; a mapping from languages
+    to such has each language read in the recipe's smoothed share, by the tokenizer too. Held-out text comes from
+    `valid` (by language if `sources` are), or is every 200th text (at most 300, of each language). `tokenizer` takes an
+    existing tokenizer.json instead of training one; `model`, by name or folder, is a language model of the recipe's
+    shape to go on from, with its tokenizer (under the seed that it had it would read the same windows again). The
+    recipe's epochs, `tokens` (how many the model sees) or `settings.minutes` say when to stop; `settings.patience`
+    stops after so many validations without a gain, and the best state is kept. Tokenizer, token shards and checkpoint
+    live in `OUT.run/`; killed, the same call goes on from there, on any device, if the sources are the same
+    (data.fingerprint).
+
+    Raises UserError if `out` exists, for sources or a language without text or that have changed since the run began,
+    for a recipe that does not fit, and for a `model` of another shape, or beside a `tokenizer`.
+    """
+    out = Path(out)
+    refuse_existing(out, overwrite=None)
+    plan = load_pretrain_recipe(recipe)
+    before = None if model is None else _model_before(plan, model, tokenizer)
+    settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
+    text = pretraining_text(sources, valid, plan.smoothing)
+    folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens, before))
+    if before is None and plan.token_vectors and not (folder / VECTORS).exists():
+        gensim_word2vec()
+    if before is not None:
+        tok = before.tokenizer
+    else:
+        tok = kept_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
+    learner = new_language_model(plan, tok.vocab_size, settings.seed)
+    _check_reading(learner, spelled=tok.spells)
+    corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
+    train, held = corpora.train, corpora.held
+    if before is not None:
+        load_values(learner, before.model.values())
+    elif not (folder / "checkpoint.safetensors").exists():
+        start_model(learner, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
+    learns = objective(learner, plan.name)
+    _check_held_out(corpora, learner, tok, learns, plan.stage)
+    stream = learns.stream(learner, train, tok, plan.stage, settings.seed)
+    phases = _phases(plan.stage, learner, train.num_tokens, tokens)
+    run = Run(learner, phases, stream, settings, learns.validator(learner, held, tok, tokens=VALIDATION_TOKENS))
+    with all_parts_kept():
+        drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
+    data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
+    base = {} if before is None else before.run
+    record = provenance(stage="pretrain", name=out.name, base=base, data=data, recipe=plan.name, settings=settings)
+    language = ", ".join(corpora.languages) or plan.language
+    record |= {"suits": plan.suits} if plan.suits else {}
+    record |= {"licence": plan.licence, "language": language, "description": plan.description}
+    record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
+    record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in learner.parameters())}
+    record |= {"earlier": _legs(before.run)} if before is not None else {}
+    record |= _measured(learner, tok, corpora, learns, show=show)
+    put_in_place(Artifact(learner, tok, None, record), out, half=True)
+    return out
+
+
+def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str | None) -> Artifact:
+    """The model to go on from. Raises UserError where it is not of the recipe's shape, or a tokenizer is named too."""
+    if tokenizer is not None:
+        message = "a model that goes on keeps the tokenizer that it has."
+        raise UserError(message, where=str(tokenizer), remedy="Leave out the tokenizer, or the model.")
+    before = loading.load(name)
+    with torch.device("meta"), Undrawn():
+        wanted = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
+    if _shape(wanted) != _shape(before.model):
+        message = f"this is not a model as the recipe '{plan.name}' makes it."
+        raise UserError(message, where=str(name), remedy="Name the recipe that it was pretrained by.")
+    return before
+
+
+def _legs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What run.json keeps of the trainings that a model had before it went on, oldest first."""
+    last = {key: run[key] for key in ("name", "tokens_seen", "seconds", "history") if key in run}
+    return [*run.get("earlier", []), last]
+
+
+def _shape(model: Model) -> tuple[Any, ...]:
+    """What two models have to agree in for the one to go on as the other: all but dropouts and penalties."""
+    return with_dropout(model.describe(), 0)["encoder"], {name: v.shape for name, v in model.values().items()}
+
+
+def _asked(
+    plan: PretrainRecipe,
+    text: PretrainingText,
+    tokenizer: Path | str | None,
+    settings: Settings,
+    tokens: float | None,
+    before: Artifact | None,
+) -> dict[str, Any]:
+    """What the result depends on: another of any of these is another run."""
+    return {
+        "stage": "pretrain",
+        **text.asked(),  # which also finds out whether all of it is there
+        "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
+        "recipe": repr(plan),
+        "settings": repr(settings),
+        "tokens": tokens,
+        # Younger than runs that are known by what they asked without them.
+        **({"start_from_counts": True} if plan.start_from_counts else {}),
+        **({"start_near": plan.start_near} if plan.start_near else {}),
+        **({"model": weights_hash(before.model), "vocabulary": before.tokenizer.fingerprint} if before else {}),
+    }
+
+
+def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None) -> list[Phase]:
+    """The stage's phases, all longer or shorter by the same factor where `tokens` says how many are read."""
+    phases = stage.plan(len(model.layer_groups()))
+    if tokens is None:
+        return phases
+    total = sum(phase.epochs for phase in phases) * corpus_tokens
+    return [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
+
+
+def _check_held_out(corpora: Corpora, model: Model, tokenizer: Tokenizer, learns: Objective, stage: Stage) -> None:
+    """Raises UserError for a language with too little held-out text: now, and not when the training is done."""
+    for language, part in corpora.held_by_language.items():
+        with of_language(language):
+            learns.stream(model, part, tokenizer, stage, 0)
+
+
+def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Objective, *, show: bool) -> dict[str, Any]:
+    """What run.json says of the held-out text, and of each language."""
+    scores = {}
+    for name, part in {"": corpora.held, **corpora.held_by_language}.items():
+        validate = learns.validator(model, part, tokenizer, tokens=math.inf)
+        title = f"pretrain, {name}" if name else "pretrain"
+        scores[name] = measured(validate, model, part.num_tokens, title=title, show=show)
+    held = {"tokens": corpora.held.num_tokens, "words": corpora.held.num_words, "after": scores.pop("")}
+    if not corpora.languages:
+        return {"held_out": held}
+    return {
+        "held_out": held,
+        "languages": {
+            language: {
+                **told,
+                "held_out": {"tokens": corpora.held_by_language[language].num_tokens, **scores[language]},
+            }
+            for language, told in corpora.languages.items()
+        },
+    }
+
+
+def _stopped_by(run: Run, tokens: float | None) -> str:
+    """What ended the training, in the words of the options."""
+    if run.out_of_patience():
+        return "patience"
+    if run.settings.minutes is not None:
+        return "minutes"
+    return "epochs" if tokens is None else "tokens"
+
+
+def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Model:
+    """The recipe's model with fresh weights."""
+    encoder = {"name": "awd_lstm", **recipe.model}
+    if has_setting(encoder["name"], "vocab_size"):
+        encoder.setdefault("vocab_size", vocab_size)
+    head = {
+        "name": "language_model",
+        "vocab_size": vocab_size,
+        "input_dim": recipe.model.get("embedding_dim"),
+        **recipe.head,
+    }
+    return build_fresh({"encoder": encoder, "head": head}, seed)
+
+
+def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
+    """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
+    head: Any = model.head
+    size, dim = head.config.vocab_size, model.encoder.output_dim
+    if recipe.token_vectors:
+        vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
+        start_from_vectors(model, vectors)
+    if recipe.start_near:
+        start_near(model.encoder, recipe.start_near)
+    if recipe.start_from_counts:
+        counts = np.zeros(size, dtype=np.int64)
+        for first in range(0, corpus.num_tokens, COUNTED_AT_ONCE):
+            stretch = corpus.read(first, min(first + COUNTED_AT_ONCE, corpus.num_tokens))
+            counts += np.bincount(stretch, minlength=size)
+        head.output.start_from_counts(torch.from_numpy(counts))

@@ -1,0 +1,144 @@
+"""Which learning rates a recipe uses, and which a range test suggests: `schedule` and `lr_find`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.data.examples import Examples, Pair, refuse_one_text
+from textgraft.data.labels import Labels
+from textgraft.data.streams.base import ExampleStream, Stream
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact
+from textgraft.models.default_models import usual_models
+from textgraft.models.model import Model
+from textgraft.tasks.classification.training import Plan, classifier_to_train
+from textgraft.tasks.language_modeling.adapt import held_out, with_dropout_of
+from textgraft.training.loop import Settings
+from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
+from textgraft.training.objectives import objective
+from textgraft.training.phases import Phase, ScheduleRow, Stage, schedule_curve, schedule_table
+from textgraft.training.recipes import load_recipe
+
+StageName = Literal["finetune", "adapt"]
+MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
+    "finetune": ("embedding", "layer 1", "layer 2", "layer 3", "head"),
+    "adapt": ("layer 1", "layer 2", "layer 3", "head"),
+}
+"""The layer groups of the three-layer AWD-LSTM; while it is a language model, its tied table trains with the head."""
+
+
+@dataclass(frozen=True)
+class RecipeSchedule:
+    """A stage's learning rates: a row an epoch and group, and the curve of each group over all steps."""
+
+    rows: list[ScheduleRow]
+    curves: dict[str, list[float]]
+    steps_per_epoch: int
+
+
+def schedule(
+    recipe: str = "default",
+    *,
+    stage: StageName = "finetune",
+    groups: Sequence[str] | None = None,
+    steps_per_epoch: int = 100,
+) -> RecipeSchedule:
+    """What a recipe trains in each epoch, and how fast; `groups` names the model's layer groups, bottom -> top.
+
+    Raises UserError for a recipe or a stage that is not there, or that has no phases.
+    """
+    chosen = stage_of(recipe, stage)
+    names = MODEL_GROUPS[stage] if groups is None else groups
+    curves = dict(zip(names, schedule_curve(chosen, len(names), steps_per_epoch), strict=True))
+    return RecipeSchedule(schedule_table(chosen, names, steps_per_epoch), curves, steps_per_epoch)
+
+
+def stage_of(recipe: str, stage: str) -> Stage:
+    """One stage of a recipe. Raises UserError for an unknown name, and for a stage without phases."""
+    if stage not in MODEL_GROUPS:
+        raise UserError(f"unknown stage '{stage}'.", remedy=did_you_mean(stage, MODEL_GROUPS))
+    chosen: Stage = getattr(load_recipe(recipe), stage)
+    if not chosen.phases:
+        raise UserError(f"this recipe does nothing in the stage {stage}.", where=recipe, remedy="Name one that does.")
+    return chosen
+
+
+def groups_of(model: str | Path, stage: StageName) -> list[str]:
+    """The names of a model's layer groups in a stage, bottom -> top."""
+    source = loading.load(model)
+    if stage == "adapt":
+        return [group.name for group in source.model.layer_groups()]
+    return [*(group.name for group in source.model.encoder.layer_groups()), "head"]
+
+
+def lr_find(
+    data: Examples | Sequence[str],
+    *,
+    model: str | Path | None = None,
+    recipe: str = "default",
+    phase: str | None = None,
+    max_tokens: int = 512,
+    steps: int = STEPS,
+    highest: float = HIGHEST,
+    settings: Settings | None = None,
+) -> Finding:
+    """A learning-rate range test (Smith 2017): of the classifier on labelled `Examples`, or of the language model.
+
+    Plain texts test the recipe's adapt stage, labelled ones its finetune stage. Either may be pairs, which adapting
+    reads one text at a time. `phase` is the name of one of the stage's phases (default: the first), whose trainable
+    groups, optimizer and discriminative rates are used. `model` None takes the usual one for the script of the texts
+    (textgraft.models.default_models). Nothing is changed or written. Raises UserError as `adapt` and `finetune` do.
+    """
+    refuse_one_text(data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones.")
+    settings = settings or Settings()
+    source = loading.load(model or usual_models(data.texts if isinstance(data, Examples) else data).alone)
+    recipe = source.suited(recipe)
+    stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
+    if isinstance(data, Examples):
+        tested, stream = _classifier(source, data, stage, max_tokens, settings)
+    else:
+        tested, stream = _language_model(source, data, stage, settings)
+    chosen = _phase(stage.plan(len(tested.layer_groups())), phase)
+    return read_off([*range_test(tested, stream, chosen, settings.of(stage), steps=steps, highest=highest)])
+
+
+def _phase(plan: Sequence[Phase], name: str | None) -> Phase:
+    if name is None:
+        return plan[0]
+    by_name = {phase.name: phase for phase in plan}
+    if name not in by_name:
+        raise UserError(f"no phase '{name}'.", remedy=did_you_mean(name, by_name))
+    return by_name[name]
+
+
+def _classifier(
+    source: Artifact, train: Examples, stage: Stage, max_tokens: int, settings: Settings
+) -> tuple[Model, Stream]:
+    labels = Labels.fit(train)
+    pad_id = source.tokenizer.pad_id
+    plan = Plan(
+        language_model=source.model,
+        from_scratch=False,
+        stage=stage,
+        settings=settings,
+        labels=labels,
+        class_weights=None,
+        pad_id=pad_id,
+    )
+    sequences, _ = source.encoded(train.texts, max_tokens)
+    targets = torch.from_numpy(labels.encode(train))
+    stream = ExampleStream(sequences, targets, pad_id=pad_id, rows=stage.rows, seed=settings.seed)
+    return classifier_to_train(plan, settings.seed), stream
+
+
+def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings) -> tuple[Model, Stream]:
+    single = [one for text in texts for one in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
+    train, _ = held_out(single, source.tokenizer)
+    model = with_dropout_of(stage, source.model)
+    return model, objective(model, "model").stream(model, train, source.tokenizer, stage, settings.seed)

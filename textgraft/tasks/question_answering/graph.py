@@ -1,0 +1,35 @@
+"""A reader of questions and contexts as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from textgraft.data.sequences import budget_batches
+from textgraft.data.windows import Window
+from textgraft.models.graph import ROWS, OnnxModel
+
+if TYPE_CHECKING:
+    from textgraft.data.sequences import Direction
+
+
+@dataclass(kw_only=True)
+class OnnxReader(OnnxModel):
+    """Token ids of windows to logits of an answer's first and last token; answering searches in these."""
+
+    direction: Direction = "both"
+
+    task = "span"
+    shows = ("logits",)
+
+    def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
+        """For each window its logits (T, 2) of beginning and ending."""
+        found: dict[int, np.ndarray] = {}
+        for indices in budget_batches([len(w.ids) for w in windows], tokens=self.tokens_per_batch, rows=ROWS):
+            chosen = [windows[i] for i in indices]
+            (logits,) = self.read([w.ids for w in chosen], [w.second for w in chosen])
+            found |= {i: row[: len(windows[i].ids)] for i, row in zip(indices, logits, strict=True)}
+        return [found[i] for i in range(len(windows))]

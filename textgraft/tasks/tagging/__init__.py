@@ -1,0 +1,1 @@
+"""Tagging words: parts of speech and named entities."""

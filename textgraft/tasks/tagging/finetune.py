@@ -1,0 +1,340 @@
+"""A tagger from sentences with tags: fine-tune a pretrained encoder to tag words, and say how good it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from textgraft.core import formatting
+from textgraft.core.device import resolve_device
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.resource_meter import Meter
+from textgraft.data.conll import Tagged, conll_text, split_sentences
+from textgraft.data.examples import refuse_unread
+from textgraft.data.streams.words import WordStream
+from textgraft.data.tags import Piece, Scheme
+from textgraft.data.words import Coverage, chosen_piece, word_windows
+from textgraft.heads.tagging import TaggingConfig
+from textgraft.metrics.tagging import TagScores, paired_ratio_test, score_tags
+from textgraft.models import loading
+from textgraft.models.artifact import Artifact
+from textgraft.models.default_models import usual_models
+from textgraft.models.model import Model, graft_on_positions
+from textgraft.nn.layer_aggregation import LAST, check_readout, new_readout
+from textgraft.tasks.finetuning import asked, cost, examined, given, interval, table
+from textgraft.tasks.tagging import baseline
+from textgraft.tasks.tagging.network import NetworkTagger
+from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, scores, tag_all
+from textgraft.tasks.tagging.stacked import Network, faster
+from textgraft.training.driver import alone, drive, put_in_place, refuse_existing, work_folder
+from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Scores as Validated
+from textgraft.training.phases import Stage
+from textgraft.training.provenance import provenance
+from textgraft.training.recipes import load_recipe
+from textgraft.word_embeddings.stack import Stack
+
+TAGGER = "tagger"
+SCHEMES: tuple[Scheme, ...] = ("IOB2", "BIOES")
+
+
+@dataclass(frozen=True)
+class TagOptions:
+    """Everything about the fine-tuning but the data; each has a default that works.
+
+    `recipe` "default" is the one that suits the encoder. Entities are learned as `scheme`. `piece` is which of a word's
+    pieces speaks for it (None: what suits the encoder, words.chosen_piece). With neither a validation nor a test file,
+    the share `held_out` of the sentences is measured on. `readout` is which layers the head reads
+    (nn.layer_aggregation.READOUTS).
+    """
+
+    recipe: str = "default"
+    max_tokens: int = MAX_TOKENS
+    scheme: Scheme = "IOB2"
+    crf: bool = False
+    piece: Piece | None = None
+    held_out: float = 0.1
+    baseline: bool = True
+    settings: Settings = field(default_factory=Settings)
+    readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    network: Network = field(default=Network(), repr=False)  # so is this, which counts with a stack alone
+
+    def __post_init__(self) -> None:
+        check_readout(self.readout)
+        if self.scheme not in SCHEMES:
+            remedy = did_you_mean(self.scheme, SCHEMES)
+            raise UserError(f"entities cannot be learned as '{self.scheme}'.", remedy=remedy)
+        if self.piece not in ("first", "last", None):
+            raise UserError(f"there is no piece '{self.piece}'.", remedy=did_you_mean(self.piece, ("first", "last")))
+        if self.max_tokens < 4:
+            raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 4 or more.")
+
+
+STACKED = TagOptions(scheme="BIOES", crf=True)
+"""What suits a stack where nobody says how."""
+
+
+@dataclass(frozen=True)
+class TagResult:
+    """A finished tagger: its folder, its replies to the examined sentences, their scores beside the baseline's."""
+
+    folder: Path
+    record: dict[str, Any]
+    examined: Tagged
+    replies: list[Reply]
+    scores: Mapping[str, TagScores]
+
+    def table(self) -> str:
+        """Every method with its scores and cost, and the verdict, as plain text."""
+        metrics = ("accuracy",) if self.examined.scheme == "plain" else ("f1", "precision", "recall")
+        return table(self.record["results"], metrics)
+
+
+def tag_finetune(
+    train: Tagged,
+    out: Path | str,
+    *,
+    model: str | Path | Stack | None = None,
+    valid: Tagged | None = None,
+    test: Tagged | None = None,
+    options: TagOptions | None = None,
+    overwrite: bool = False,
+    show: bool = True,
+) -> TagResult:
+    """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
+
+    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load` takes, and None the
+    usual one for the script of the sentences (textgraft.models.default_models). `valid` is tagged after every epoch,
+    and the weights with the best F1 of entities, or accuracy, are kept. Scores come from `test`, else from `valid`,
+    else from sentences held out of `train`. The folder also holds predictions.conll of the examined sentences: word,
+    tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
+
+    With a Stack of frozen models and word vectors as `model`, a network over words is trained on what they say
+    (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the sources go into the folder. Where
+    the tags of the examined sentences stay in int8, those are scored, and it is read so from then on (`faster`).
+
+    Raises UserError if `out` exists, for data of several kinds of tags, and for an encoder that cannot hold a window.
+    """
+    out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
+    refuse_existing(out, overwrite)
+    refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
+    model = model or usual_models(" ".join(sentence.words) for sentence in train.sentences).alone
+    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load(model)
+    train, parts = chosen_parts(train, valid, test, options)
+    options = fitted(options, source)
+    stage = load_recipe(options.recipe).finetune
+    stage.refuse_for_classifiers(options.recipe)
+    data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
+    stacked = _asked_of(source.stack, options)
+    folder = work_folder(out, asked("tag", data, [source], [stage], options) | stacked)
+    with Meter() as meter:
+        tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
+    name = examined(parts)
+    measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
+    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=show)
+    reading: dict[str, Any] = {}
+    if source.stack is not None and precision == "auto":
+        reading, replies = faster(tagger, replies, options.max_tokens, show=show)
+    found = {TAGGER: scores(measured, replies)}
+    costs = {TAGGER: cost(meter, tagger.run["seconds"])}
+    if options.baseline:
+        with Meter() as meter:
+            words, tags = [s.words for s in train.sentences], [s.tags for s in train.sentences]
+            guessed = baseline.frequent_tags(words, tags, [s.words for s in sentences], train.scheme)
+        found[baseline.NAME] = score_tags([s.tags for s in sentences], guessed, train.scheme)
+        costs[baseline.NAME] = cost(meter)
+    record = _record(out, source, data, replace(options, settings=options.settings.of(stage)))
+    record |= tagger.run | reading | {"examined": name} | _overlap(train, parts)
+    record |= {"coverage": {"train": asdict(coverage), name: asdict(seen)}}
+    if source.stack is not None:
+        words_of = {part: [s.words for s in of.sentences] for part, of in (("train", train), *parts.items())}
+        unknown = {part: source.stack.unknown(words) for part, words in words_of.items()}
+        record |= {"stack": source.stack.names, "words_without_vector": unknown}
+    record["results"] = results(found, costs, words=train.words)
+    tagger.run = record
+    documents = {"predictions.conll": predictions(measured, replies).encode("utf-8", "replace")}
+    put_in_place(tagger, out, overwrite=overwrite, documents=documents)
+    return TagResult(out, record, measured, replies, found)
+
+
+def train_tagger(
+    source: Artifact,
+    train: Tagged,
+    options: TagOptions,
+    folder: Path,
+    *,
+    parts: Mapping[str, Tagged] | None = None,
+    title: str = "tag",
+    show: bool = False,
+) -> tuple[Artifact, Coverage]:
+    """The tagger that `source` becomes on all of `train`, and what of it did not fit into windows.
+
+    `options` are those that `fitted` gives; "valid" among `parts` chooses the epoch. Its run says what the training
+    was: its history and seconds, those spent on a stack's vectors (in this process) among them. Unfinished work lies in
+    `folder`.
+    """
+    parts, settings, stack = parts or {}, options.settings, source.stack
+    stage, began, read = load_recipe(options.recipe).finetune, time.perf_counter(), source
+    if stack is not None:
+        stack.to(resolve_device(settings.device))
+        known = [train, *(part for name, part in parts.items() if name == "valid")]
+        with alone(folder):
+            kept = options.network.kept(stack, known, folder, show=show)
+            words = [s.words for s in train.sentences]
+            read = replace(source, stack=kept.having_read(words, folder, show=show))
+    prepared = time.perf_counter() - began if stack else 0.0
+    run, coverage = _run(read, stage, train, parts, options)
+    drive(run, folder / "tagger.checkpoint.safetensors", title=title, show=show)
+    if stack is not None:
+        stack.to(torch.device("cpu"))
+    trained = {"history": run.progress.history, "seconds": run.progress.seconds + prepared}
+    return Artifact(run.model.cpu().eval(), source.tokenizer, run=trained, stack=stack), coverage
+
+
+def chosen_parts(
+    train: Tagged, valid: Tagged | None, test: Tagged | None, options: TagOptions
+) -> tuple[Tagged, dict[str, Tagged]]:
+    """What is learned from, and what is looked at meanwhile or afterwards, by name.
+
+    Raises UserError where one part has entities and another one other tags.
+    """
+    if valid is None and test is None:
+        train, held = split_sentences(train, options.held_out, options.settings.seed)
+        parts = {"held out": held}
+    else:
+        parts = given(valid=valid, test=test)
+    for part in parts.values():
+        if (part.scheme == "plain") != (train.scheme == "plain"):
+            message = f"these tags are {part.scheme}, and those to learn from {train.scheme}."
+            raise UserError(message, where=part.source, remedy="Name the same kind of column in both.")
+        if part.scheme != "plain":
+            score_tags([s.tags for s in part.sentences], [s.tags for s in part.sentences], part.scheme)
+    return train, parts
+
+
+def fitted(options: TagOptions, source: Artifact) -> TagOptions:
+    """The options with what follows from the model. Raises UserError for a readout that its layers do not allow."""
+    encoder = source.model.encoder
+    new_readout(options.readout, encoder.widths)
+    most = min(options.max_tokens, encoder.max_length or options.max_tokens)
+    piece = options.piece or encoder.piece or chosen_piece(encoder.direction)
+    return replace(options, recipe=source.suited(options.recipe), max_tokens=most, piece=piece)
+
+
+def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) -> Model:
+    """The pretrained encoder under a fresh head."""
+    learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
+    width = new_readout(options.readout, source.encoder.widths).output_dim
+    about: Any = {"piece": options.piece or "first", "crf": options.crf, "readout": options.readout}
+    head = TaggingConfig(width, tags=learned.tags, scheme=learned.scheme, **about)
+    seed = options.settings.seed
+    return graft_on_positions(source, {"name": "tagging", **asdict(head)}, dropout=stage.dropout, seed=seed)
+
+
+def _run(
+    source: Artifact, stage: Stage, train: Tagged, parts: Mapping[str, Tagged], options: TagOptions
+) -> tuple[Run, Coverage]:
+    """The training, ready to be driven, and what of the sentences does not fit into windows."""
+    settings, tokenizer = options.settings, source.tokenizer
+    model = new_tagger(source.model, stage, train, options)
+    learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
+    words = [s.words for s in learned.sentences]
+    windows, coverage = word_windows(tokenizer, words, options.max_tokens, direction=source.model.encoder.direction)
+    number = {tag: i for i, tag in enumerate(learned.tags)}
+    tags = [np.array([number[tag] for tag in s.tags], dtype=np.int64) for s in learned.sentences]
+    piece = options.piece or "first"
+    vectors = None if source.stack is None else source.stack.of(words)
+    about: Any = {"pad_id": tokenizer.pad_id, "piece": piece, "rows": stage.rows, "seed": settings.seed}
+    stream = WordStream(windows, tags, **about, vectors=vectors)
+    phases = stage.plan(len(model.layer_groups()), stream.length(0))
+    validate = _validator(parts["valid"], source, options) if "valid" in parts else None
+    return Run(model, phases, stream, settings.of(stage), validate), coverage
+
+
+def _validator(valid: Tagged, source: Artifact, options: TagOptions) -> Callable[[Model], Validated]:
+    def validate(model: Model) -> Validated:
+        tagger = NetworkTagger(Artifact(model, source.tokenizer, stack=source.stack), options.settings.precision)
+        replies, _ = tag_all(tagger, valid.sentences, options.max_tokens)
+        found = scores(valid, replies)
+        value = found.headline.value or 0.0
+        return {"loss": 1 - value, "score": value, found.metric: value}
+
+    return validate
+
+
+def predictions(examined: Tagged, replies: list[Reply]) -> str:
+    """Word, gold tag and predicted tag a line, as conlleval reads them; entities as IOB2, spaces in words as _."""
+    scheme: Scheme = "plain" if examined.scheme == "plain" else "IOB2"
+    given = Tagged(tuple(r.sentence for r in replies), scheme)
+    guessed = replace(given, sentences=tuple(replace(r.sentence, tags=r.tags) for r in replies)).in_scheme(scheme)
+    pairs = zip(examined.sentences, guessed.sentences, strict=True)
+    both = [[f"{a} {b}" for a, b in zip(true.tags, own.tags, strict=True)] for true, own in pairs]
+    plain = [replace(s, words=tuple("_".join(w.split()) or "_" for w in s.words), raw=()) for s in examined.sentences]
+    return conll_text(plain, both).replace("\t", " ")
+
+
+def _asked_of(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
+    """What the result depends on where it is over a stack."""
+    if stack is None:
+        return {}
+    return {"stack": [source.fingerprint for source in stack.sources], "network": repr(options.network)}
+
+
+def _described(part: Tagged) -> dict[str, Any]:
+    numbers = {"sentences": len(part), "words": part.words}
+    return {"source": Path(part.source).name, **numbers, "scheme": part.scheme, "sha256": part.content_hash()}
+
+
+def _overlap(train: Tagged, parts: Mapping[str, Tagged]) -> dict[str, Any]:
+    """What of each part is learned from too, and which of its tags are not."""
+    read = {s.words for s in train.sentences}
+    unseen = {name: sorted(set(part.tags) - set(train.tags)) for name, part in parts.items()}
+    return {
+        "sentences_in_training_too": {n: sum(s.words in read for s in part.sentences) for n, part in parts.items()},
+        "tags_not_in_training": {name: tags for name, tags in unseen.items() if tags},
+    }
+
+
+def _record(out: Path, source: Artifact, data: dict[str, Any], options: TagOptions) -> dict[str, Any]:
+    """run.json but for what came of it."""
+    about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
+    run = provenance(stage="tag", name=out.name, base=source.run, **about)
+    return run | {
+        "max_tokens": options.max_tokens,
+        "scheme": "plain" if data["train"]["scheme"] == "plain" else options.scheme,
+        "crf": options.crf,
+        "piece": options.piece,
+        "readout": options.readout,
+    }
+
+
+def results(found: Mapping[str, TagScores], costs: Mapping[str, Mapping[str, float]], *, words: int) -> dict[str, Any]:
+    """The shape that every results.json keeps: methods, each with its scores and what it cost; the tagger first."""
+    methods: dict[str, Any] = {}
+    for name, scored in found.items():
+        summary = {k: v for k, v in scored.summary().items() if v is not None}
+        kept = {k: v for k, v in summary.items() if k not in ("sentences", "words", "types")}
+        methods[name] = kept | dict(costs.get(name, {}))
+    own = found[TAGGER]
+    about = {"labels": words, "test_n": len(own.words), "seeds": 1, "metric": own.metric, "types": own.of_types()}
+    return {**about, "verdict": _verdict(found, methods), "methods": methods}
+
+
+def _verdict(found: Mapping[str, TagScores], methods: Mapping[str, Any]) -> str:
+    """How good it is, and whether better than the baseline by more than chance explains."""
+    own = found[TAGGER]
+    metric, name = own.metric, formatting.metric_name(own.metric)
+    shown = f"{name[0].upper()}{name[1:]} {interval(methods[TAGGER], metric)}"
+    text = f"{shown} on {len(own.words):,} sentences of {int(own.words.sum()):,} words"
+    if baseline.NAME not in found:
+        return f"{text}; no baseline was run."
+    base = found[baseline.NAME]
+    test = paired_ratio_test(own.headline, base.headline)
+    rival = f"each word's most frequent tag ({formatting.score(base.headline.value, metric)})"
+    return f"{text}. {formatting.compared(test.difference, test.p, metric, rival)}"

@@ -1,0 +1,1 @@
+"""Translation, from which CoVe's encoder is learned."""

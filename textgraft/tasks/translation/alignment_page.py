@@ -1,0 +1,39 @@
+"""The heat map of an alignment: where a translator looked as it wrote each word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from textgraft.report.plots import ACCENT, Plot, finished, shortened, style
+
+if TYPE_CHECKING:
+    from textgraft.tasks.translation.predictor import Alignment
+
+
+def alignment(found: Alignment) -> Plot:
+    """The weights (T', S), the sentence's words across and the translation's down, as Bahdanau et al. 2015, figure 3.
+
+    The darker, the more; a row's weights add up to 1, or less where the attention is local-p.
+    """
+    source, target = ([shortened(word) for word in side] for side in (found.source, found.target))
+    width, height = len(source), len(target)
+    with style():
+        figure = Figure(figsize=(max(2.4, 0.34 * width) + 1.6, max(1.6, 0.3 * height) + 1.2))
+        axis = figure.subplots()
+        for row, weights in enumerate(found.weights):
+            for column, weight in enumerate(weights):
+                if weight >= 0.005:
+                    box = ([column, column + 1], row, row + 1)
+                    axis.fill_between(*box, color=ACCENT, alpha=float(min(1.0, weight)), linewidth=0)
+        axis.set_xticks(np.arange(width) + 0.5, source, rotation=60, ha="left", rotation_mode="anchor")
+        axis.set_yticks(np.arange(height) + 0.5, target)
+        axis.xaxis.tick_top()
+        axis.set(xlim=(0, width), ylim=(height, 0))
+        axis.grid(False)
+        axis.tick_params(length=0)
+    most = ((word, found.source[int(row.argmax())]) for word, row in zip(found.target, found.weights, strict=True))
+    said = ", ".join(f"{word} at {seen}" for word, seen in most)
+    return finished(figure, f"Where the translator looks most as it writes: {said}.")

@@ -1,0 +1,268 @@
+"""CoVe from pairs of sentences: train a translator, whose encoder is what tasks start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from textgraft.core.errors import UserError, did_you_mean
+from textgraft.data.examples import refuse_unread
+from textgraft.data.parallel import Parallel
+from textgraft.data.streams.base import ExampleStream
+from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_words
+from textgraft.metrics.bleu import sacrebleu
+from textgraft.models.artifact import Artifact
+from textgraft.models.model import Model, build_fresh
+from textgraft.nn.uninitialized import Undrawn
+from textgraft.tasks.translation.predictor import (
+    MAX_TOKENS,
+    Translator,
+    held_out_loss,
+    padded_targets,
+    translation_targets,
+)
+from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
+from textgraft.training.driver import drive, put_in_place, refuse_existing, weights_hash, work_folder
+from textgraft.training.loop import Run, Scores, Settings
+from textgraft.training.phases import STRICT, Stage
+from textgraft.training.provenance import provenance
+from textgraft.training.recipes import find_recipe, read_toml
+
+RECIPES = "cove"
+TOKENIZER_SETTINGS = ("vocab_size", "min_frequency", "max_characters", "segmenter")
+
+
+@dataclass(frozen=True)
+class TranslationRecipe:
+    """How a translator is made: its two vocabularies, its shape, its training.
+
+    `tokenizer` (of the encoder's language) and `target_tokenizer` are keyword arguments of Tokenizer.train, both of
+    whole words. `model` are the fields of CoVeConfig, `head` those of TranslationConfig but what follows from others.
+    """
+
+    name: str
+    description: str
+    source: str
+    language: str
+    licence: str
+    tokenizer: dict[str, Any]
+    target_tokenizer: dict[str, Any]
+    model: dict[str, Any]
+    head: dict[str, Any]
+    stage: Stage
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+
+
+@dataclass(frozen=True)
+class CoVeOptions:
+    """Everything about the training but the data.
+
+    `recipe` is a name below recipes/cove or a .toml file; `score` and `reach` (names of nn.attention_scores) replace
+    the recipe's. Pairs of which a side is longer than `max_tokens` are not learned from, and cut where they are
+    measured. `bleu` asks for BLEU of the held-out pairs at the end.
+    """
+
+    recipe: str = "multi30k"
+    score: str | None = None
+    reach: str | None = None
+    max_tokens: int = MAX_TOKENS
+    bleu: bool = field(default=True, repr=False)  # which changes nothing that is learned
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 2:
+            raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 2 or more.")
+
+
+def load_translation_recipe(name: str) -> TranslationRecipe:
+    """A recipe by name or path. Raises UserError for unknown keys, and where it describes no translator."""
+    path = find_recipe(name, RECIPES)
+    recipe = read_toml(path, TranslationRecipe, RECIPES)
+    recipe.stage.refuse_for_classifiers(str(path))
+    for table in ("tokenizer", "target_tokenizer"):
+        for key in getattr(recipe, table):
+            if key not in TOKENIZER_SETTINGS:
+                where = f"{path}, {table}"
+                raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
+    try:
+        with torch.device("meta"), Undrawn():  # takes neither time nor memory
+            recipe.stage.plan(len(new_translator(recipe, (100, 100), seed=0).layer_groups()))
+    except UserError as error:
+        where = f"{path}, head.{error.where}" if error.where in recipe.head else error.where or str(path)
+        raise UserError(error.message, where=where, remedy=error.remedy) from error
+    except (TypeError, ValueError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
+        raise UserError(f"this describes no translator ({error!r}).", where=str(path), remedy="Correct it.") from error
+    return recipe
+
+
+def new_translator(recipe: TranslationRecipe, vocabularies: tuple[int, int], seed: int) -> Model:
+    """The recipe's CoVe under a decoder, for vocabularies of these sizes, with fresh weights."""
+    encoder = CoVeConfig(vocab_size=vocabularies[0], **recipe.model)
+    width = encoder.embedding_dim + 2 * encoder.hidden_dim
+    head = {"name": "translation", "vocab_size": vocabularies[1], "input_dim": width}
+    head |= {"words_dim": encoder.embedding_dim, **recipe.head}
+    return build_fresh({"encoder": {"name": "cove", **asdict(encoder)}, "head": head}, seed)
+
+
+def cove_train(
+    train: Parallel,
+    out: Path | str,
+    *,
+    valid: Parallel | None = None,
+    vectors: StaticVectors | None = None,
+    options: CoVeOptions | None = None,
+    overwrite: bool = False,
+    show: bool = True,
+) -> dict[str, Any]:
+    """Train a translator on `train` and save it at `out`; what run.json says of it.
+
+    Its encoder is CoVe (McCann et al. 2017, §3): any stage that takes a model takes the folder, and leaves the decoder
+    behind. `vectors` start the word table, which is then as wide as they are; words without one start at random. Where
+    the recipe never trains the table, it has the vectors' other words too, for tasks to meet, as published. The state
+    with the least loss on `valid` after an epoch is kept; without `valid` some pairs are held out (Parallel.held_out).
+    Tokenizers and checkpoint live in `OUT.run/`; killed, the same call goes on from there.
+
+    Raises UserError if `out` exists, for a recipe that never trains a table that nothing has started, and where BLEU
+    is asked for and sacrebleu missing.
+    """
+    out, options = Path(out), options or CoVeOptions()
+    refuse_existing(out, overwrite)
+    refuse_unread(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
+    if options.bleu:
+        sacrebleu()
+    recipe = chosen_recipe(options, vectors)
+    held = valid
+    if held is None:
+        train, held = train.held_out()
+    settings = options.settings.of(recipe.stage)
+    tokenizers = _tokenizers(recipe, train, vectors)
+    model = new_translator(recipe, (tokenizers[0].vocab_size, tokenizers[1].vocab_size), settings.seed)
+    table = _start_table(model, tokenizers[0], vectors)
+    asked: dict[str, Any] = {
+        "stage": "cove",
+        "train": train.content_hash(),
+        "valid": held.content_hash(),
+        "recipe": repr(recipe),
+    }
+    asked |= {
+        "vectors": None if vectors is None else weights_hash(model),
+        "options": repr(replace(options, settings=settings)),
+    }
+    folder = work_folder(out, asked)
+    run, left_out = _run(model, tokenizers, (train, held), recipe, replace(options, settings=settings))
+    drive(run, folder / "checkpoint.safetensors", title="cove", show=show)
+    made = Artifact(run.model.cpu().eval(), tokenizers[0], None, {}, tokenizers[1])
+    data = {"pairs": len(train) - left_out, "held out": len(held), "files": [Path(name).name for name in train.names]}
+    data |= {"left out, blank": train.blank, "left out, too long": left_out}
+    record = provenance(stage="cove", name=out.name, base={}, data=data, recipe=recipe.name, settings=settings)
+    record |= {"licence": recipe.licence, "language": recipe.language, "description": recipe.description}
+    record |= {"max_tokens": options.max_tokens, "vectors": table, "tokens_seen": run.progress.tokens}
+    record |= {"seconds": run.progress.seconds, "history": run.progress.history}
+    record |= {"parameters": sum(p.numel() for p in run.model.parameters())}
+    made.run = record
+    record["held_out"] = {"pairs": len(held), "after": _measured(made, held, options)}
+    put_in_place(made, out, overwrite=overwrite)
+    return record
+
+
+def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> TranslationRecipe:
+    """The recipe with what the options and the vectors change in it.
+
+    Raises UserError for a score that does not go with it, and where it never trains the word table without vectors.
+    """
+    recipe = load_translation_recipe(options.recipe)
+    changed = {"score": options.score, "reach": options.reach}
+    recipe = replace(recipe, head=recipe.head | {name: value for name, value in changed.items() if value is not None})
+    if vectors is not None:
+        recipe = replace(recipe, model=recipe.model | {"embedding_dim": vectors.dimensions})
+    if vectors is None and not _trains_words(recipe):
+        message = "this recipe never trains the word table, and there are no vectors to start it from."
+        raise UserError(message, where=options.recipe, remedy="Name a --vectors file, or another recipe.")
+    return recipe
+
+
+def _trains_words(recipe: TranslationRecipe) -> bool:
+    """Whether any phase moves the word table, the lowest layer group."""
+    with torch.device("meta"), Undrawn():
+        groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
+    return any(phase.rates(groups)[0] is not None for phase in recipe.stage.plan(groups))
+
+
+def _tokenizers(
+    recipe: TranslationRecipe, train: Parallel, vectors: StaticVectors | None
+) -> tuple[Tokenizer, Tokenizer]:
+    """Of the pairs' words; where the table stays as it is given, of as many more that have a vector as there is room.
+
+    The LSTMs need not have met a word to read it by its vector.
+    """
+    source = Tokenizer.train(train.source, kind="word", **recipe.tokenizer)
+    if vectors is not None and not _trains_words(recipe):
+        known, room = set(source.tokens), recipe.tokenizer.get("vocab_size", SIZES["word"]) - source.vocab_size
+        unmet = list(islice((word for word in vectors.words if word not in known), room))
+        often_enough = unmet * recipe.tokenizer.get("min_frequency", MIN_FREQUENCY)
+        source = Tokenizer.train(chain(train.source, often_enough), kind="word", **recipe.tokenizer)
+    return source, Tokenizer.train(train.target, kind="word", **recipe.target_tokenizer)
+
+
+def _start_table(model: Model, tokenizer: Tokenizer, vectors: StaticVectors | None) -> dict[str, int] | None:
+    """What run.json says of the vectors that the table starts from."""
+    if vectors is None:
+        return None
+    assert isinstance(model.encoder, CoVe)
+    found, missing = start_from_words(model.encoder, tokenizer.tokens, vectors)
+    return {"dimensions": vectors.dimensions, "found": found, "not_found": missing}
+
+
+def _run(
+    model: Model,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    parts: tuple[Parallel, Parallel],
+    recipe: TranslationRecipe,
+    options: CoVeOptions,
+) -> tuple[Run, int]:
+    """The training, ready to be driven, and how many pairs are too long for it."""
+    train, held = parts
+    most, settings = options.max_tokens, options.settings
+    source, target = tokenizers
+    ids = source.encode_batch(train.source)
+    targets = translation_targets(target, train.target, most + 1)
+    fitting = [i for i, (a, b) in enumerate(zip(ids, targets, strict=True)) if max(len(a), len(b)) <= most]
+    if not fitting:
+        remedy = "Raise --max-tokens."
+        raise UserError(f"no pair has {most} tokens or fewer on both sides.", where=train.names[0], remedy=remedy)
+    stream = ExampleStream(
+        [ids[i] for i in fitting],
+        padded_targets([targets[i] for i in fitting]),
+        pad_id=source.pad_id,
+        rows=recipe.stage.rows,
+        seed=settings.seed,
+    )
+    phases = recipe.stage.plan(len(model.layer_groups()), stream.length(0))
+    measured = [one[:most] for one in source.encode_batch(held.source)], translation_targets(target, held.target, most)
+    validate = _validator(*measured, source.pad_id, settings.precision)
+    return Run(model, phases, stream, settings, validate), len(ids) - len(fitting)
+
+
+def _validator(
+    ids: list[np.ndarray], targets: list[np.ndarray], pad_id: int, precision: str
+) -> Callable[[Model], Scores]:
+    def validate(model: Model) -> Scores:
+        found = held_out_loss(model, ids, targets, pad_id, precision)
+        return {**found, "score": -found["loss"]}
+
+    return validate
+
+
+def _measured(made: Artifact, held: Parallel, options: CoVeOptions) -> dict[str, Any]:
+    translator = Translator(made, precision=options.settings.precision)
+    if not options.bleu:
+        return translator.loss(held)
+    found = translator.evaluate(held)
+    return {name: found[name] for name in ("loss", "perplexity", "bleu", "signature")}

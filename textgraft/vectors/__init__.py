@@ -1,1 +1,0 @@
-"""Static word vectors: their files, training, neighbours, analogies and evaluation."""

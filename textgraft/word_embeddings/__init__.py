@@ -1,0 +1,1 @@
+"""Static word vectors and contextual vectors of words, alone or stacked."""

@@ -1,0 +1,198 @@
+"""Word vectors as an artifact: a folder of config.json, words.txt, vectors.safetensors, run.json and a card.
+
+vectors.safetensors has `vectors` (V, D), `counts` (V,) where known, and `ngrams` (B, D) of a fastText model; it is
+written as the vectors come and mapped when it is read, so neither takes more memory than the words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textgraft.core.errors import UserError
+from textgraft.core.files import cannot_write, write_atomically, writing_atomically
+from textgraft.models import model_folder
+from textgraft.models.card import model_card
+from textgraft.word_embeddings.lines import limited, sound
+from textgraft.word_embeddings.subwords import Subwords
+from textgraft.word_embeddings.word_vectors import Block, VectorStream, WordVectors
+
+FILES = ("vectors.safetensors", "words.txt", "run.json")
+DTYPES: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
+HALF_AT_MOST = 65_504.0
+"""The largest float16."""
+_ROWS = 8_192
+
+
+def write(stream: VectorStream, path: Path, *, half: bool = False, overwrite: bool = False) -> Path:
+    """Write the folder, all of it or nothing, block by block; `half` stores numbers as float16.
+
+    Raises UserError where `path` exists (without `overwrite`), cannot be written, or a number is too large for `half`.
+    """
+    model_folder.refuse_existing(path, overwrite)
+    beside = path.with_name(f".{path.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        _write_files(stream, beside, path, half)
+        model_folder.put_in_place(beside, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return path
+
+
+def _write_files(stream: VectorStream, beside: Path, path: Path, half: bool) -> None:
+    words = _write_numbers(stream, beside / "vectors.safetensors", "F16" if half else "F32")
+    text = "".join(f"{sound(word, path)}\n" for word in words)
+    write_atomically(beside / "words.txt", text.encode())
+    subwords = stream.subwords
+    own = {"words": stream.count, "dimensions": stream.dimensions, "lowercase": bool(stream.lowercase)}
+    if stream.lowercase is None:
+        own["lowercase"] = all(word == word.lower() for word in words)
+    described: dict[str, Any] = {**own, "ngrams": subwords and {"minn": subwords.minn, "maxn": subwords.maxn}}
+    parameters = stream.dimensions * (stream.count + (len(subwords.table) if subwords else 0))
+    run = {"name": path.name, "parameters": parameters, **stream.run, "stage": "vectors"}
+    write_atomically(beside / "run.json", model_folder.to_json(run))
+    hashes = {name: _sha256(beside / name) for name in FILES}
+    write_atomically(beside / "config.json", model_folder.config_of({"vectors": described}, hashes))
+    write_atomically(beside / "README.md", model_card(run).encode())
+
+
+def _write_numbers(stream: VectorStream, path: Path, kind: str) -> list[str]:
+    """vectors.safetensors; gives the words, which come with the vectors."""
+    shapes: dict[str, tuple[str, list[int]]] = {}
+    if stream.counts is not None:
+        shapes["counts"] = ("I64", [stream.count])
+    if stream.subwords is not None:
+        shapes["ngrams"] = (kind, list(stream.subwords.table.shape))
+    shapes["vectors"] = (kind, [stream.count, stream.dimensions])
+    words: list[str] = []
+    with writing_atomically(path) as file:
+        file.write(_header(shapes))
+        if stream.counts is not None:
+            file.write(stream.counts.astype("<i8").tobytes())
+        if stream.subwords is not None:
+            table = stream.subwords.table
+            for start in range(0, len(table), _ROWS):
+                file.write(_numbers(table[start : start + _ROWS], kind, path))
+        for some, rows in stream.blocks:
+            words += some
+            file.write(_numbers(rows, kind, path))
+    return words
+
+
+def _header(shapes: dict[str, tuple[str, list[int]]]) -> bytes:
+    """How a safetensors file begins: the length of what follows, and JSON that says what lies where."""
+    tensors, end = {}, 0
+    for name, (kind, shape) in shapes.items():
+        begin, end = end, end + math.prod(shape) * DTYPES[kind].itemsize
+        tensors[name] = {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(tensors, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _numbers(rows: NDArray, kind: str, path: Path) -> bytes:
+    if kind == "F16" and np.abs(rows).max(initial=0) > HALF_AT_MOST:
+        raise UserError("a number is too large for float16.", where=str(path), remedy="Write without half.")
+    return rows.astype(DTYPES[kind]).tobytes()
+
+
+def read(name: str | Path, limit: int | None = None, *, verify: bool = True) -> WordVectors:
+    """The vectors in a folder, or those that ship by that name, mapped into memory.
+
+    `verify` compares every file with its hash, about a second a gigabyte. Raises UserError for a folder of another
+    kind, and for missing, truncated or altered files.
+    """
+    folder = model_folder.find(name)
+    config = model_folder.read_config(folder)
+    described = config.get("vectors")
+    if not isinstance(described, dict):
+        remedy = "Name a folder that `textgraft vectors` has written, or a file of vectors."
+        raise UserError("this model holds no word vectors.", where=str(folder), remedy=remedy)
+    if verify:
+        _verify(folder, config["files"])
+    try:
+        return _built(folder, described, limit)
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        if isinstance(error, UserError):
+            raise
+        message = f"this describes no word vectors ({error})."
+        raise UserError(message, where=str(folder), remedy=model_folder.RESTORE) from error
+
+
+def _built(folder: Path, described: dict[str, Any], limit: int | None) -> WordVectors:
+    words = (folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    tensors = _mapped(folder / "vectors.safetensors")
+    shape = (described["words"], described["dimensions"])
+    if tensors["vectors"].shape != shape or len(words) != shape[0]:
+        raise ValueError(f"{len(words)} words and vectors of shape {tensors['vectors'].shape}, announced are {shape}")
+    grams, counts = described.get("ngrams"), tensors.get("counts")
+    subwords = None if grams is None else Subwords(grams["minn"], grams["maxn"], tensors["ngrams"])
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    found = WordVectors(
+        words, tensors["vectors"], counts=counts, subwords=subwords, lowercase=described["lowercase"], run=run
+    )
+    return found if limit is None else found.truncated(limited(len(words), limit))
+
+
+def _mapped(path: Path) -> dict[str, NDArray]:
+    """The tensors of a safetensors file, on disk. Raises ValueError for what is none."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > size - 8:
+            raise ValueError("vectors.safetensors is cut short")
+        tensors = json.loads(file.read(length))
+    found = {}
+    for name, about in tensors.items():
+        if name == "__metadata__":
+            continue
+        (begin, end), kind, shape = about["data_offsets"], DTYPES[about["dtype"]], tuple(about["shape"])
+        if end - begin != math.prod(shape) * kind.itemsize or 8 + length + end > size:
+            raise ValueError(f"'{name}' in vectors.safetensors is cut short")
+        if not math.prod(shape):
+            found[name] = np.zeros(shape, dtype=kind)
+            continue
+        found[name] = np.memmap(path, dtype=kind, mode="r", offset=8 + length + begin, shape=shape)
+    return found
+
+
+def _verify(folder: Path, hashes: dict[str, str]) -> None:
+    for name in FILES:
+        path = folder / name
+        if not path.is_file():
+            raise UserError("missing.", where=str(path), remedy=model_folder.RESTORE)
+        if _sha256(path) != hashes.get(name):
+            raise UserError("truncated or altered since it was saved.", where=str(path), remedy=model_folder.RESTORE)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All files of the folder as they lie there."""
+    return {name: (folder / name).read_bytes() for name in (*FILES, "config.json", "README.md")}
+
+
+def observed(stream: VectorStream, seen: Callable[[int], None]) -> VectorStream:
+    """The stream, telling `seen` how many words each block has that has gone by: for progress bars."""
+
+    def blocks() -> Iterator[Block]:
+        for words, rows in stream.blocks:
+            yield words, rows
+            seen(len(words))
+
+    about: dict[str, Any] = {"lowercase": stream.lowercase, "run": stream.run, "composed": stream.composed}
+    return VectorStream(stream.count, stream.dimensions, blocks(), stream.counts, stream.subwords, **about)

@@ -1,0 +1,89 @@
+"""Skip-gram, CBOW and fastText by gensim's compiled loops: the extra `[vectors]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textgraft.core.errors import UserError
+from textgraft.word_embeddings.corpus import WordFile
+from textgraft.word_embeddings.options import VectorOptions
+from textgraft.word_embeddings.progress import Bar
+from textgraft.word_embeddings.subwords import ComposedRows, Subwords
+
+
+def check_installed() -> None:
+    """Raises UserError where gensim is not there."""
+    try:
+        import gensim.models  # noqa: F401
+    except ImportError as error:
+        message = "skip-gram, CBOW and fastText are trained by the library gensim, which is not installed."
+        remedy = "Install it (pip install 'textgraft[vectors]'), or train with the method glove, which needs none."
+        raise UserError(message, remedy=remedy) from error
+
+
+def train(
+    corpus: WordFile, vocabulary: Mapping[str, int], options: VectorOptions, *, show: bool = False
+) -> tuple[list[str], NDArray | ComposedRows, Subwords | None]:
+    """Words, most frequent first, their vectors (V, D), and for fastText the n-grams.
+
+    With one worker the same seed and text give the same bits; with more, threads write to the same vectors unlocked
+    (Hogwild, as word2vec itself does), and no two runs are alike.
+    """
+    model = _model(options)
+    model.build_vocab_from_freq(dict(vocabulary), corpus_count=corpus.lines)
+    words = sum(corpus.counts.values())
+    with Bar(options.method, options.epochs, shown=show) as bar:
+        bar.add(0)
+        model.train(
+            corpus_file=str(corpus.path),
+            total_examples=corpus.lines,
+            total_words=words,
+            epochs=options.epochs,
+            callbacks=[_ticking(bar)],
+        )
+    if options.method != "fasttext":
+        return list(model.wv.index_to_key), np.asarray(model.wv.vectors, dtype=np.float32), None
+    found = list(model.wv.index_to_key)
+    subwords = Subwords(options.minn, options.maxn, np.asarray(model.wv.vectors_ngrams, dtype=np.float32))
+    # With both, gensim learns both; fastText's file has room for one.
+    output = model.syn1 if options.hierarchical else model.syn1neg
+    return found, ComposedRows(found, model.wv.vectors_vocab, subwords, output), subwords
+
+
+def _model(options: VectorOptions) -> Any:
+    from gensim.models import FastText, Word2Vec
+
+    shared: dict[str, Any] = {
+        "vector_size": options.dimensions,
+        "window": options.window,
+        "min_count": 1,  # the vocabulary has been chosen
+        "sg": int(options.method != "cbow"),
+        "hs": int(options.hierarchical),
+        "negative": 0 if options.hierarchical else options.negative,
+        # Never 0: without samples of either kind gensim leaves the random state of its loops unset, and no two runs
+        # are alike. At this threshold no word is left out.
+        "sample": options.sample or 0.999999,
+        "alpha": options.rate,
+        "min_alpha": min(1e-4, options.rate),
+        "epochs": options.epochs,
+        "seed": options.seed,
+        "workers": options.workers,
+    }
+    if options.method == "fasttext":
+        return FastText(min_n=options.minn, max_n=options.maxn, bucket=options.buckets, **shared)
+    return Word2Vec(**shared)
+
+
+def _ticking(bar: Bar) -> Any:
+    """gensim's way to be told of each epoch."""
+    from gensim.models.callbacks import CallbackAny2Vec
+
+    class Ticking(CallbackAny2Vec):
+        def on_epoch_end(self, model: Any) -> None:
+            bar.add(1)
+
+    return Ticking()
