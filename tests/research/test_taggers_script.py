@@ -10,7 +10,7 @@ from pathlib import Path
 from made_up_questions import write_recipe
 from made_up_tags import NOUNS, write_encoder, write_sentences
 
-BENCH = Path(__file__).parents[1] / "bench" / "taggers.py"
+BENCH = Path(__file__).parents[2] / "bench" / "taggers.py"
 
 
 def test_rows_and_going_on(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ V = 17
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    path = Path(__file__).parents[1] / "bench" / "transformer_xl.py"
+    path = Path(__file__).parents[2] / "bench" / "transformer_xl.py"
     spec = importlib.util.spec_from_file_location("bench_transformer_xl", path)
     assert spec is not None
     assert spec.loader is not None

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_explaining import Adding
+from adding_classifier import Adding
 
 from textgraft.tasks.classification.explaining import explain
 from textgraft.tasks.classification.predictor import Classifier
 
 
 def test_the_strongest_words_change_more_answers_than_random_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
     import explaining
 
     model = Classifier([Adding()])

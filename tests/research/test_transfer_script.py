@@ -9,7 +9,7 @@ from pathlib import Path
 
 from made_up_tags import write_encoder
 
-BENCH = Path(__file__).parents[1] / "bench"
+BENCH = Path(__file__).parents[2] / "bench"
 RECIPE = """
 name = "quick"
 description = "For tests"

@@ -11,7 +11,7 @@ import pytest
 from textgraft.metrics.classification import evaluate
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import pooling
 
 

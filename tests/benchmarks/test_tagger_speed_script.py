@@ -12,7 +12,7 @@ from made_up_tags import write_sentences
 from textgraft.nn.cpu.int8 import int8_is_native
 from textgraft.nn.cpu.precision import bf16_is_native
 
-BENCH = Path(__file__).parents[1] / "bench" / "tagger_speed.py"
+BENCH = Path(__file__).parents[2] / "bench" / "tagger_speed.py"
 
 
 def test_our_sides_take_turns(tmp_path: Path) -> None:

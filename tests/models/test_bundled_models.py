@@ -9,7 +9,7 @@ import pytest
 from textgraft.models.artifact import load
 from textgraft.word_embeddings.formats import load_vectors
 
-BOX = Path(__file__).parents[1] / "pretrained"
+BOX = Path(__file__).parents[2] / "pretrained"
 FOLDERS = sorted(path.parent for path in BOX.glob("*/config.json"))
 LARGEST = 25 << 20
 

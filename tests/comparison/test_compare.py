@@ -435,7 +435,7 @@ if __name__ == "__main__":
 def test_killed_twice_and_run_again_it_ends_with_the_same_numbers(tmp_path: Path, quick: MethodOptions) -> None:
     script = tmp_path / "run.py"
     script.write_text(KILLED)
-    command = [sys.executable, str(script), str(Path(__file__).parent), str(quick.model), quick.recipe]
+    command = [sys.executable, str(script), str(Path(__file__).parents[1] / "helpers"), str(quick.model), quick.recipe]
     surroundings = os.environ | {"OMP_NUM_THREADS": "1"}
     cells = tmp_path / "killed.run" / "cells"
     for wanted in ("linear-8-1.safetensors", "ulmfit-40-0.safetensors"):

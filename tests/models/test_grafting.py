@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from made_up_questions import encoder
 
-from tests.made_up_questions import encoder
 from textgraft.heads.span import SpanConfig
 from textgraft.models.model import Model, build, build_fresh, graft, graft_on_positions
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from textgraft import read
 
-BENCH = Path(__file__).parents[1] / "bench" / "tasks.py"
+BENCH = Path(__file__).parents[2] / "bench" / "tasks.py"
 
 
 def write_published(data: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from made_up_reviews import reviews
 
-BENCH = Path(__file__).parents[1] / "bench" / "vectors.py"
+BENCH = Path(__file__).parents[2] / "bench" / "vectors.py"
 
 
 def test_both_sides_and_their_scores(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from textgraft.models.model import build
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import bounds
 
 

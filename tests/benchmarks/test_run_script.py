@@ -21,7 +21,7 @@ from textgraft.models.model import Model
 from textgraft.nn.cpu import matmul
 from textgraft.nn.cpu.precision import computing_in
 
-BENCH = Path(__file__).parents[1] / "bench"
+BENCH = Path(__file__).parents[2] / "bench"
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from textgraft.data.examples import Examples
 from textgraft.onnx.export import export
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 
-BENCH = Path(__file__).parents[1] / "bench" / "cold_start.py"
+BENCH = Path(__file__).parents[2] / "bench" / "cold_start.py"
 
 
 def test_the_graph_answers_alike_and_is_lighter(tiny_lm: Path, tmp_path: Path) -> None:
