@@ -70,7 +70,7 @@ num_layers = 2
 output_layer = "full"
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 20
 clip = 1.0
 
@@ -88,7 +88,7 @@ description = "Every kind of phase that a checkpoint has to carry over"
 source = "crash tests"
 
 [adapt]
-rows = 8
+batch_size = 8
 bptt = 20
 clip = 1.0
 
@@ -110,7 +110,7 @@ schedule = "one_cycle"
 weight_decay = 0.01
 
 [finetune]
-rows = 8
+batch_size = 8
 clip = 1.0
 
 [[finetune.phases]]

@@ -27,7 +27,7 @@ from textgraft.models.loading import load
 
 POOL = 200
 PASSAGES = 300
-WAYS: dict[str, Mapping[str, Any]] = {
+LINEAR_METHODS: dict[str, Mapping[str, Any]] = {
     "no examples": {},
     "no examples, calibrated": {"calibrate": True},
     "no examples, unconditional": {"scoring": "unconditional"},
@@ -77,7 +77,7 @@ def main() -> None:
         random.Random(0).shuffle(rows)
         parts = [rows[: given.texts], rows[given.texts : given.texts + POOL]]
         texts, pool = (Examples([t for t, _ in part], [n for _, n in part], "single") for part in parts)
-        for way, options in WAYS.items():
+        for way, options in LINEAR_METHODS.items():
             examples = pool if options.get("shots") else None
             found = prompt(model, texts, template, options=PromptOptions(**options), examples=examples).evaluate()
             results[f"{template}, {way}"] = found

@@ -126,7 +126,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("train", type=Path, help="sentences with tags: CoNLL columns or CoNLL-U")
     parser.add_argument("--valid", type=Path, help="sentences to choose the epoch by")
     parser.add_argument("--test", type=Path, help="else a fifth of the training file")
-    parser.add_argument("--stack", action="append", default=[], help="NAME,NAME@READOUT,…; may be repeated")
+    parser.add_argument("--stack", action="append", default=[], help="NAME,NAME@LAYERS,…; may be repeated")
     parser.add_argument("--finetuned", help="an encoder to fine-tune beside them")
     parser.add_argument("--sentences", type=int, help="learn from so many (default: all)")
     parser.add_argument("--seeds", type=int, default=3)

@@ -32,7 +32,7 @@ hidden_dim = 24
 [head]
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 35
 
 [[stage.phases]]

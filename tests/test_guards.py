@@ -31,7 +31,7 @@ from textgraft.models.inference import embed_sequences
 from textgraft.models.loading import load as load_model
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.precision import computing_in
-from textgraft.nn.uninitialized import Undrawn
+from textgraft.nn.uninitialized import Uninitialized
 from textgraft.tasks.classification.predictor import STREAM_TEXTS
 from textgraft.text.tokenizer import Tokenizer
 
@@ -167,7 +167,7 @@ def passes(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, out: Path, epochs: in
     recipe = out.with_suffix(".toml")
     recipe.write_text(
         'name = "some"\ndescription = "Some epochs"\nsource = "Ours"\n'
-        f'[finetune]\nrows = 8\n[[finetune.phases]]\nname = "all"\nepochs = {epochs}\nlr = 0.001\n'
+        f'[finetune]\nbatch_size = 8\n[[finetune.phases]]\nname = "all"\nepochs = {epochs}\nlr = 0.001\n'
     )
     texts, labels = reviews(40)
     options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(seed=0))
@@ -247,7 +247,7 @@ def test_a_network_to_be_filled_is_not_drawn() -> None:
     encoder = {"name": "awd_lstm", "vocab_size": 50, "embedding_dim": 8, "hidden_dim": 12}
     head = {"name": "language_model", "vocab_size": 50, "input_dim": 8}
     states = torch.get_rng_state()
-    with Undrawn():
+    with Uninitialized():
         nothing = torch.full((3, 3), 7.0)
         assert bool((nothing.normal_() == 7).all())
         torch.nn.init.orthogonal_(torch.empty(4, 3))

@@ -51,7 +51,7 @@ def test_a_classifier_by_gpts_recipe(desk: Path, tmp_path: Path) -> None:
     assert done.json()["out"] == str(tmp_path / "with")
     shipped = next(path for path in (Path(__file__).parents[2] / "recipes").glob("gpt.toml"))
     alone = tmp_path / "alone.toml"
-    alone.write_text(shipped.read_text().replace("auxiliary = 0.5\n", ""))
+    alone.write_text(shipped.read_text().replace("auxiliary_lm_weight = 0.5\n", ""))
     assert spawn(*command, "--recipe", alone, "--out", tmp_path / "without").code == 0
     found, plain = (load_file(tmp_path / name / "model.safetensors") for name in ("with", "without"))
     assert found.keys() == plain.keys()

@@ -17,7 +17,7 @@ description = "For tests"
 source = "none"
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 20
 
 [[stage.phases]]

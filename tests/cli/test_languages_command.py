@@ -35,7 +35,7 @@ max_length = 32
 name = "masked_language_model"
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 32
 
 [[stage.phases]]

@@ -29,7 +29,7 @@ description = "For tests"
 source = "none"
 
 [finetune]
-rows = 8
+batch_size = 8
 
 [[finetune.phases]]
 name = "all"

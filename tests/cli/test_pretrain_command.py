@@ -59,18 +59,18 @@ def test_a_data_set_without_the_library_or_off_this_machine(desk: Desk, tmp_path
 
 def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path: Path, run: Program) -> None:
     recipe, text = tmp_path / "own.toml", (desk / "backward.toml").read_text()
-    recipe.write_text(text.replace("validate_every", 'suits = "frozzen"\nvalidate_every'))
+    recipe.write_text(text.replace("validate_every", 'recommended_recipe = "frozzen"\nvalidate_every'))
     command = ["pretrain", desk / "pool.txt", "--tokens", "500", "--quiet", "--recipe", recipe]
     run(*command, "--out", tmp_path / "lm").mistake("unknown recipe 'frozzen'", "frozen", str(recipe))
-    recipe.write_text(text.replace("validate_every", 'suits = "frozen"\nvalidate_every'))
+    recipe.write_text(text.replace("validate_every", 'recommended_recipe = "frozen"\nvalidate_every'))
     assert run(*command, "--out", tmp_path / "lm").code == 0
     model = ["--model", tmp_path / "lm", "--quiet"]
     run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases to adapt in", "frozen")
-    assert load(tmp_path / "lm").suited("default") == "frozen"
-    assert load(tmp_path / "lm").suited("full") == "full"
+    assert load(tmp_path / "lm").recommended_recipe("default") == "frozen"
+    assert load(tmp_path / "lm").recommended_recipe("full") == "full"
     named = ["--recipe", "ulmfit", "--minutes", "0.01"]
     assert run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "a", *named).code == 0
-    assert load(tmp_path / "a").suited("default") == "frozen"
+    assert load(tmp_path / "a").recommended_recipe("default") == "frozen"
 
 
 def test_no_pretraining_is_replaced(desk: Desk, tmp_path: Path, run: Program) -> None:

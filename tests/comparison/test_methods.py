@@ -11,7 +11,7 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import examples, quick_options, write_family, write_vectors
 
-from textgraft.comparison.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, model_for, new_method
+from textgraft.comparison.methods import METHODS, OF_MODEL, Method, MethodOptions, Predictions, model_for, new_method
 from textgraft.comparison.methods.default import Default
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
@@ -74,7 +74,7 @@ def test_every_method_answers(
     train = Examples(texts, KINDS[kind](names), kind)
     labels, unseen = Labels.fit(train), reviews(9, 2)[0]
 
-    def answered(folder: Path) -> Answers:
+    def answered(folder: Path) -> Predictions:
         method = called(name, models, quick)
         method.prepare(reviews(60, 3)[0] if method.needs_pool else [], folder / "prepared")
         return method.answer(train, unseen, labels, 5, folder / "cell")

@@ -42,7 +42,7 @@ def plan(encoder: str, *, kind: str = "single", head: str | None = None, weight:
     return Plan(
         language_model=made(encoder, head or tied_head(encoder), dropout=1.0, seed=4),
         from_scratch=False,
-        stage=Stage(phases=(Phase("all", 1, 0.01),), rows=4, dropout=0.0, auxiliary=weight),
+        stage=Stage(phases=(Phase("all", 1, 0.01),), batch_size=4, dropout=0.0, auxiliary_lm_weight=weight),
         settings=Settings(precision="fp32"),
         labels=labels,
         class_weights=None,

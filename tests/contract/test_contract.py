@@ -56,7 +56,7 @@ def windows(batch: Batch, borders: list[int], direction: str) -> list[Batch]:
 
 def unread(model: Model, batch: Batch) -> set[str]:
     """The parameters of layers above the one that the head reads, if it reads a single lower one."""
-    index = {"first": 0, "second-to-last": -2}.get(getattr(model.head.config, "readout", "last"))
+    index = {"first": 0, "second-to-last": -2}.get(getattr(model.head.config, "layer_aggregation", "last"))
     if index is None:
         return set()
     named = {f"encoder.{name}": p for name, p in model.encoder.named_parameters()}
@@ -326,14 +326,14 @@ def test_keep_all_shows_every_layer_bottom_to_top(encoder: str) -> None:
 def test_the_matrix_holds_every_family() -> None:
     """A family that is registered but not in the matrix would go untested."""
     from textgraft.models import model
-    from textgraft.nn.layer_aggregation import READOUTS
+    from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
     from textgraft.nn.pooling import POOLINGS
     from textgraft.nn.softmax import OUTPUT_LAYERS
 
     assert {config["name"] for config in ENCODERS.values()} == set(model.ENCODERS)
-    read = {config.get("readout", "last") for config in families.HEADS.values()}
-    assert read == set(READOUTS)
-    assert {config.get("readout", "last") for _, head in CASES for config in [HEADS[head]]} == read
+    read = {config.get("layer_aggregation", "last") for config in families.HEADS.values()}
+    assert read == set(LAYER_AGGREGATIONS)
+    assert {config.get("layer_aggregation", "last") for _, head in CASES for config in [HEADS[head]]} == read
     taught = set(model.HEADS) - {"features"}  # which has no loss
     assert {config["name"] for config in families.HEADS.values()} == taught
     assert {config.get("output_layer") for config in families.HEADS.values()} - {None} == set(OUTPUT_LAYERS)

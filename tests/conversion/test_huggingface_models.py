@@ -191,7 +191,7 @@ def test_a_bare_encoder_learns_to_tell_masked_tokens(bert: Path, tmp_path: Path)
         .replace("lr = 0.0001", "lr = 0.01")
         .replace("epochs = 1\n", "epochs = 8\n")
     )
-    recipe.write_text(text.replace("rows = 16\nbptt = 128", "rows = 4\nbptt = 24"))
+    recipe.write_text(text.replace("batch_size = 16\nbptt = 128", "batch_size = 4\nbptt = 24"))
     pool = reviews(120, 3)[0]
     twice = [
         textgraft.adapt(pool, tmp_path / out, model=source, recipe=str(recipe), settings=settings, show=False)

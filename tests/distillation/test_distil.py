@@ -40,7 +40,7 @@ description = "For tests"
 source = "none"
 
 [finetune]
-rows = 8
+batch_size = 8
 dropout = 0.0
 
 [[finetune.phases]]
@@ -55,7 +55,7 @@ source = "none"
 hidden = {hidden}
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 16
 
 [[stage.phases]]
@@ -464,7 +464,7 @@ def test_distilbert_is_the_default_and_a_wrong_recipe_is_explained(tmp_path: Pat
         path.write_text(line + LM_RECIPE.format(hidden=1.0))
         with pytest.raises(UserError, match=match):
             load_distil_recipe(str(path))
-    path.write_text(LM_RECIPE.format(hidden=1.0).replace("rows = 8", "rows = 8\nlabel_smoothing = 0.1"))
+    path.write_text(LM_RECIPE.format(hidden=1.0).replace("batch_size = 8", "batch_size = 8\nlabel_smoothing = 0.1"))
     with pytest.raises(UserError, match="label_smoothing is for classifiers"):
         load_distil_recipe(str(path))
     known = load_distil_recipe("distilbert")

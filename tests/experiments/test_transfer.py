@@ -30,7 +30,7 @@ name = "two epochs"
 description = "For tests"
 source = "none"
 [finetune]
-rows = 8
+batch_size = 8
 [[finetune.phases]]
 name = "all"
 epochs = 2

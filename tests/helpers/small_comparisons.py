@@ -16,7 +16,7 @@ from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text import wordpiece
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.word_embeddings import folder as vectors_folder
 from textgraft.word_embeddings.word_vectors import WordVectors
@@ -27,7 +27,7 @@ description = "For tests"
 source = "none"
 
 [adapt]
-rows = 8
+batch_size = 8
 bptt = 35
 
 [[adapt.phases]]
@@ -36,7 +36,7 @@ epochs = 1
 lr = 0.01
 
 [finetune]
-rows = 8
+batch_size = 8
 
 [[finetune.phases]]
 name = "all"
@@ -83,7 +83,7 @@ def family_model(name: str) -> Artifact:
     if family == "bert":
         made = wordpiece.train(texts, vocab_size=160)
     elif family == "elmo":
-        made = SpellingTokenizer.from_vocabulary()
+        made = CharacterEncodingTokenizer.from_vocabulary()
     else:
         kinds: dict[str, dict[str, Any]] = {
             "gpt": {"model": "byte_level", "vocab_size": 400},

@@ -19,12 +19,12 @@ from textgraft.conversion.legacy.elmo import from_published, read_weights, to_pu
 from textgraft.data.batch import Batch, pad
 from textgraft.models.loading import load
 from textgraft.models.model import Model, build
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 
 h5py = pytest.importorskip("h5py")
 
 FIXTURES = Path(__file__).parents[2] / ".." / "shared" / "fixtures" / "elmo"
-TOKENIZER = SpellingTokenizer.from_vocabulary()
+TOKENIZER = CharacterEncodingTokenizer.from_vocabulary()
 SMALL: dict[str, Any] = {"character_dim": 3, "filters": [[1, 2], [3, 4]], "projection_dim": 4, "hidden_dim": 6}
 
 
@@ -41,10 +41,10 @@ def stored(name: str, key: str) -> Tensor:
 
 
 def test_all_thirty_sentences_with_the_state_carried(published: Model) -> None:
-    """Three lanes of ten sentences; padding, and states that go on from each row's own last word."""
-    lanes = json.loads((FIXTURES / "sentences.json").read_text("utf-8"))
+    """Three contiguous streams of ten sentences; padding, and states that go on from each row's own last word."""
+    contiguous_streams = json.loads((FIXTURES / "sentences.json").read_text("utf-8"))
     marks, state, worst, apart, compared = TOKENIZER.pair_marks, None, 0.0, 0.0, 0
-    for number, sentences in enumerate(zip(*lanes, strict=True)):
+    for number, sentences in enumerate(zip(*contiguous_streams, strict=True)):
         rows = [np.concatenate([marks.before, *TOKENIZER.words(s.split()), marks.after]) for s in sentences]
         batch = pad(rows, TOKENIZER.pad_id)
         with torch.no_grad():
@@ -113,7 +113,7 @@ def test_converted_there_and_back_and_named(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["format"] == "textgraft"
     made, named = load(tmp_path / "model"), load(f"elmo:{tmp_path / 'theirs'}")
     assert made.run["name"] == "theirs"
-    assert isinstance(made.tokenizer, SpellingTokenizer)
+    assert isinstance(made.tokenizer, CharacterEncodingTokenizer)
     texts = ["A small film.", "Not one that I'd see again!"]
     assert np.array_equal(made.embed(texts), named.embed(texts))
     assert made.embed(texts).shape == (2, 8)

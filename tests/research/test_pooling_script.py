@@ -27,7 +27,7 @@ def made(texts: int = 60, classes: int = 3, models: int = 4) -> tuple[np.ndarray
 
 def test_the_mean_of_probabilities_is_weighed_as_in_finetune() -> None:
     answers, targets = made()
-    found = pooling.chosen(answers, targets, pooling.WAYS["probabilities, log loss"], list("abcd"))
+    found = pooling.chosen(answers, targets, pooling.LINEAR_METHODS["probabilities, log loss"], list("abcd"))
     np.testing.assert_allclose(found, ensemble_weights(list(answers), targets, "single"), atol=1e-12)
 
 
@@ -35,7 +35,7 @@ def test_the_more_spread_the_nearer_the_weights_are_to_the_prior() -> None:
     answers, targets = made(texts=40)
     names = ["linear", "lsa", "probe", "self-trained"]
     for lean in (None, 0.7):
-        ways = [pooling.Way(spread=spread, lean=lean) for spread in (0.0, 2.0, 1e6)]
+        ways = [pooling.LinearMethod(spread=spread, lean=lean) for spread in (0.0, 2.0, 1e6)]
         prior = ways[0].prior(names)
         apart = [pooling.divergence(pooling.chosen(answers, targets, way, names), prior) for way in ways]
         assert apart == sorted(apart, reverse=True)
@@ -46,16 +46,16 @@ def test_the_more_spread_the_nearer_the_weights_are_to_the_prior() -> None:
 
 
 def test_a_prior_leans_on_self_training_where_it_is_there() -> None:
-    way = pooling.Way(lean=0.7)
+    way = pooling.LinearMethod(lean=0.7)
     np.testing.assert_allclose(way.prior(["linear", "self-trained", "lsa", "probe"]), [0.1, 0.7, 0.1, 0.1])
     np.testing.assert_allclose(way.prior(["linear", "lsa"]), [0.5, 0.5])
     assert way.prior(["self-trained"]).tolist() == [1.0]
-    np.testing.assert_allclose(pooling.Way().prior(["linear", "self-trained"]), [0.5, 0.5])
+    np.testing.assert_allclose(pooling.LinearMethod().prior(["linear", "self-trained"]), [0.5, 0.5])
 
 
 def test_all_alike_are_alike_and_the_best_is_alone() -> None:
     answers, targets = made()
-    alike, alone = (pooling.WAYS[name] for name in ("probabilities, all alike", "the best alone"))
+    alike, alone = (pooling.LINEAR_METHODS[name] for name in ("probabilities, all alike", "the best alone"))
     assert pooling.chosen(answers, targets, alike, list("abcd")).tolist() == [0.25] * 4
     losses = [pooling.log_loss(one, targets) for one in answers]
     assert pooling.chosen(answers, targets, alone, list("abcd")).argmax() == int(np.argmin(losses))
@@ -87,7 +87,7 @@ def test_every_way_is_measured_on_texts_that_chose_nothing() -> None:
     answers, targets = made()
     found = pooling.measured(answers[:, :30], targets[:30], answers[:, 30:], targets[30:], list("abcd"))
     left_out = {f"without {name}" for name in "abcd"}
-    assert set(found) == {*pooling.WAYS, *left_out, *(f"{name} alone" for name in "abcd")}
+    assert set(found) == {*pooling.LINEAR_METHODS, *left_out, *(f"{name} alone" for name in "abcd")}
     weights = ensemble_weights(list(answers[1:, :30]), targets[:30], "single")
     expected = evaluate("single", targets[30:], np.tensordot(weights, answers[1:, 30:], 1))
     assert found["without a"] == pytest.approx([expected["accuracy"], expected["log_loss"]])

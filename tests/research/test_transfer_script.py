@@ -15,7 +15,7 @@ name = "quick"
 description = "For tests"
 source = "none"
 [finetune]
-rows = 8
+batch_size = 8
 [[finetune.phases]]
 name = "all"
 epochs = 2

@@ -81,8 +81,8 @@ def test_perplexity_with_and_without_a_memory_of_the_same_weights(bench: ModuleT
     assert model.encoder.config.memory_length == 7
     text = torch.from_numpy(held.read(0, held.num_tokens))
     lane = (len(text) - 1) // 8
-    lanes = torch.stack([text[r * lane : (r + 1) * lane + 1] for r in range(8)]).long()
-    parts = [bench.in_segments(model, lanes[:, i : i + 21], 20)[0] for i in range(0, lane, 20)]
+    contiguous_streams = torch.stack([text[r * lane : (r + 1) * lane + 1] for r in range(8)]).long()
+    parts = [bench.in_segments(model, contiguous_streams[:, i : i + 21], 20)[0] for i in range(0, lane, 20)]
     assert found[0] == pytest.approx(math.exp(-float(torch.cat(parts, dim=1).mean())), rel=1e-5)
     assert abs(found[5] - found[0]) > 1e-3
 

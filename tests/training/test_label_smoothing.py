@@ -26,7 +26,10 @@ from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
 
 PHASE = Phase("all", 30, 0.02)
-PLAIN, SMOOTHED = Stage((PHASE,), rows=4, dropout=0.0), Stage((PHASE,), rows=4, dropout=0.0, label_smoothing=0.3)
+PLAIN, SMOOTHED = (
+    Stage((PHASE,), batch_size=4, dropout=0.0),
+    Stage((PHASE,), batch_size=4, dropout=0.0, label_smoothing=0.3),
+)
 
 
 def plan(stage: Stage) -> Plan:

@@ -1,4 +1,6 @@
-"""All layers of words at once, of every family: those of one readout at a time, in whatever order they are asked."""
+"""All layers of words at once, of every family: those of one layer aggregation at a time, in whatever order they are
+asked.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,8 @@ def made(family: str) -> Artifact:
 def test_layers_are_those_of_one_readout_at_a_time(family: str) -> None:
     source = made(family)
     found = layer_vectors(source, SENTENCES[:6], window=20, precision="fp32")
-    for readout, layer in (("first", 0), ("last", -1)):
-        expected = word_vectors(source, SENTENCES[:6], window=20, readout=readout, precision="fp32")
+    for layer_aggregation, layer in (("first", 0), ("last", -1)):
+        expected = word_vectors(source, SENTENCES[:6], window=20, layer_aggregation=layer_aggregation, precision="fp32")
         for layers, vectors in zip(found, expected, strict=True):
             np.testing.assert_array_equal(layers[layer], vectors)
     assert [layer.shape[1] for layer in found[0]] == list(source.model.encoder.widths)

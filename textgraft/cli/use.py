@@ -246,7 +246,9 @@ def embed(
         Path, typer.Option("--out", "-o", help="The .npz (`vectors`) or .npy file to write: (N, D), float32.")
     ],
     pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat of the top layer.")] = "mean",
-    layers: Annotated[str, typer.Option("--layers", help=f"Of other layers than the top one: {o.READOUTS}.")] = "last",
+    layers: Annotated[
+        str, typer.Option("--layers", help=f"Of other layers than the top one: {o.LAYER_AGGREGATIONS}.")
+    ] = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
     device: o.Device = "auto",
     threads: o.Threads = None,

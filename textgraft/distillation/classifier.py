@@ -76,7 +76,7 @@ def distil_classifier(
     texts = _different(texts, labelled, test)
     _refuse(teacher, texts, labelled, test, options)
     source = loading.load(student)
-    recipe = source.suited(options.recipe)
+    recipe = source.recommended_recipe(options.recipe)
     stage = load_recipe(recipe).finetune
     if not stage.phases:
         raise UserError("this recipe has no phases to fine-tune in.", where=recipe, remedy="Name one that has.")
@@ -180,7 +180,7 @@ def _asked(
         "teacher": content_hash([*(one.config for one in saved), teacher.weights]),
         "student": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
-        "recipe": stage.identity,
+        "recipe": stage.identity(),
         "options": repr(options),
     }
 
@@ -253,7 +253,7 @@ def _run(plan: Plan, model: Model, train: EncodedTexts, validate: Callable[[Mode
         as_read_by(model, train.sequences),
         torch.from_numpy(train.targets),
         pad_id=plan.pad_id,
-        rows=plan.stage.rows,
+        rows=plan.stage.batch_size,
         seed=settings.seed,
     )
     return Run(model, plan.stage.plan(len(model.layer_groups()), stream.length(0)), stream, settings, validate)

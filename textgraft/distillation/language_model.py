@@ -49,7 +49,7 @@ def distil_language_model(
         recipe = replace(recipe, temperature=options.temperature)
     settings = options.settings.of(recipe.stage)
     learns = objective(teacher.model, "the teacher")
-    if teacher.model.encoder.reads_spellings:
+    if teacher.model.encoder.uses_characters:
         message = "an ELMo says two words at every position, and no lesson is made for that."
         raise UserError(message, where="the teacher", remedy="Distil a classifier that was fine-tuned from it.")
     pupil, base = _pupil(teacher, student, recipe.stage, options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,6 +124,6 @@ class OnnxModel:
             graph=files[GRAPH],
             tokenizer=Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json")),
             labels=labels,
-            run=json.loads(files["run.json"]),
+            run=model_folder.run_record(files),
             **described,
         )

@@ -16,6 +16,7 @@ from typing import Any
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import cannot_write, write_atomically
+from textgraft.models.upgrade import upgraded_config, upgraded_run
 
 FORMAT = 1
 MODEL_FOLDERS = (Path(__file__).parents[1] / "pretrained", Path(__file__).parents[2] / "pretrained")
@@ -145,7 +146,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError("altered since it was saved.", where=str(path), remedy=RESTORE)
     if not isinstance(config.get("files"), dict):
         raise UserError("damaged (the list of files is missing).", where=str(path), remedy=RESTORE)
-    return config
+    return upgraded_config(config)
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -164,6 +165,11 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
         if hashlib.sha256(files[name]).hexdigest() != expected:
             raise UserError("truncated or altered since it was saved.", where=str(path), remedy=RESTORE)
     return files
+
+
+def run_record(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """run.json of a folder's files: how the model came to be."""
+    return upgraded_run(json.loads(files["run.json"]))
 
 
 def to_json(value: Any) -> bytes:

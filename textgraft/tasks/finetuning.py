@@ -16,10 +16,10 @@ Part = TypeVar("Part")
 
 
 class Options(Protocol):
-    """The settings of any fine-tuning: their repr says all but the readout, which is younger than some runs."""
+    """The settings of any fine-tuning."""
 
     @property
-    def readout(self) -> str: ...
+    def layer_aggregation(self) -> str: ...
 
 
 def asked(
@@ -32,9 +32,9 @@ def asked(
         "data": data,
         "model": " ".join(weights_hash(source.model) for source in found),
         "tokenizer": " ".join(source.tokenizer.fingerprint for source in found),
-        "recipe": " ".join(dict.fromkeys(recipe.identity for recipe in recipes)),
+        "recipe": [recipe.identity() for recipe in recipes],
         "options": repr(options),
-    } | ({"readout": options.readout} if options.readout != LAST else {})
+    } | ({"layer_aggregation": options.layer_aggregation} if options.layer_aggregation != LAST else {})
 
 
 def given(**parts: Part | None) -> dict[str, Part]:

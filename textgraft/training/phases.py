@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.encoders.base import LayerGroup
 from textgraft.nn.pooling import POOLINGS
 from textgraft.training.schedules import SCHEDULES, group_rates
 
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
-LEAST = {"rows": 1, "bptt": 1, "dropout": 0, "clip": 0, "least_steps": 0, "auxiliary": 0}  # of a stage's settings
+MINIMUM = {"batch_size": 1, "bptt": 1, "dropout": 0, "clip": 0, "min_steps": 0, "auxiliary_lm_weight": 0}
+"""The smallest value of each of a stage's settings."""
 KINDS = {"multi": "any number", "numeric": "a number", "choice": "options"}
 """What examples have that do not have one label each."""
 STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
@@ -52,8 +54,8 @@ class Phase:
     head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay **
     (distance from the top). For sgd the first of `betas` is the momentum; for muon they are AdamW's, which has the
     embedding, the head and all vectors, while the matrices between are Muon's. With `anneal` the rate falls where
-    validations stop gaining. `contrast`, if not 0, is the temperature at which the encoder learns which texts have the
-    same label (heads.contrastive) in place of the labels themselves; the head waits.
+    validations stop gaining. `contrastive_temperature`, if not 0, trains the encoder with a supervised contrastive
+    loss (heads.contrastive) at that temperature; the head is not trained.
     """
 
     name: str
@@ -67,8 +69,8 @@ class Phase:
     optimizer: OptimizerName = "adamw"
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
-    anneal: Anneal | None = field(default=None, repr=False)  # younger than runs that are known by the rest's repr
-    contrast: float = field(default=0.0, repr=False)  # so is this
+    anneal: Anneal | None = None
+    contrastive_temperature: float = 0.0
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -85,12 +87,16 @@ class Phase:
             (not self.lr_decay >= 1, "lr_decay", "1 or more (ULMFiT: 2.6)"),
             (not 0 <= self.warmup < 1, "warmup", "a share of the steps, at least 0 and below 1"),
             (not self.weight_decay >= 0, "weight_decay", "0 or more"),
-            (not 0 <= self.contrast < math.inf, "contrast", "0 (none) or a temperature, such as 0.1"),
+            (
+                not 0 <= self.contrastive_temperature < math.inf,
+                "contrastive_temperature",
+                "0 (none) or a temperature, such as 0.1",
+            ),
             (self.trainable is not None and self.trainable < 1, "trainable", "1 (the head alone) or more"),
             (
-                bool(self.contrast) and (self.trainable == 1 or self.only == -1),
+                bool(self.contrastive_temperature) and (self.trainable == 1 or self.only == -1),
                 "trainable" if self.only is None else "only",
-                "a part of the encoder too where a phase contrasts, from which the head learns nothing",
+                "a part of the encoder too in a contrastive phase, which does not train the head",
             ),
             (not all(0 <= beta < 1 for beta in self.betas), "betas", "two numbers at least 0 and below 1"),
         ]
@@ -119,31 +125,30 @@ class Phase:
 class Stage:
     """The phases of one stage (adapt or finetune) and what holds for all of them; no phases: nothing to do.
 
-    `rows` is the batch size in texts (streams, for a language model), `bptt` the mean window of a language
-    model in tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0:
-    as the settings say). `least_steps` lengthens the phases of a fine-tuning, all by the same factor, where
-    texts are so few that they would come to fewer optimizer steps in all. `auxiliary` is how much the language model's
-    own loss counts beside a classifier's while that is fine-tuned (λ of Radford et al. 2018, equation 5; 0: not).
-    `label_smoothing` is the share of each label that belongs to all classes alike (ε of Szegedy et al. 2016, §7), for
-    classifiers of one label a text; what they answer for validation and tests is measured as it is. `pooling` is a name
-    of nn.pooling.POOLINGS, by which a classifier makes one vector of a text's positions in place of its family's own
-    way; what is no classifier has no use for it.
+    `batch_size` is in texts (contiguous streams, for a language model), `bptt` the mean window of a language model in
+    tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0: as the settings say).
+    `min_steps` lengthens the phases of a fine-tuning, all by the same factor, where texts are so few that they would
+    come to fewer optimizer steps in all. `auxiliary_lm_weight` is the weight of the language model's own loss beside a
+    classifier's while that is fine-tuned (λ of Radford et al. 2018, equation 5; 0: none). `label_smoothing` is the
+    share of each label that is spread over all classes (ε of Szegedy et al. 2016, §7), for classifiers of one label a
+    text; evaluation uses the labels as they are. `pooling`, a name of nn.pooling.POOLINGS, replaces the way in which a
+    family's classifier pools a text's positions; other heads ignore it.
     """
 
     phases: tuple[Phase, ...] = ()
-    rows: int = 32
+    batch_size: int = 32
     bptt: int = 70
     dropout: float = 1.0
     clip: float = 0.0
-    least_steps: int = 0
-    auxiliary: float = field(default=0.0, repr=False)  # younger than runs that are known by the rest's repr
-    label_smoothing: float = field(default=0.0, repr=False)  # so is this
-    pooling: str | None = field(default=None, repr=False)  # and this
+    min_steps: int = 0
+    auxiliary_lm_weight: float = 0.0
+    label_smoothing: float = 0.0
+    pooling: str | None = None
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
     def __post_init__(self) -> None:
-        for key, least in LEAST.items():
+        for key, least in MINIMUM.items():
             if not least <= getattr(self, key) < math.inf:
                 raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {least} or more.")
         if not 0 <= self.label_smoothing < 1:
@@ -152,35 +157,30 @@ class Stage:
         if self.pooling is not None and self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(self.pooling, POOLINGS))
 
-    @property
-    def identity(self) -> str:
-        """What a run is known by: of two stages that train differently it is not the same."""
-        annealed = {phase.name: phase.anneal for phase in self.phases if phase.anneal}
-        text = repr(self) + (f" with auxiliary={self.auxiliary}" if self.auxiliary else "")
-        text += f" with anneal={annealed}" if annealed else ""
-        text += f" with label_smoothing={self.label_smoothing}" if self.label_smoothing else ""
-        text += f" with pooling={self.pooling}" if self.pooling else ""
-        contrasts = {phase.name: phase.contrast for phase in self.phases if phase.contrast}
-        return text + (f" with contrast={contrasts}" if contrasts else "")
+    def identity(self) -> dict[str, Any]:
+        """What identifies the stage: two that train differently differ in it."""
+        return identity_of(self)
 
     def refuse_kind(self, kind: str) -> None:
         """Raises UserError where this stage needs one label a text, and the labels are of another kind."""
         if kind == "single":
             return
         remedy = "Take another recipe."
-        if any(phase.contrast for phase in self.phases):
-            message = f"this recipe contrasts texts by their label, and these have {KINDS[kind]}."
-            raise UserError(message, where="contrast", remedy=remedy)
+        if any(phase.contrastive_temperature for phase in self.phases):
+            message = (
+                f"this recipe has a contrastive phase, which needs one label a text, and these have {KINDS[kind]}."
+            )
+            raise UserError(message, where="contrastive_temperature", remedy=remedy)
         if self.label_smoothing:
             message = f"this recipe smooths one label a text, and these have {KINDS[kind]}."
             raise UserError(message, where="label_smoothing", remedy=remedy)
 
     def refuse_for_classifiers(self, where: str) -> None:
         """Raises UserError, with the name of the recipe, where this stage wants what only labels of texts can give."""
-        contrasts = any(phase.contrast for phase in self.phases)
+        contrasts = any(phase.contrastive_temperature for phase in self.phases)
         wanted = {
-            "auxiliary": (self.auxiliary, "the auxiliary loss is", "texts, pairs and choices"),
-            "contrast": (contrasts, "phases that contrast are", "texts and pairs"),
+            "auxiliary_lm_weight": (self.auxiliary_lm_weight, "the auxiliary loss is", "texts, pairs and choices"),
+            "contrastive_temperature": (contrasts, "contrastive phases are", "texts and pairs"),
             "label_smoothing": (self.label_smoothing, "label_smoothing is", "one label a text"),
         }
         for key, (is_wanted, it, whose) in wanted.items():
@@ -191,7 +191,7 @@ class Stage:
     def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
         """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
 
-        With `steps_per_epoch` they last `least_steps` or more. Raises UserError where a phase names a group that the
+        With `steps_per_epoch` they last `min_steps` or more. Raises UserError where a phase names a group that the
         model does not have.
         """
         plan: list[Phase] = []
@@ -206,7 +206,7 @@ class Stage:
             else:
                 plan.append(phase)
         if steps_per_epoch is not None and plan:
-            factor = self.least_steps / sum(phase.epochs * steps_per_epoch for phase in plan)
+            factor = self.min_steps / sum(phase.epochs * steps_per_epoch for phase in plan)
             if factor > 1:
                 plan = [replace(phase, epochs=phase.epochs * factor) for phase in plan]
         return plan

@@ -39,8 +39,8 @@ description = "For tests"
 source = "none"
 
 [finetune]
-rows = 8
-auxiliary = 0.5
+batch_size = 8
+auxiliary_lm_weight = 0.5
 
 [[finetune.phases]]
 name = "all"
@@ -124,7 +124,7 @@ def plan_of(lm: Path, weight: float) -> Plan:
     return Plan(
         language_model=artifact.load(lm).model,
         from_scratch=False,
-        stage=Stage(phases=(Phase("all", 1, 0.01),), auxiliary=weight),
+        stage=Stage(phases=(Phase("all", 1, 0.01),), auxiliary_lm_weight=weight),
         settings=Settings(precision="fp32"),
         labels=Labels("single", ("a", "b")),
         class_weights=None,
@@ -136,9 +136,13 @@ def test_lambda_nothing_is_no_auxiliary_to_the_bit(tiny_lm: Path, tmp_path: Path
     texts, labels = reviews(24, 1)
     train, test = Examples(texts, labels, "single"), Examples(*reviews(8, 2), "single")
     found = []
-    for name, line in (("without", ""), ("nothing", "auxiliary = 0.0"), ("some", "auxiliary = 0.5")):
+    for name, line in (
+        ("without", ""),
+        ("nothing", "auxiliary_lm_weight = 0.0"),
+        ("some", "auxiliary_lm_weight = 0.5"),
+    ):
         recipe = tmp_path / f"{name}.toml"
-        recipe.write_text(AUXILIARY.replace("auxiliary = 0.5", line))
+        recipe.write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(precision="fp32"))
         done = finetune(train, tmp_path / name, model=tiny_lm, test=test, options=options, show=False)
         found.append((done.folder / "model.safetensors").read_bytes())
@@ -150,10 +154,10 @@ def test_lambda_nothing_is_no_auxiliary_to_the_bit(tiny_lm: Path, tmp_path: Path
 
 
 def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, auxiliary = Stage(), Stage(auxiliary=0.5)
+    plain, auxiliary = Stage(), Stage(auxiliary_lm_weight=0.5)
     assert plain.identity == repr(plain) == repr(auxiliary)  # runs older than the field go on
     assert "0.5" in auxiliary.identity
-    assert auxiliary.identity != Stage(auxiliary=0.25).identity
+    assert auxiliary.identity != Stage(auxiliary_lm_weight=0.25).identity
 
     def stopped(*_: object, **__: object) -> None:
         (tmp_path / "out.run" / "begun").write_bytes(b"")
@@ -162,11 +166,11 @@ def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("textgraft.tasks.classification.finetune.train_member", stopped)
     train = Examples(*reviews(24, 1), "single")
     for line, error in (
-        ("auxiliary = 0.5", KeyboardInterrupt),
+        ("auxiliary_lm_weight = 0.5", KeyboardInterrupt),
         ("", UserError),
-        ("auxiliary = 0.5", KeyboardInterrupt),
+        ("auxiliary_lm_weight = 0.5", KeyboardInterrupt),
     ):
-        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary = 0.5", line))
+        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         options = FinetuneOptions(recipe=str(tmp_path / "r.toml"), baselines=False)
         with pytest.raises(error) as caught:
             finetune(train, tmp_path / "out", model=tiny_lm, test=train, options=options, show=False)
@@ -176,8 +180,8 @@ def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest
 def test_the_rate_finder_reads_on_too(tiny_lm: Path, tmp_path: Path) -> None:
     train = Examples(*reviews(24, 1), "single")
     losses = []
-    for line in ("auxiliary = 0.5", ""):
-        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary = 0.5", line))
+    for line in ("auxiliary_lm_weight = 0.5", ""):
+        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         found = lr_find(train, model=tiny_lm, recipe=str(tmp_path / "r.toml"), steps=20, settings=Settings(seed=1))
         losses.append(found.steps[0].loss)
     assert losses[0] > losses[1] + 0.5  # half of the nats of a token
@@ -186,7 +190,7 @@ def test_the_rate_finder_reads_on_too(tiny_lm: Path, tmp_path: Path) -> None:
 def test_gpts_recipe_is_the_papers() -> None:
     stage = load_recipe("gpt").finetune
     (phase,) = stage.phases
-    assert (stage.auxiliary, stage.rows, stage.clip) == (0.5, 32, 1.0)
+    assert (stage.auxiliary_lm_weight, stage.batch_size, stage.clip) == (0.5, 32, 1.0)
     assert (phase.epochs, phase.lr, phase.schedule, phase.warmup, phase.betas) == (
         3,
         6.25e-5,
@@ -198,13 +202,13 @@ def test_gpts_recipe_is_the_papers() -> None:
 
 def test_where_it_has_no_meaning_it_is_refused(tmp_path: Path, tiny_recipe: Path) -> None:
     path = tmp_path / "r.toml"
-    path.write_text(AUXILIARY + "[adapt]\nauxiliary = 0.5\n")
+    path.write_text(AUXILIARY + "[adapt]\nauxiliary_lm_weight = 0.5\n")
     with pytest.raises(UserError, match=r"r\.toml.*for classifiers of texts, pairs and choices"):
         load_recipe(str(path))
     path.write_text(AUXILIARY.replace("0.5", "-0.5"))
     with pytest.raises(UserError, match=r"auxiliary is -0\.5"):
         load_recipe(str(path))
-    path.write_text(tiny_recipe.read_text().replace("rows = 8", "rows = 8\nauxiliary = 0.5"))
+    path.write_text(tiny_recipe.read_text().replace("batch_size = 8", "batch_size = 8\nauxiliary_lm_weight = 0.5"))
     with pytest.raises(UserError, match="for classifiers of texts"):
         load_pretrain_recipe(str(path))
     asked, tagged = read_squad(write_questions(tmp_path / "q.json", 20, 0)), sentences(20, 0)

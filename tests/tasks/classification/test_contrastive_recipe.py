@@ -35,7 +35,7 @@ def source(pooling: str | None = "mean") -> Artifact:
 
 
 def plan(made: Artifact, labels: Labels = LABELS) -> Plan:
-    stage = load_recipe(made.suited("default", labels.kind)).finetune
+    stage = load_recipe(made.recommended_recipe("default", labels.kind)).finetune
     return Plan(made.model, False, stage, Settings(precision="fp32"), labels, None, made.tokenizer.pad_id)
 
 
@@ -46,10 +46,12 @@ def encoded(made: Artifact, count: int, seed: int) -> EncodedTexts:
 
 def test_it_suits_who_was_made_to_compare_texts_and_texts_of_one_label() -> None:
     made = source()
-    assert made.suited("default", "single") == "contrastive"
-    assert {made.suited("default", kind) for kind in ("multi", "numeric", "choice", None)} == {"transformer"}
-    assert made.suited("frozen", "single") == "frozen"
-    assert source(pooling=None).suited("default", "single") == "transformer"
+    assert made.recommended_recipe("default", "single") == "contrastive"
+    assert {made.recommended_recipe("default", kind) for kind in ("multi", "numeric", "choice", None)} == {
+        "transformer"
+    }
+    assert made.recommended_recipe("frozen", "single") == "frozen"
+    assert source(pooling=None).recommended_recipe("default", "single") == "transformer"
 
 
 def test_the_encoder_learns_first_and_the_head_afterwards() -> None:
@@ -64,7 +66,7 @@ def test_the_encoder_learns_first_and_the_head_afterwards() -> None:
     for step in steps:
         if step.phase == "head" and between is before:
             between = {name: value.clone() for name, value in model.values().items()}
-            assert model.contrast == 0.0
+            assert model.contrastive_temperature == 0.0
     moved = {name for name in before if not torch.equal(before[name], between[name]) and name.startswith("head")}
     assert len(moved) == 2  # one step into its phase
     assert any(not torch.equal(before[name], between[name]) for name in before if name.startswith("encoder"))

@@ -18,9 +18,9 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.inference import embed_sequences, predict_logits
 from textgraft.models.loading import load
 from textgraft.tasks.classification import linear_probe
-from textgraft.tasks.classification.fine_tuned import GivenUp
-from textgraft.tasks.classification.linear_candidates import Candidate, Ground
-from textgraft.tasks.classification.linear_probe import answers, as_layer, fitted, probe_candidate
+from textgraft.tasks.classification.fine_tuned import EarlyRejected
+from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
+from textgraft.tasks.classification.linear_probe import answers, as_layer, fitted, linear_probe_candidate
 from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
 from textgraft.training.driver import TooSlow
 
@@ -78,16 +78,16 @@ def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
 
 def candidate(
     source: Artifact, kind: str, folder: Path, *, examined: bool, within: float | None = None
-) -> tuple[Candidate, Ground, dict[str, EncodedTexts]]:
+) -> tuple[Candidate, SelectionContext, dict[str, EncodedTexts]]:
     train, test = examples(kind, 40, 1), examples(kind, 30, 2)
     labels = Labels.fit(train)
     encoded = {
         name: EncodedTexts(source.encoded(part.texts, 200)[0], labels.encode(part))
         for name, part in (("train", train), ("test", test))
     }
-    ground = Ground(train, test if examined else None, labels, (), stratified_folds(train, 4, 0), 0, folder)
+    ground = SelectionContext(train, test if examined else None, labels, (), stratified_folds(train, 4, 0), 0, folder)
     part = "test" if examined else "folds"
-    found = probe_candidate("p", source, encoded, ground, examined=part, precision="fp32", within=within)
+    found = linear_probe_candidate("p", source, encoded, ground, examined=part, precision="fp32", within=within)
     return found, ground, encoded
 
 
@@ -129,7 +129,7 @@ def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch:
 def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path) -> None:
     """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
     source = load(tiny_lm)
-    with pytest.raises(GivenUp, match="its reading would take"):
+    with pytest.raises(EarlyRejected, match="its reading would take"):
         candidate(source, "single", tmp_path, examined=True, within=1e-6)
     assert not (tmp_path / "candidates" / "p.safetensors").exists()
     hurried = candidate(source, "single", tmp_path, examined=True, within=3600.0)[0]

@@ -46,7 +46,7 @@ FAMILIES = {"awd_lstm": language_model, "bert": masked_language_model, "gpt": gp
 
 
 def plan(family: str, pooling: str | None, kind: str = "single", **given: object) -> Plan:
-    stage = Stage((PHASE,), rows=4, dropout=0.0, pooling=pooling)
+    stage = Stage((PHASE,), batch_size=4, dropout=0.0, pooling=pooling)
     labels = Labels(kind, ("a", "b") if kind == "single" else ())
     return Plan(FAMILIES[family](), False, stage, FP32, labels, None, pad_id=1, **given)  # type: ignore[arg-type]
 
@@ -82,8 +82,8 @@ def test_options_are_pooled_so_too() -> None:
 
 
 def test_it_comes_before_the_mean_that_another_layers_readout_takes() -> None:
-    assert new_classifier(plan("gpt", None, readout="sum"), seed=0).head.config.pooling == "mean"
-    assert new_classifier(plan("gpt", "max", readout="sum"), seed=0).head.config.pooling == "max"
+    assert new_classifier(plan("gpt", None, layer_aggregation="sum"), seed=0).head.config.pooling == "mean"
+    assert new_classifier(plan("gpt", "max", layer_aggregation="sum"), seed=0).head.config.pooling == "max"
 
 
 def test_what_is_trained_says_the_same_when_it_is_made_again(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_an_unknown_one_names_the_nearest(tmp_path: Path) -> None:
 def test_finetune_saves_a_classifier_that_reads_so(family: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'name = "mine"\ndescription = "x"\nsource = "none"\n[finetune]\nrows = 8\npooling = "mean"\n'
+        'name = "mine"\ndescription = "x"\nsource = "none"\n[finetune]\nbatch_size = 8\npooling = "mean"\n'
         '[[finetune.phases]]\nname = "all"\nepochs = 1\nlr = 0.01\n'
     )
     texts, labels = reviews(16, 1)

@@ -30,7 +30,7 @@ from textgraft.tasks.language_modeling.adapt import held_out
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
 from textgraft.tasks.tagging.finetune import TagOptions, tag_finetune
-from textgraft.text.character_encoding import MARKS, SpellingTokenizer, train
+from textgraft.text.character_encoding import MARKS, CharacterEncodingTokenizer, train
 from textgraft.training.loop import Run
 from textgraft.training.objectives import OBJECTIVES
 from textgraft.training.perplexity import bidirectional_validator
@@ -64,7 +64,7 @@ input_dim = 24
 output_dropout = 0.0
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 12
 
 [[stage.phases]]
@@ -85,7 +85,7 @@ def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_learns_both_directions_and_says_how_well(elmo: Path) -> None:
     made = load(elmo)
-    assert isinstance(made.tokenizer, SpellingTokenizer)
+    assert isinstance(made.tokenizer, CharacterEncodingTokenizer)
     after = made.run["held_out"]["after"]
     assert 1 < after["perplexity_forward"] < 0.8 * made.tokenizer.vocab_size
     assert 1 < after["perplexity_backward"] < 0.8 * made.tokenizer.vocab_size
@@ -169,7 +169,7 @@ def test_by_the_command_line(elmo: Path, tmp_path: Path) -> None:
 TEXTS = ["one two three four five six seven", "eight nine ten eleven twelve"] * 30
 
 
-def corpus() -> tuple[SpellingTokenizer, Corpus]:
+def corpus() -> tuple[CharacterEncodingTokenizer, Corpus]:
     tokenizer = train(TEXTS, min_frequency=1)
     ids = tokenizer.corpus_ids(TEXTS)
     return tokenizer, Corpus.from_ids(ids, tokenizer, words=360, characters=1830)
@@ -177,7 +177,9 @@ def corpus() -> tuple[SpellingTokenizer, Corpus]:
 
 @pytest.mark.parametrize("variable", [True, False])
 def test_both_ends_meet_every_token_with_its_neighbour(variable: bool) -> None:
-    """Joined in reading order, the windows are the lanes from either end; targets the next and the previous word."""
+    """Joined in reading order, the windows are the contiguous streams from either end; targets the next and the
+    previous word.
+    """
     tokenizer, text = corpus()
     settings: dict[str, Any] = {"rows": 3, "bptt": 10, "shuffle": False, "variable": variable, "seed": 1}
     stream = BothEndsStream(text, tokenizer.spellings, **settings)
@@ -206,7 +208,7 @@ def test_both_ends_meet_every_token_with_its_neighbour(variable: bool) -> None:
     assert all(torch.equal(a.ids, b.ids) for a, b in zip(later, batches[3:], strict=True))
 
 
-def tiny(tokenizer: SpellingTokenizer, **head: Any) -> Any:
+def tiny(tokenizer: CharacterEncodingTokenizer, **head: Any) -> Any:
     encoder = {"name": "elmo", "character_dim": 3, "filters": [[1, 4], [2, 4]], "projection_dim": 4, "hidden_dim": 6}
     above = {"name": "bidirectional_language_model", "vocab_size": tokenizer.vocab_size, "input_dim": 8, **head}
     torch.manual_seed(0)
@@ -219,17 +221,17 @@ def test_states_carried_from_both_ends_equal_one_long_window() -> None:
     model = tiny(tokenizer).eval()
     with torch.no_grad():
         found = bidirectional_validator(text, tokenizer.spellings, rows=3, window=7)(model)
-        lanes = BothEndsStream(text, tokenizer.spellings, rows=3, bptt=7, variable=False, shuffle=False)
+        contiguous_streams = BothEndsStream(text, tokenizer.spellings, rows=3, bptt=7, variable=False, shuffle=False)
         nats = torch.zeros(2)
         for row in range(3):
-            ids = text.read(row * lanes.lane, (row + 1) * lanes.lane + 1).astype(np.int64)
+            ids = text.read(row * contiguous_streams.lane, (row + 1) * contiguous_streams.lane + 1).astype(np.int64)
             spelled = torch.from_numpy(tokenizer.spellings[ids].astype(np.int64))
             places = torch.arange(len(ids))[None]
             log_p = model.head(model.encoder(Batch(places, torch.ones_like(places).bool(), spellings=spelled)))[0]
             after, before = torch.from_numpy(ids[1:]), torch.from_numpy(ids[:-1])
             nats[0] -= log_p[:-1, 0].gather(1, after[:, None]).sum()
             nats[1] -= log_p[1:, 1].gather(1, before[:, None]).sum()
-    expected = (nats / (3 * lanes.lane)).exp()
+    expected = (nats / (3 * contiguous_streams.lane)).exp()
     assert found["perplexity_forward"] == pytest.approx(float(expected[0]), rel=1e-4)
     assert found["perplexity_backward"] == pytest.approx(float(expected[1]), rel=1e-4)
 
@@ -237,7 +239,7 @@ def test_states_carried_from_both_ends_equal_one_long_window() -> None:
 def test_sampled_in_training_and_exact_otherwise() -> None:
     """With a sample as large as the vocabulary training has the exact loss; both directions share the table."""
     tokenizer, text = corpus()
-    stream = OBJECTIVES["bidirectional_language_model"].stream(tiny(tokenizer), text, tokenizer, Stage(rows=2), 0)
+    stream = OBJECTIVES["bidirectional_language_model"].stream(tiny(tokenizer), text, tokenizer, Stage(batch_size=2), 0)
     batch = next(stream.batches(0))
     exact = tiny(tokenizer, output_layer="full").eval()
     sampled = tiny(tokenizer, output_layer="sampled", output_dropout=0.0)

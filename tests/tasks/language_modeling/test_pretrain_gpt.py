@@ -43,7 +43,7 @@ alpha = 0.0
 beta = 0.0
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 24
 
 [[stage.phases]]

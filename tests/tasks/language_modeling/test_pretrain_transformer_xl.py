@@ -51,7 +51,7 @@ alpha = 0.0
 beta = 0.0
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 12
 
 [[stage.phases]]

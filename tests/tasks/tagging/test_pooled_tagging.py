@@ -62,7 +62,7 @@ def options(folder: Path, epochs: int = 2, network: Network = SMALL) -> TagOptio
 class Made:
     """A source whose vectors say which sentence of all that were asked it was, so that order shows."""
 
-    name, readout, width, fingerprint = "made", "last", 2, "made"
+    name, layer_aggregation, width, fingerprint = "made", "last", 2, "made"
 
     def vectors(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[Any]]:
         return [np.array([[hash_of(words), -len(word)] for word in words], dtype=np.float32) for words in sentences]
@@ -194,7 +194,7 @@ def test_killed_it_ends_with_the_same_bits(sources: Path, tmp_path: Path, monkey
 def test_mistakes_are_explained(sources: Path, tmp_path: Path) -> None:
     for name, message in (
         (f"pooled:{sources / 'words.txt'}", "nothing to pool"),
-        (f"pooled:{sources / 'lstm'}@lats", "unknown readout 'lats'"),
+        (f"pooled:{sources / 'lstm'}@lats", "unknown layer aggregation 'lats'"),
         ("pooled:", "a name is missing"),
         ("pooled:nothing-of-that-name", "no model 'nothing-of-that-name'"),
         (f"pooled-fade:{sources / 'lstm'}", "no model 'pooled-fade:"),

@@ -37,7 +37,7 @@ name = "annealed"
 description = "For tests"
 source = "none"
 [finetune]
-rows = 16
+batch_size = 16
 clip = 5.0
 [[finetune.phases]]
 name = "all"
@@ -249,8 +249,8 @@ def test_another_stack_is_another_run(sources: Path, tmp_path: Path, monkeypatch
 def test_malformed_stacks_are_explained(sources: Path, tmp_path: Path) -> None:
     for names, message in (
         (["nothing-of-that-name"], "no model 'nothing-of-that-name'"),
-        ([f"{sources / 'bert'}@lats"], "unknown readout 'lats'"),
-        ([f"{sources / 'words.txt'}@sum"], "no readout 'sum'"),
+        ([f"{sources / 'bert'}@lats"], "unknown layer aggregation 'lats'"),
+        ([f"{sources / 'words.txt'}@sum"], "no layer aggregation 'sum'"),
         ([sources / "bert", sources / "bert"], "comes twice"),
         ([""], "a name is missing"),
         ([], "a stack of nothing"),

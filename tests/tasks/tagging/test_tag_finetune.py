@@ -168,11 +168,11 @@ def test_long_sentences_are_tagged_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["lstm", "backward", "xl"])
-@pytest.mark.parametrize("readout", ["last", "second-to-last"])
-def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, readout: str) -> None:
+@pytest.mark.parametrize("layer_aggregation", ["last", "second-to-last"])
+def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, layer_aggregation: str) -> None:
     """Whatever the window, by the words' vectors too (contextual); a memory of bounded length reads windows."""
     source = encoder(family, TEXT, num_layers=2)
-    asked = fitted(TagOptions(readout=readout, settings=FP32), source)
+    asked = fitted(TagOptions(layer_aggregation=layer_aggregation, settings=FP32), source)
     model = new_tagger(source.model, load_recipe("tagger").finetune, TEST, asked).eval()
     tagger = Artifact(model, source.tokenizer)
     short = [Sentence.of(s.words * n) for n, s in enumerate(TEST.sentences[:7], start=1)]
@@ -189,7 +189,7 @@ def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, r
     alike = [np.abs(found[most] - found[10_000]).max() < 1e-5 for most in (5, 24)]
     assert alike == ([False, False] if family == "xl" else [True, True])
     if family != "xl":
-        vectors = word_vectors(source, words, window=6, readout=readout, precision="fp32")
+        vectors = word_vectors(source, words, window=6, layer_aggregation=layer_aggregation, precision="fp32")
         scores = model.head.output(torch.from_numpy(np.concatenate(vectors)))  # the encoder is as it was
         np.testing.assert_allclose(scores.detach().numpy(), np.concatenate(at_once), atol=1e-4)
 

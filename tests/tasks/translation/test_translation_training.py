@@ -284,7 +284,7 @@ def test_three_recipes_ship() -> None:
         ("hidden_dim = 16", "hidden_dims = 16", "describes no translator"),
         ("num_layers = 1", 'score = "genral"', "Did you mean 'general'"),
         ("num_layers = 1", 'score = "dot"\nhidden_dim = 31', "not a TOML file"),
-        ("rows = 16", "rows = 16\nauxiliary = 0.5", "auxiliary loss is for classifiers"),
+        ("batch_size = 16", "batch_size = 16\nauxiliary_lm_weight = 0.5", "auxiliary loss is for classifiers"),
         ("epochs = 1", "epochs = 1\nonly = 9", "only layer group 9"),
     ],
 )
@@ -370,7 +370,7 @@ def test_a_classifier_and_a_tagger_are_made_from_it(learned: Path, tmp_path: Pat
     labels = ["dog" if "dog" in text else "none" for text in texts]
     recipe = tmp_path / "quick.toml"
     recipe.write_text(
-        'name = "q"\ndescription = "d"\nsource = "s"\n[finetune]\nrows = 8\n'
+        'name = "q"\ndescription = "d"\nsource = "s"\n[finetune]\nbatch_size = 8\n'
         '[[finetune.phases]]\nname = "all"\nepochs = 3\nlr = 0.01\n'
     )
     asked = FinetuneOptions(recipe=str(recipe), baselines=False, settings=SETTINGS)

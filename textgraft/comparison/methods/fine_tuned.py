@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from textgraft.comparison.methods.base import KINDS, Answers, MethodOptions, refuse_other_family
+from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, refuse_other_family
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_text
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.models import loading
@@ -60,13 +61,13 @@ class NoAdapt:
         return stage
 
     def _recipe_stages(self) -> str:
-        return self._stage.identity
+        return identity_text(self._stage.identity())
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         self._source = loading.load(self.options.named_model)
         return 0.0
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         assert self._source is not None, "prepare comes first"
         parts = self._encoded(self._source, train, texts, labels)
         trained = train_classifier(
@@ -82,7 +83,7 @@ class NoAdapt:
         size = sum(value.nbytes for value in trained.values.values()) + tokenizer
         outputs = outputs_from_logits(trained.logits["test"], labels.kind)
         about = f"{self.about[:-1]} (model {Path(self.options.named_model).name}, recipe {Path(self._recipe).stem})."
-        return Answers(outputs, size, about, trained.seconds)
+        return Predictions(outputs, size, about, trained.seconds)
 
     def _encoded(
         self, source: Artifact, train: Examples, texts: Sequence[str], labels: Labels
@@ -150,7 +151,7 @@ class Ulmfit(NoAdapt):
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         options = self.options
         # Methods with the same model share it, where they adapt it alike.
-        known = content_hash([options.language_model.identity, self._adapt_stage().identity])
+        known = content_hash([options.language_model.identity, identity_text(self._adapt_stage().identity())])
         adapted = adapt(
             pool,
             folder / f"adapted-{known[:12]}",
@@ -207,17 +208,17 @@ class MeanOf:
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         return sum(member.prepare(pool, folder) for member in self._members)
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         return mean_answers(self._members, train, texts, labels, seed, folder)
 
 
 def mean_answers(
     members: Sequence[NoAdapt], train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
-) -> Answers:
+) -> Predictions:
     """Probabilities, or standardised values, averaged; what they cost, added up."""
     places = [folder] if len(members) == 1 else [folder / str(i) for i in range(len(members))]
     each = [m.answer(train, texts, labels, seed, place) for m, place in zip(members, places, strict=True)]
-    return Answers(
+    return Predictions(
         np.mean([answers.outputs for answers in each], axis=0),
         sum(answers.model_bytes for answers in each),
         " Averaged with: ".join(answers.about for answers in each),

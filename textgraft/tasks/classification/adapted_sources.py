@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from textgraft.core.identity import identity_text
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.first_fold import tokens_to_read
@@ -34,7 +35,7 @@ class Adapted:
 
     @property
     def identity(self) -> str:
-        return f"{load_recipe(self.recipe).adapt.identity} {self.settings!r}"
+        return identity_text([load_recipe(self.recipe).adapt.identity(), repr(self.settings)])
 
     def check(self) -> None:
         """Raises UserError for what `adapt` would refuse."""
@@ -44,7 +45,7 @@ class Adapted:
     def tokens(self, name: str) -> float:
         """About how many tokens it is to read."""
         source = self.sources[name].model
-        stage = load_recipe(source.suited(self.recipe)).adapt
+        stage = load_recipe(source.recommended_recipe(self.recipe)).adapt
         return tokens_to_read(self.texts, source, stage, self.settings.minutes)
 
     def __call__(self, name: str) -> Artifact:

@@ -15,7 +15,7 @@ from textgraft.core import formatting
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.metrics.classification import HEADLINE, document_scores, paired_test
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, losses, mean_loss
-from textgraft.tasks.classification.linear_candidates import Candidate, Ground
+from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
 from textgraft.tasks.classification.training import outputs_from_logits
 
 SURE = 0.05
@@ -24,13 +24,13 @@ is as good as its rival is given up wrongly a little more often than once in twe
 for it either."""
 
 
-class Race:
+class EarlyRejection:
     """A language model against `rivals`, who have answered for all held-out texts.
 
     `unread` says that it has not read the unlabelled texts yet, which is then told of one that loses.
     """
 
-    def __init__(self, rivals: Sequence[Candidate], ground: Ground, *, unread: bool = False) -> None:
+    def __init__(self, rivals: Sequence[Candidate], ground: SelectionContext, *, unread: bool = False) -> None:
         self.rivals, self.ground, self.unread = list(rivals), ground, unread
 
     def lost(self, logits: np.ndarray, folds: int) -> str | None:

@@ -19,7 +19,7 @@ from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import computing_in
 
 
-class NetworkReader:
+class NetworkSpanModel:
     """A network that answers questions, with its tokenizer. Raises UserError for a model of another task."""
 
     def __init__(self, model: str | Path | Artifact, precision: str = "auto") -> None:
