@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.lazy import resolve
 from textgraft.data.examples import TargetKind
 from textgraft.metrics.agreement import AGREEMENT
 from textgraft.models import loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.graph import OnnxModel
-from textgraft.onnx.check import largest_difference
-from textgraft.tasks.classification.graph import OnnxClassifier
-from textgraft.tasks.tagging.graph import OnnxTagger
-from textgraft.tasks.tagging.predictor import from_text
+from textgraft.tasks.classification.spec import CLASSIFICATION
+from textgraft.tasks.export_check import largest_difference
+from textgraft.tasks.registry import task_of
 
 TOLERANCE = 1e-4
 """Probabilities may differ by so much; sums in another order do, by far less."""
@@ -55,9 +55,9 @@ def export(
     """
     out = Path(out)
     model_folder.refuse_existing(out, overwrite)
-    artifact = loading.load(model)
+    artifact = loading.load_network(model)
     made = graph_of(artifact, str(model))
-    difference = largest_difference(artifact, made)
+    difference = largest_difference(artifact, made, resolve(task_of(artifact.head_name).graph_difference or ""))
     if difference > TOLERANCE:
         message = f"the graph's answers differ from the model's by up to {difference:.2g}, so it is not written."
         raise UserError(message, where=str(model), remedy="Please report this with the model's config.json.")
@@ -78,10 +78,13 @@ def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -
         raise UserError(message, remedy=f"Name {LEAST_TEXTS} or more with --texts; they need no labels.")
     from textgraft.onnx.int8 import LADDER, in_int8
 
-    before, stayed = _answers(whole, texts, name), []
+    if (path := task_of(whole.head_name).graph_outputs) is None:
+        raise UserError("there is no int8 for QA models.", where=name, remedy="Export it without --int8.")
+    outputs = resolve(path)
+    before, stayed = outputs(whole, texts), []
     for products in LADDER:
         made = replace(whole, graph=in_int8(whole.graph, products))
-        after = _answers(made, texts, name)
+        after = outputs(made, texts)
         stay = _staying(whole, before, after)
         stayed.append(f"{stay:.1%}")
         if stay >= AGREEMENT:
@@ -90,19 +93,6 @@ def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -
             return made, Export(found.out, size, moved, texts=len(texts), same=stay, products=products)
     message = f"with int8 {', '.join(stayed)} of the answers stay, where {AGREEMENT:.0%} should: it is not written."
     raise UserError(message, where=name, remedy="Export it without --int8.")
-
-
-def _answers(model: OnnxModel, texts: Sequence[str], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """What a classifier answers, twice; or a tagger's tags of all words, and their probabilities."""
-    if isinstance(model, OnnxClassifier):
-        outputs = model.outputs(texts)
-        return outputs, outputs
-    if not isinstance(model, OnnxTagger):
-        raise UserError("there is no int8 for readers.", where=name, remedy="Export it without --int8.")
-    words = [sentence.words for sentence in map(from_text, texts) if sentence.words]
-    found, _ = model.reading(model.max_tokens)(words)
-    tags, sure = ([value for one in found for value in one[part]] for part in (0, 1))
-    return np.array(tags), np.array(sure)
 
 
 def _staying(model: OnnxModel, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]) -> float:
@@ -122,9 +112,20 @@ def agreement(kind: TargetKind, before: np.ndarray, after: np.ndarray) -> float:
 
 
 def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:
-    """The network as a graph in float32. Raises UserError for one of which there is none."""
+    """The network as a graph in float32. Raises UserError for a family or a task of which there is none."""
+    task = task_of(artifact.head_name)
+    without_labels = artifact.labels is None and task is CLASSIFICATION
+    if task.exporter is None or without_labels:
+        message = "only classifiers, taggers and QA models can be exported, and this is none."
+        raise UserError(message, where=name, remedy="Fine-tune one first (textgraft finetune, or tag or qa finetune).")
     try:
-        from textgraft.onnx.build import built
+        from textgraft.onnx.encoders import ENCODERS
     except ModuleNotFoundError as error:
         raise UserError("exporting needs onnx.", remedy='Install it by: pip install "textgraft[onnx]"') from error
-    return built(artifact, name)
+    family = type(artifact.model.encoder)
+    if family not in ENCODERS:
+        known = ", ".join(sorted(one.__name__ for one in ENCODERS))
+        message = f"there is no graph of the family {family.__name__}."
+        raise UserError(message, where=name, remedy=f"These have one: {known}.")
+    graph: OnnxModel = resolve(task.exporter)(artifact)
+    return graph
