@@ -1,7 +1,7 @@
 """MkDocs hook: the reference pages, made from the program at build time, and links that leave docs/.
 
-`reference/cli.md` comes from the commands' own help, `reference/api.md` from the public names of `textgraft`, and the lab
-notes of `research/` become a page. None of them is kept in git under docs/, so none can go stale.
+`reference/cli.md` comes from the commands' own help, `reference/api.md` from the public names of `textgraft`, and the
+lab notes of `research/` become a page. None of them is kept in git under docs/, so none can go stale.
 """
 
 from __future__ import annotations
@@ -85,7 +85,14 @@ def cli_page() -> str:
     import textgraft.cli.app as app
 
     program = app._program().__self__  # type: ignore[attr-defined]
-    lines = ["# Command line", "", _prose(program.help), "", "`--help` prints the same; `--debug` shows tracebacks.", ""]
+    lines = [
+        "# Command line",
+        "",
+        _prose(program.help),
+        "",
+        "`--help` prints the same; `--debug` shows tracebacks.",
+        "",
+    ]
     for name, command in program.commands.items():
         lines += _group(name, command) if hasattr(command, "commands") else _command(name, command, "##")
     return "\n".join(lines)
@@ -101,8 +108,8 @@ def _command(name: str, command: Any, heading: str) -> Iterator[str]:
     arguments = [p for p in command.params if not p.opts[0].startswith("-")]
     options = [p for p in command.params if p.opts[0].startswith("-")]
     usage = " ".join(_placeholder(argument) for argument in arguments)
-    yield from (f"{heading} textgraft {name}", "", _prose(command.help), "")
-    yield from ("```", f"textgraft {name} {usage} [OPTIONS]".replace("  ", " "), "```", "")
+    yield from (f"{heading} textgraft {name}", "")
+    yield from ("```", f"textgraft {name} {usage} [OPTIONS]".replace("  ", " "), "```", "", _prose(command.help), "")
     if arguments:
         yield from ("| argument | |", "|---|---|")
         yield from (f"| `{_placeholder(a)}` | {_cell(a.help or '')} |" for a in arguments)
@@ -111,11 +118,16 @@ def _command(name: str, command: Any, heading: str) -> Iterator[str]:
     for option in options:
         panels.setdefault(getattr(option, "rich_help_panel", None) or "Options", []).append(option)
     for panel, members in panels.items():
-        yield from (f"| {panel.lower()} | | default |", "|---|---|---|")
-        yield from (f"| {_names(o)} | {_cell(o.help or '')} | {_default(o)} |" for o in members)
+        defaults = [_default(o) for o in members]
+        rows = [f"| {_names(o)} | {_cell(o.help or '')} |" for o in members]
+        if any(defaults):
+            yield from (f"| {panel.lower()} | | default |", "|---|---|---|")
+            yield from (f"{row} {default} |" for row, default in zip(rows, defaults))
+        else:
+            yield from (f"| {panel.lower()} | |", "|---|---|", *rows)
         yield ""
     example = (command.epilog or "").removeprefix("Example: ")
-    if example:
+    if example and example not in (command.help or ""):
         yield from ("Example:", "", "```", example, "```", "")
 
 
@@ -160,6 +172,6 @@ def api_page() -> str:
     for title, names in sections.items():
         lines += [f"## {title}", ""] if names else []
         for name in names:
-            lines += [f"::: {public[name]}.{name}", "    options:", f"      heading: textgraft.{name}", ""]
-            lines += ["      heading_level: 3", f"      toc_label: {name}", ""]
+            options = f"      heading: textgraft.{name}", f"      toc_label: {name}", "      heading_level: 3"
+            lines += [f"::: {public[name]}.{name}", "    options:", *options, ""]
     return "\n".join(lines)
