@@ -28,16 +28,16 @@ LIMITS = {
         "their translators. A translation may contain what the sentence does not."
     ),
     "finetune": (
-        "It predicts one of its labels for any text, also for text of another kind, language or time, where the scores "
-        "above do not hold. Check the calibration before acting on a probability."
+        "It predicts one of its labels for any text, also for text of another kind, language or time, where the "
+        "scores above do not hold. Check the calibration before acting on a probability."
     ),
     "distil": (
         "It reproduces its teacher's errors; see the teacher's own limits. The agreement with the teacher does not hold "
         "for text of another kind than it was trained on."
     ),
     "qa": (
-        "It answers with a span of the given text, true or not; for texts and questions of another kind or language the "
-        "scores above do not hold. Probabilities compare the candidate answers of one question only."
+        "It answers with a span of the given text, true or not; for texts and questions of another kind or language "
+        "the scores above do not hold. Probabilities compare the candidate answers of one question only."
     ),
     "tag": (
         "It predicts one of its tags for every word, also in text of another kind, language or time, where the scores "
