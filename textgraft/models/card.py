@@ -32,7 +32,7 @@ LIMITS = {
         "scores above do not hold. Check the calibration before acting on a probability."
     ),
     "distil": (
-        "It reproduces its teacher's errors; see the teacher's own limits. The agreement with the teacher does not hold "
+        "It reproduces the errors of its teacher; see the limits of that model. The agreement with it does not hold "
         "for text of another kind than it was trained on."
     ),
     "qa": (
