@@ -13,25 +13,31 @@ import typer
 
 from textgraft import __version__
 from textgraft.cli import (
+    adapt,
     check,
     compare,
     convert,
     cove,
     distil,
+    embed,
+    evaluate,
     explain,
     export,
     fetch,
+    finetune,
     generate,
     inspect,
+    lr_find,
     models,
+    predict,
+    pretrain,
     prompt,
     qa,
-    rates,
+    recipes,
+    schedule,
     serve,
     tag,
     tokenize,
-    train,
-    use,
     vectors,
 )
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
@@ -44,13 +50,17 @@ FAILED = 1
 
 COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("check", check.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
-    ("finetune", train.finetune, "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt"),
+    (
+        "finetune",
+        finetune.finetune,
+        "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt",
+    ),
     ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
-    ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
-    ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
+    ("evaluate", evaluate.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
+    ("predict", predict.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
     ("explain", explain.explain, "textgraft explain sentiment reviews.csv --out why.html"),
     ("serve", serve.serve, "textgraft serve sentiment --port 8000"),
-    ("embed", use.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
+    ("embed", embed.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
     (
         "generate",
         generate.generate,
@@ -61,21 +71,21 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         prompt.prompt,
         "textgraft prompt en-ulmfit test.csv --template sentiment --shots 4 --examples train.csv --out answers.csv",
     ),
-    ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
+    ("adapt", adapt.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
     (
         "distil",
         distil.distil,
         "textgraft distil sentiment pool.txt --student en-ulmfit --labelled train.csv --test test.csv --out small",
     ),
-    ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
+    ("pretrain", pretrain.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
     ("tokenize", tokenize.tokenize, "textgraft tokenize wiki/*.jsonl.xz --recipe en-ulmfit --out wiki-tokens"),
     ("fetch", fetch.fetch, "textgraft fetch distilbert/distilbert-base-cased --out distilbert-folder"),
     ("convert", convert.convert, "textgraft convert hf:distilbert-folder --out distilbert"),
     ("export", export.export, "textgraft export sentiment --onnx sentiment-onnx --int8 --texts pool.txt"),
-    ("lr-find", rates.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
-    ("schedule", rates.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
+    ("lr-find", lr_find.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
+    ("schedule", schedule.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
     ("models", models.models, "textgraft models --json"),
-    ("recipes", models.recipes, "textgraft recipes"),
+    ("recipes", recipes.recipes, "textgraft recipes"),
 )
 """Name, function and an example for --help, in the order that help lists them."""
 

@@ -12,14 +12,10 @@ from textgraft.cli.console import print_json, print_problems
 
 
 def compare(
-    train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    test: Annotated[
-        Path | None, typer.Option("--test", help="Labelled texts to measure on; else a fifth of TRAIN is held out.")
-    ] = None,
-    unlabelled: Annotated[
-        list[Path] | None, typer.Option("--unlabelled", "-u", help="Text of the domain; repeat for more files.")
-    ] = None,
+    train: o.LabelledTexts,
+    out: o.OutFolder,
+    test: o.TestTexts = None,
+    unlabelled: o.UnlabelledFiles = None,
     methods: Annotated[
         str | None,
         typer.Option("--methods", help="Names with commas, as in linear,ulmfit; else all that the texts allow."),
@@ -42,11 +38,8 @@ def compare(
         ),
     ] = None,
     recipe: o.Recipe = "default",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
-    adapt_minutes: Annotated[
-        float | None,
-        typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs."),
-    ] = None,
+    max_tokens: o.MaxTokens = 512,
+    adapt_minutes: o.AdaptMinutes = None,
     minutes: Annotated[
         float | None,
         typer.Option("--minutes", min=0.01, help="For default: give up a language model that would take longer."),
@@ -79,7 +72,7 @@ def compare(
 
     textgraft compare train.csv --test test.csv --methods linear,no-adapt --labels 100,all --reuse curve --out grown
     """
-    from textgraft.cli.train import resumable
+    from textgraft.cli.resumable import resumable
     from textgraft.comparison.cells import ANSWERS
     from textgraft.comparison.compare import compare
     from textgraft.comparison.methods import MethodOptions

@@ -26,7 +26,7 @@ MEASURES = ("loss", "perplexity", "bleu")
 def train(
     source: Source,
     target: Target,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     valid: Annotated[
         tuple[Path, Path] | None,
         typer.Option("--valid", help="Two files to choose the best epoch by; else some pairs are held out."),
@@ -54,12 +54,12 @@ def train(
 ) -> None:
     """Train a translator on pairs of sentences; its encoder, CoVe, is a model that any other command takes."""
     import textgraft
-    from textgraft.cli.train import check_out, resumable
+    from textgraft.cli.resumable import resumable, validate_out
     from textgraft.data.parallel import read_parallel
     from textgraft.tasks.translation.train import CoVeOptions, cove_train
     from textgraft.training.loop import Settings
 
-    check_out(out, overwrite)
+    validate_out(out, overwrite)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
     options = CoVeOptions(recipe=recipe, score=score, reach=reach, max_tokens=max_tokens, bleu=bleu, settings=settings)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def distil(
     teacher: Annotated[str, typer.Argument(help="A classifier of any kind, or a language model: a folder or a name.")],
     pool: Annotated[list[Path], typer.Argument(help="Files, folders or globs of text; labels in it are ignored.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     student: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +45,7 @@ def distil(
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Forget what the student knows; keep its shape.")
     ] = False,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    max_tokens: o.MaxTokens = 512,
     minutes: o.Minutes = None,
     patience: o.Patience = None,
     seed: o.Seed = 0,
@@ -68,12 +68,12 @@ def distil(
 
     A classifier teaches a classifier, grown from --student; a language model teaches a language model.
     """
-    from textgraft.cli.train import check_out, resumable
+    from textgraft.cli.resumable import resumable, validate_out
     from textgraft.distillation.distil import distil
     from textgraft.distillation.options import DistilOptions
     from textgraft.training.loop import Settings
 
-    check_out(out, overwrite)
+    validate_out(out, overwrite)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
     options = DistilOptions(

@@ -11,17 +11,16 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, say
-from textgraft.cli.use import (
+from textgraft.cli.input_texts import (
     Classifier,
     GivenSecond,
     GivenTexts,
     SecondColumn,
     TextsColumn,
-    as_json_lines,
     given_texts,
     keyed_texts,
-    write_lines,
 )
+from textgraft.cli.output_rows import as_json_lines, write_lines
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:

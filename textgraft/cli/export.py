@@ -10,7 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
-from textgraft.cli.use import SecondColumn, TextsColumn
+from textgraft.cli.input_texts import SecondColumn, TextsColumn
 
 MOST_TEXTS = 1000
 

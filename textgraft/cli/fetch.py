@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from textgraft.cli.console import print_json
 
 def fetch(
     name: Annotated[str, typer.Argument(help="The model's name on the hub, such as distilbert/distilbert-base-cased.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     revision: Annotated[str, typer.Option("--revision", help="A branch, a tag or a commit.")] = "main",
     endpoint: Annotated[
         str | None,

@@ -14,7 +14,7 @@ CHOOSING = "How tokens are chosen"
 
 
 def generate(
-    model: Annotated[str, typer.Argument(help="A language model that ships, by name, or the path of a folder.")],
+    model: o.LanguageModel,
     prompt: Annotated[list[str], typer.Option("--prompt", "-p", help="What to go on from; may be repeated.")],
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Write no more than this.")] = 50,
     stop: Annotated[list[str] | None, typer.Option("--stop", help="End before this text; may be repeated.")] = None,

@@ -15,6 +15,21 @@ if TYPE_CHECKING:
 DATA = "Reading data"
 TRAINING = "Training"
 
+OutFolder = Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")]
+LabelledTexts = Annotated[
+    Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder with a subfolder per class.")
+]
+TestTexts = Annotated[
+    Path | None, typer.Option("--test", help="Labelled texts to evaluate on; else a fifth of TRAIN is held out.")
+]
+UnlabelledFiles = Annotated[
+    list[Path] | None, typer.Option("--unlabelled", "-u", help="Text of the domain; repeat for more files.")
+]
+LanguageModel = Annotated[str, typer.Argument(help="A bundled language model, by name, or a folder.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")]
+AdaptMinutes = Annotated[
+    float | None, typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, nor notes on the data, on stderr.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is at --out already.")]

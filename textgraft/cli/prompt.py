@@ -22,7 +22,7 @@ ASKING = "How the model is asked"
 
 
 def prompt(
-    model: Annotated[str, typer.Argument(help="A language model that ships, by name, or the path of a folder.")],
+    model: o.LanguageModel,
     file: Annotated[Path, typer.Argument(help="Texts, pairs or choices to answer; with labels, to be measured.")],
     template: Annotated[
         str, typer.Option("--template", "-t", help="A name from `textgraft recipes`, or a .toml file.")
@@ -108,7 +108,7 @@ def _rows(found: Prompted) -> Iterator[dict[str, Any]]:
 
 def _give(rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Path | None, as_json: bool) -> None:
     """Answers to the file or stdout, and how good they are."""
-    from textgraft.cli.use import as_csv, as_json_lines, write_lines
+    from textgraft.cli.output_rows import as_csv, as_json_lines, write_lines
 
     if out is not None:
         write_lines(out, as_csv(rows) if out.suffix == ".csv" else as_json_lines(rows))

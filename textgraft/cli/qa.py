@@ -37,7 +37,7 @@ NBestOut = Annotated[Path | None, typer.Option("--n-best", help="A .json file fo
 
 def finetune(
     train: Questions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     model: o.DefaultModel = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Questions to choose the best epoch by.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Questions that nothing is chosen by.")] = None,
@@ -74,13 +74,13 @@ def finetune(
     as_json: o.AsJson = False,
 ) -> None:
     """Make a reader from questions with answers, and say how good it is beside the nearest sentence."""
-    from textgraft.cli.train import check_out, resumable
+    from textgraft.cli.resumable import resumable, validate_out
     from textgraft.data.windows import WindowSettings
     from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
     from textgraft.tasks.question_answering.predictor import SearchSettings
     from textgraft.training.loop import Settings
 
-    check_out(out, overwrite)
+    validate_out(out, overwrite)
     o.use_threads(threads)
     options = QAOptions(
         recipe=recipe,

@@ -34,7 +34,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 def finetune(
     train: File,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     model: o.DefaultModel = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Sentences to choose the best epoch by.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Sentences whose tags choose nothing.")] = None,
@@ -82,13 +82,13 @@ def finetune(
     as_json: o.AsJson = False,
 ) -> None:
     """Make a tagger from sentences with tags, and say how good it is beside each word's most frequent tag."""
-    from textgraft.cli.train import check_out, resumable
+    from textgraft.cli.resumable import resumable, validate_out
     from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
     from textgraft.tasks.tagging.stacked import Network
     from textgraft.training.loop import Settings
     from textgraft.word_embeddings.stack import Stack
 
-    check_out(out, overwrite)
+    validate_out(out, overwrite)
     if stack is not None and model is not None:
         raise UserError("both a model and a stack.", where="--stack", remedy="Put the model among the stack's names.")
     o.use_threads(threads)

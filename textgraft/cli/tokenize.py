@@ -7,19 +7,20 @@ from typing import Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli import train
 from textgraft.cli.console import print_json, print_table
+from textgraft.cli.language_sources import GivenTokenizer, HeldOut, Languages, Sources, by_language, named_sources
+from textgraft.cli.resumable import resumable, validate_out
 
 
 def tokenize(
-    out: train.Out,
-    sources: train.Sources = None,
-    language: train.Languages = None,
+    out: o.OutFolder,
+    sources: Sources = None,
+    language: Languages = None,
     recipe: Annotated[
         str, typer.Option("--recipe", help="The pretraining recipe whose tokenizer it is: a name, or a .toml file.")
     ] = "en-ulmfit",
-    valid: train.HeldOut = None,
-    tokenizer: train.GivenTokenizer = None,
+    valid: HeldOut = None,
+    tokenizer: GivenTokenizer = None,
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
@@ -27,10 +28,10 @@ def tokenize(
     """Make general text into tokens once, for pretraining several models, or on another machine."""
     from textgraft.tasks.language_modeling.tokenize import counted, tokenize
 
-    train.check_out(out, overwrite=None)
-    chosen = train.named_sources(sources or [], language or [])
-    held = train.by_language("--valid", valid) if language and valid else valid
-    with train.resumable(out):
+    validate_out(out, overwrite=None)
+    chosen = named_sources(sources or [], language or [])
+    held = by_language("--valid", valid) if language and valid else valid
+    with resumable(out):
         tokenize(chosen, out, recipe=recipe, valid=held, tokenizer=tokenizer, show=not quiet)
     counts = counted(out)
     if as_json:

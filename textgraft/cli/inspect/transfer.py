@@ -1,8 +1,7 @@
-"""textgraft inspect: look into models and into what transfer does, one experiment a verb."""
+"""textgraft inspect transfer: copied layer groups, frozen or fine-tuned, beside training from scratch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,17 +9,14 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_problems, print_table, say
-from textgraft.cli.groups import group_of
-from textgraft.cli.inspect_layers import geometry, layer_aggregations, weights, words
+from textgraft.cli.resumable import resumable
 from textgraft.core.errors import UserError
 
 
 def transfer(
-    train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    test: Annotated[
-        Path | None, typer.Option("--test", help="Labelled texts to measure on; else a fifth of TRAIN is held out.")
-    ] = None,
+    train: o.LabelledTexts,
+    out: o.OutFolder,
+    test: o.TestTexts = None,
     model: o.DefaultModel = None,
     layers: Annotated[
         str | None,
@@ -34,7 +30,7 @@ def transfer(
     words: Annotated[
         bool, typer.Option("--words/--no-words", help="Let the head see the embedding layer beside the top one.")
     ] = True,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    max_tokens: o.MaxTokens = 512,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     threads: o.Threads = None,
@@ -53,7 +49,6 @@ def transfer(
 
     After Yosinski et al. 2014: the first n layer groups copied, frozen or fine-tuned, and the rest trained anew.
     """
-    from textgraft.cli.train import resumable
     from textgraft.core.files import check_writable
     from textgraft.data.checks import check
     from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepared
@@ -81,32 +76,7 @@ def transfer(
         say("textgraft: there is no --test, so a fifth of the texts is held out to measure on.")
     with resumable(out):
         results = inspect_transfer(examples, out, model=model, test=tested, options=options, show=not quiet)
-    _told(out, results, as_json)
-
-
-INSPECTIONS: tuple[tuple[str, Callable[..., Any], str], ...] = (
-    (
-        "transfer",
-        transfer,
-        "textgraft inspect transfer train.csv --test test.csv --model en-ulmfit --seeds 3 --out transfer",
-    ),
-    ("words", words, "textgraft inspect words en-ulmfit wiki.jsonl --word bank --word mouse --out words"),
-    ("geometry", geometry, "textgraft inspect geometry en-ulmfit wiki.jsonl --out geometry"),
-    ("weights", weights, "textgraft inspect weights tagger entailment --out weights"),
-    (
-        "layers",
-        layer_aggregations,
-        "textgraft inspect layers train.conll --test test.conll --model hf:bert-folder --out layers",
-    ),
-)
-"""Name, function and an example for --help, in the order that help lists them."""
-
-
-def group() -> typer.Typer:
-    """`textgraft inspect` with its verbs."""
-    return group_of(
-        INSPECTIONS, "Look into models and what transfer does: vectors, layers, experiments on your own task."
-    )
+    _print_results(out, results, as_json)
 
 
 def parse_layers(value: str | None) -> tuple[int, ...] | None:
@@ -120,7 +90,7 @@ def parse_layers(value: str | None) -> tuple[int, ...] | None:
         raise UserError(f"'{value}' is no list of numbers.", where="--layers", remedy=remedy) from error
 
 
-def _told(out: Path, results: dict[str, Any], as_json: bool) -> None:
+def _print_results(out: Path, results: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json({"out": out, "report": out / "report.html", **results})
         return

@@ -1,31 +1,15 @@
-"""textgraft lr-find and schedule: learning rates, before anything is trained."""
+"""textgraft lr-find: a learning rate, before training."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
-from textgraft.core.errors import UserError
-
-if TYPE_CHECKING:
-    from textgraft.tasks.learning_rates import StageName
-
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw it, as .png or .svg.")]
-PLOTS = (".png", ".svg")
-
-
-def _check_plot(path: Path | None) -> None:
-    from textgraft.core.files import check_writable
-
-    if path is None:
-        return
-    if path.suffix not in PLOTS:
-        raise UserError(f"plots are written as {' or '.join(PLOTS)}.", where=str(path), remedy="Name such a file.")
-    check_writable(path)
+from textgraft.cli.plots import Plot, validate_plot
 
 
 def lr_find(
@@ -55,7 +39,7 @@ def lr_find(
     from textgraft.tasks.learning_rates import lr_find
     from textgraft.training.loop import Settings
 
-    _check_plot(plot)
+    validate_plot(plot)
     columns = {"text": text, "text2": text2, "encoding": encoding, "delimiter": delimiter}
     labels = {"label": label, "kind": kind, "label_separator": label_separator}
     examples = o.read_file(train, **columns, **({} if adapt else labels))
@@ -92,37 +76,3 @@ def lr_find(
 
 def _rate(value: float | None) -> str:
     return "none; the loss did not fall" if value is None else f"{value:.2e}"
-
-
-def schedule(
-    recipe: Annotated[str, typer.Argument(help="A name from `textgraft recipes`, or a .toml file.")],
-    stage: Annotated[str, typer.Option("--stage", help="finetune or adapt.")] = "finetune",
-    steps_per_epoch: Annotated[int, typer.Option("--steps-per-epoch", min=1, help="Batches in an epoch.")] = 100,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Whose layer groups to show; else a three-layer AWD-LSTM's.")
-    ] = None,
-    plot: Plot = None,
-    as_json: o.AsJson = False,
-) -> None:
-    """Show what a recipe trains in each epoch, and at which learning rates."""
-    from textgraft.tasks.learning_rates import groups_of, schedule
-
-    _check_plot(plot)
-    name = cast("StageName", stage)
-    groups = None if model is None else groups_of(model, name)
-    planned = schedule(recipe, stage=name, groups=groups, steps_per_epoch=steps_per_epoch)
-    if plot is not None:
-        from textgraft.report import plots
-
-        plots.schedule(planned.curves, steps_per_epoch).save(plot)
-    if as_json:
-        rows = [vars(row) for row in planned.rows]
-        print_json({"recipe": recipe, "stage": stage, "steps_per_epoch": steps_per_epoch, "plot": plot, "rows": rows})
-        return
-    cells = [
-        [str(r.epoch), r.phase, r.group, *(f"{v:.2e}" if r.trainable else "frozen" for v in (r.start, r.peak, r.end))]
-        for r in planned.rows
-    ]
-    print_table(["epoch", "phase", "layer group", "start", "peak", "end"], cells)
-    if plot is not None:
-        print(f"Written: {plot}")

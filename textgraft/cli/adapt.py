@@ -1,0 +1,56 @@
+"""textgraft adapt: continued pretraining of a language model on the text of a domain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.language_model_result import print_language_model
+from textgraft.cli.resumable import resumable, validate_out
+
+
+def adapt(
+    pool: Annotated[
+        list[Path], typer.Argument(help="Files, folders or globs of the domain's text; labels are ignored.")
+    ],
+    out: o.OutFolder,
+    model: o.DefaultModel = None,
+    recipe: o.Recipe = "default",
+    minutes: o.Minutes = None,
+    own_vocabulary: Annotated[
+        bool, typer.Option("--own-vocabulary", help="Train a tokenizer on the pool; known tokens keep their vectors.")
+    ] = False,
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    encoding: o.Encoding = None,
+    overwrite: o.Overwrite = False,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Let a language model read your domain's text; no labels needed."""
+    from textgraft.models.loading import load
+    from textgraft.tasks.language_modeling.adapt import adapt
+    from textgraft.training.loop import Settings
+
+    validate_out(out, overwrite)
+    o.use_threads(threads)
+    settings = Settings(seed=seed, precision=precision, minutes=minutes, device=device)
+    texts = o.read_pool(pool, text=text, encoding=encoding) or []
+    with resumable(out):
+        adapt(
+            texts,
+            out,
+            model=model,
+            recipe=recipe,
+            own_vocabulary=own_vocabulary,
+            settings=settings,
+            overwrite=overwrite,
+            show=not quiet,
+        )
+    print_language_model(out, load(out).run, as_json)

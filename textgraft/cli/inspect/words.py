@@ -1,0 +1,77 @@
+"""textgraft inspect words: a word in several sentences, layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_table
+from textgraft.cli.inspect.results import (
+    Read,
+    Source,
+    input_texts,
+    print_json_results,
+    print_written,
+    validate_out,
+)
+from textgraft.cli.resumable import resumable
+from textgraft.core.errors import UserError
+
+
+def words(
+    model: Source,
+    out: o.OutFolder,
+    texts: Annotated[list[Path] | None, typer.Argument(help="Files, folders or globs of plain text.")] = None,
+    word: Annotated[list[str] | None, typer.Option("--word", help="A word to look at; may be repeated.")] = None,
+    sentence: Annotated[
+        list[str] | None, typer.Option("--sentence", help="A sentence with such a word in it; may be repeated.")
+    ] = None,
+    occurrences: Annotated[int, typer.Option("--occurrences", min=1, help="Of each word, in other sentences.")] = 12,
+    neighbours: Annotated[int, typer.Option("--neighbours", min=1, help="Nearest words of each occurrence.")] = 5,
+    pool: Annotated[
+        int, typer.Option("--pool", min=0, help="Sentences whose words may be neighbours, beside the words' own.")
+    ] = 1000,
+    read: Read = 20_000,
+    projection: Annotated[str, typer.Option("--projection", help="How maps are drawn: pca or tsne.")] = "pca",
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    encoding: o.Encoding = None,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """One word in several sentences: its nearest neighbours and a map of its occurrences, layer by layer.
+
+    After Peters et al. 2018, table 4. Capitals make no difference in --word.
+    """
+    from textgraft.experiments.word_contexts import WordOptions, inspect_words
+
+    validate_out(out)
+    o.use_threads(threads)
+    if not texts and not sentence:
+        raise UserError("there is no text.", where="TEXTS", remedy="Name files, or give sentences (--sentence).")
+    options = WordOptions(
+        occurrences=occurrences,
+        neighbours=neighbours,
+        pool=pool,
+        read=read,
+        projection=projection,
+        seed=seed,
+        precision=precision,
+    )
+    found = input_texts(texts, text, encoding)
+    with resumable(out):
+        asked: dict[str, Any] = {"words": word or [], "sentences": sentence or [], "options": options}
+        results = inspect_words(model, found, out, **asked, show=not quiet)
+    if as_json:
+        print_json_results(out, results)
+        return
+    from textgraft.experiments.word_contexts_report import neighbour_rows  # here, because it loads matplotlib
+
+    for one in results["words"]:
+        print_table(*neighbour_rows(one, -1), title=f"{one['word']}: nearest words in {results['layers'][-1]}")
+    print_written(out)

@@ -1,0 +1,41 @@
+"""Files of rows, as CSV or JSON lines, written as the rows come."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+
+def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    return (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """A header and one line a text; an abstention is an empty cell, several labels are parted by |."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for number, row in enumerate(rows):
+        cells = {name: "|".join(v) if isinstance(v, tuple) else v for name, v in row.items() if name != "probabilities"}
+        cells |= {f"p({name})": value for name, value in (row.get("probabilities") or {}).items()}
+        if number == 0:
+            writer.writerow(cells)
+        writer.writerow(cells.values())
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write a file as the lines come, whole or not at all; returns how many there were."""
+    from textgraft.core.files import writing_atomically
+
+    written = 0
+    with writing_atomically(path) as file:
+        for line in lines:
+            file.write(line.encode())
+            written += 1
+    return written

@@ -1,0 +1,79 @@
+"""textgraft predict: the labels of texts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json, say
+from textgraft.cli.input_texts import (
+    Classifier,
+    GivenSecond,
+    GivenTexts,
+    SecondColumn,
+    TextsColumn,
+    given_texts,
+    keyed_texts,
+)
+from textgraft.cli.output_rows import as_csv, as_json_lines, write_lines
+from textgraft.core.errors import UserError
+
+if TYPE_CHECKING:
+    from textgraft.tasks.classification.predictor import Prediction
+
+
+def predict(
+    model: Classifier,
+    file: Annotated[Path | None, typer.Argument(help="Texts to label; - is stdin, one text a line.")] = None,
+    text: GivenTexts = None,
+    text2: GivenSecond = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
+    abstain_below: Annotated[
+        float, typer.Option("--abstain-below", min=0, max=1, help="No label where the model is less sure than this.")
+    ] = 0.0,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Every class's probability too.")] = False,
+    device: o.Device = "auto",
+    precision: o.ReadingPrecision = "auto",
+    threads: o.Threads = None,
+    text_column: TextsColumn = None,
+    text2_column: SecondColumn = None,
+    encoding: o.Encoding = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
+    from textgraft.core.files import check_writable
+    from textgraft.tasks.classification.predictor import load, warned_of_empty
+
+    if out is not None and out.suffix not in (".csv", ".jsonl"):
+        raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
+    if out is not None:
+        check_writable(out)
+    o.use_threads(threads)
+    classifier = load(model, precision=precision, device=device)
+    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
+    keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
+    predictions = classifier.predict(warned_of_empty(texts), abstain_below=abstain_below)
+    rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
+    if as_json and out is None:
+        print_json({"predictions": list(rows)})
+        return
+    lines = as_csv(rows) if out is not None and out.suffix == ".csv" else as_json_lines(rows)
+    if out is None:
+        for line in lines:
+            sys.stdout.write(line)
+        return
+    written = write_lines(out, lines)
+    if as_json:
+        print_json({"out": out, "texts": written})
+    else:
+        say(f"Written: {out} ({written:,} predictions)")
+
+
+def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"label": prediction.label, "confidence": prediction.confidence}
+    row |= {} if prediction.option is None else {"option": prediction.option}
+    return row | ({"probabilities": prediction.probabilities} if probabilities else {})
