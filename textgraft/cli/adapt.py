@@ -14,14 +14,17 @@ from textgraft.cli.resumable import resumable, validate_out
 
 def adapt(
     pool: Annotated[
-        list[Path], typer.Argument(help="Files, folders or globs of the domain's text; labels are ignored.")
+        list[Path], typer.Argument(help="Files, folders or globs of text from the domain; labels are ignored.")
     ],
     out: o.OutFolder,
     model: o.DefaultModel = None,
     recipe: o.Recipe = "default",
     minutes: o.Minutes = None,
     own_vocabulary: Annotated[
-        bool, typer.Option("--own-vocabulary", help="Train a tokenizer on the pool; known tokens keep their vectors.")
+        bool,
+        typer.Option(
+            "--own-vocabulary", help="Train a new tokenizer on the pool; tokens of the old one keep their embeddings."
+        ),
     ] = False,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
@@ -33,7 +36,7 @@ def adapt(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Let a language model read your domain's text; no labels needed."""
+    """Continue the pretraining of a language model on text from your domain; no labels needed."""
     from textgraft.models.loading import load
     from textgraft.tasks.language_modeling.adapt import adapt
     from textgraft.training.loop import Settings

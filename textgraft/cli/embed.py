@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
 
 def embed(
-    model: Annotated[Path, typer.Argument(help="A model that ships, by name, or the path of a folder.")],
-    file: Annotated[Path, typer.Argument(help="Texts; - is stdin, one text a line.")],
+    model: Annotated[Path, typer.Argument(help="A bundled model, by name, or a folder.")],
+    file: Annotated[Path, typer.Argument(help="Texts; - is stdin, one text per line.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The .npz (`vectors`) or .npy file to write: (N, D), float32.")
     ],
-    pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat of the top layer.")] = "mean",
-    layers: Annotated[
-        str, typer.Option("--layers", help=f"Of other layers than the top one: {o.LAYER_AGGREGATIONS}.")
-    ] = "last",
+    pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat.")] = "mean",
+    layers: Annotated[str, typer.Option("--layers", help=f"The layers to pool: {o.LAYER_AGGREGATIONS}.")] = "last",
     max_tokens: o.MaxTokens = 512,
     device: o.Device = "auto",
     threads: o.Threads = None,
@@ -39,10 +37,10 @@ def embed(
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Turn texts into vectors: a model's top layer, or others, pooled; or the mean of a text's word vectors.
+    """Compute vectors of texts: the pooled top layer of a model, or other layers; or the mean of word vectors.
 
-    The latter where MODEL is a folder of word vectors (textgraft vectors); texts without a known word are zeros.
-    Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
+    The latter where MODEL is a folder of word vectors (textgraft vectors); a text without a word in the vocabulary is
+    all zeros. Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
     """
     from textgraft.api import embed_stream
     from textgraft.core.files import check_writable

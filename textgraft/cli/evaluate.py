@@ -17,9 +17,9 @@ from textgraft.cli.input_texts import (
 
 def evaluate(
     model: Classifier,
-    file: Annotated[Path, typer.Argument(help="Labelled texts that the model has not seen.")],
+    file: Annotated[Path, typer.Argument(help="Labelled texts that were not used in training.")],
     device: o.Device = "auto",
-    precision: o.ReadingPrecision = "auto",
+    precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
     text: o.TextColumn = None,
     text2: o.SecondColumn = None,
@@ -30,14 +30,14 @@ def evaluate(
     delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say how good a classifier is on labelled texts: scores, calibration, what abstaining would leave."""
+    """Evaluate a classifier on labelled texts: scores, calibration, coverage by confidence."""
     from textgraft.api import evaluate
 
     columns = {"text": text, "text2": text2, "label": label, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     o.use_threads(threads)
-    given = {name: value for name, value in columns.items() if value is not None}
-    result = evaluate(model, file, precision=precision, device=device, **given)
+    named = {name: value for name, value in columns.items() if value is not None}
+    result = evaluate(model, file, precision=precision, device=device, **named)
     if as_json:
         print_json(result)
     else:
@@ -45,7 +45,7 @@ def evaluate(
 
 
 def print_evaluation(result: Mapping[str, Any]) -> None:
-    """What Classifier.evaluate found, as tables."""
+    """Print the result of `Classifier.evaluate` as tables."""
     from textgraft.core import formatting
 
     headline = next(name for name in result["metrics"] if name in result)
@@ -66,7 +66,7 @@ def print_evaluation(result: Mapping[str, Any]) -> None:
         for c in result.get("coverage", ())
     ]
     if rows:
-        print_table(["--abstain-below", "answered", "of these right"], rows)
+        print_table(["--abstain-below", "answered", "accuracy of these"], rows)
 
 
 def _interval(value: Mapping[str, float], metric: str) -> str:

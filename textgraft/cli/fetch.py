@@ -1,4 +1,4 @@
-"""textgraft fetch: a model of a Hugging Face hub as a folder."""
+"""textgraft fetch: a model from a Hugging Face hub, as a folder."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def fetch(
     revision: Annotated[str, typer.Option("--revision", help="A branch, a tag or a commit.")] = "main",
     endpoint: Annotated[
         str | None,
-        typer.Option("--endpoint", help="Another hub's address, such as a mirror's; else HF_ENDPOINT."),
+        typer.Option("--endpoint", help="The address of another hub, such as a mirror; else HF_ENDPOINT."),
     ] = None,
     overwrite: o.Overwrite = False,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Download a BERT, DistilBERT, GPT or GPT-2 from a Hugging Face hub, each file verified; hf:OUT then names it.
+    """Download a BERT, DistilBERT, GPT or GPT-2 from a Hugging Face hub and verify each file; hf:OUT names the result.
 
-    Stopped or killed, the same command goes on from what has come. Set HF_TOKEN for models that need permission.
+    After an interruption, the same command resumes the download. Set HF_TOKEN for models that need permission.
     """
     from textgraft.conversion.fetch import RECORD, fetch
 

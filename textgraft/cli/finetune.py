@@ -27,45 +27,51 @@ def finetune(
         typer.Option(
             "--model",
             "-m",
-            help="A model that ships, or a folder; several as MODEL+MODEL. Else en-gpt-small, with --recipe en-ulmfit; "
+            help="A bundled model or a folder; several as MODEL+MODEL. Else en-gpt-small, with --recipe en-ulmfit; "
             "for Thai texts th-ulmfit.",
         ),
     ] = None,
-    valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts that guide early stopping.")] = None,
-    test: Annotated[Path | None, typer.Option("--test", help="Labelled texts that nothing is chosen by.")] = None,
+    valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts for early stopping.")] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Labelled texts for the final evaluation only.")] = None,
     unlabelled: o.UnlabelledFiles = None,
     adapt_first: Annotated[
         bool,
         typer.Option(
-            "--adapt/--no-adapt", help="Adapt the model to the unlabelled text, into OUT.lm, if it is worth it."
+            "--adapt/--no-adapt",
+            help="Adapt the language model to the unlabelled text, into OUT.lm, if that is likely to help.",
         ),
     ] = True,
     recipe: Annotated[
         str | None,
         typer.Option(
             "--recipe",
-            help="Fine-tune the language model alone, by a name from `textgraft recipes` or a .toml file; "
-            "else the best mean of it and of linear classifiers.",
+            help="Fine-tune only the language model, by a recipe from `textgraft recipes` or a .toml file; "
+            "else select the best weighted ensemble of it and linear classifiers.",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train so many; report mean and spread.")] = 1,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Number of trainings; mean and spread are reported.")
+    ] = 1,
     folds: Annotated[
         int | None,
-        typer.Option("--folds", min=0, help="Cross-validate; else only to choose, or if nothing is held out."),
+        typer.Option(
+            "--folds", min=0, help="Cross-validation folds; else only for model selection, or if nothing is held out."
+        ),
     ] = None,
     max_tokens: o.MaxTokens = 512,
     class_weights: Annotated[
         str, typer.Option("--class-weights", help='none, balanced, or JSON such as {"rare": 5}.')
     ] = "none",
     both_orders: Annotated[
-        bool, typer.Option("--both-orders", help="Read pairs both ways round and add up: for similarity.")
+        bool, typer.Option("--both-orders", help="Encode pairs in both orders and add the results: for similarity.")
     ] = False,
     layer_aggregation: o.LayerAggregation = "last",
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Forget what the model learned: what is pretraining worth?")
+        bool, typer.Option("--from-scratch", help="Start from random weights, to measure the gain from pretraining.")
     ] = False,
     baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Linear models beside it, or in it.")
+        bool,
+        typer.Option("--baselines/--no-baselines", help="Train linear models for comparison and for the ensemble."),
     ] = True,
     patience: o.Patience = None,
     adapt_minutes: o.AdaptMinutes = None,
@@ -74,7 +80,8 @@ def finetune(
         typer.Option(
             "--minutes",
             min=0.01,
-            help="Leave the language model, and its probe, out where that would take longer in all, adapting aside.",
+            help="Leave out the language model, and its linear probe, if training would take longer in total, "
+            "adaptation excluded.",
         ),
     ] = None,
     seed: o.Seed = 0,
@@ -93,9 +100,10 @@ def finetune(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Make a classifier from labelled texts and say how good it is, beside linear baselines.
+    """Train a classifier on labelled texts and evaluate it beside linear baselines.
 
-    Without --recipe it is the best mean of a fine-tuned language model and linear classifiers, and says which and why.
+    Without --recipe it is the best weighted ensemble of a fine-tuned language model and linear classifiers, chosen by
+    cross-validation; the scores of all candidates are printed.
     """
     from textgraft.data.checks import to_json
     from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
@@ -106,7 +114,7 @@ def finetune(
 
     validate_out(out, overwrite)
     o.use_threads(threads)
-    asked = FinetuneOptions(
+    options = FinetuneOptions(
         recipe=recipe,
         seeds=seeds,
         folds=folds,
@@ -124,15 +132,15 @@ def finetune(
     parts = {"train": train, "valid": valid, "test": test}
     examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
     pool = o.read_pool(unlabelled, encoding=encoding)
-    model = model or asked.default_model(examples["train"])
+    model = model or options.default_model(examples["train"])
     held_out = [part for name, part in examples.items() if name != "train"]
-    models = check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
-    problems = _problems(examples, pool, quiet)
+    models = check_finetune(examples["train"], model=model, held_out=held_out, options=options)
+    problems = _data_problems(examples, pool, quiet)
     adapting = None
-    if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
+    if pool and adapt_first and load_recipe(options.language_recipe).adapt.phases:
         adapting = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
     with resumable(out, *(adapted_path(out, name, models) for name in models)):
-        done = finetune(
+        result = finetune(
             examples["train"],
             out,
             model=model,
@@ -140,21 +148,21 @@ def finetune(
             test=examples.get("test"),
             unlabelled=pool,
             adapting=adapting,
-            options=asked,
+            options=options,
             overwrite=overwrite,
             show=not quiet,
         )
     report = out / "report.html"
     if as_json:
-        written = {"out": out, "report": report, "language_models": {**models, **done.language_models}}
-        print_json({**done.record["results"], **written, "problems": to_json(problems)})
+        written = {"out": out, "report": report, "language_models": {**models, **result.language_models}}
+        print_json({**result.record["results"], **written, "problems": to_json(problems)})
     else:
-        print(done.comparison.table())
-        print("Written: " + ", ".join(str(path) for path in (out, report, *done.language_models.values())))
+        print(result.comparison.table())
+        print("Written: " + ", ".join(str(path) for path in (out, report, *result.language_models.values())))
 
 
-def _problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
-    """What `check` finds in what was read of train, valid and test; told on stderr, errors even if `quiet`."""
+def _data_problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
+    """Return the problems that `check` finds in the data, printed on stderr; only errors if `quiet`."""
     from textgraft.data.checks import check
     from textgraft.data.examples import Examples
 
@@ -165,7 +173,7 @@ def _problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: 
 
 
 def parse_weights(value: str) -> str | dict[str, float]:
-    """`none`, `balanced`, or a JSON object of weights by label."""
+    """Return `none`, `balanced`, or the weights by label in a JSON object."""
     if not value.lstrip().startswith("{"):
         return value
     try:

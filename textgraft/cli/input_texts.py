@@ -1,4 +1,4 @@
-"""Texts from a file, from stdin or from options, one after the other, each with its id or line number."""
+"""Texts from a file, stdin or options, as a stream, each with its id or line number."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ if TYPE_CHECKING:
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
 
 
-GivenTexts = Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")]
+TextOptions = Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")]
 
 
-GivenSecond = Annotated[list[str] | None, typer.Option("--text2", help="The second text that goes with it.")]
+SecondTextOptions = Annotated[
+    list[str] | None, typer.Option("--text2", help="The second text of a pair; one for each --text.")
+]
 
 
 SecondColumn = Annotated[
     str | None,
-    typer.Option("--text2-column", help="The column of the second texts; else guessed.", rich_help_panel=o.DATA),
+    typer.Option("--text2-column", help="The column of the second texts; else inferred.", rich_help_panel=o.DATA),
 ]
 
 
 TextsColumn = Annotated[
-    str | None, typer.Option("--text-column", help="The column of the texts; else guessed.", rich_help_panel=o.DATA)
+    str | None, typer.Option("--text-column", help="The column of the texts; else inferred.", rich_help_panel=o.DATA)
 ]
 
 
-def given_texts(texts: list[str] | None, second: list[str] | None) -> list[str] | None:
-    """What was given as options; pairs, where second texts were. Raises UserError for texts without partners."""
+def texts_from_options(texts: list[str] | None, second: list[str] | None) -> list[str] | None:
+    """Return the texts of options, as pairs with second texts. Raises UserError for unequal numbers."""
     if not second:
         return texts
     if len(second) != len(texts or ()):
@@ -49,22 +51,22 @@ def given_texts(texts: list[str] | None, second: list[str] | None) -> list[str] 
 
 
 def keyed_texts(
-    file: Path | None, given: list[str] | None, reads: Reads, columns: Mapping[str, str | None]
+    file: Path | None, option_texts: list[str] | None, reads: Reads, columns: Mapping[str, str | None]
 ) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
-    """For each text what to know it by in the output (id or line), and the texts; stdin comes as a stream."""
-    if (file is None) == (not given):
+    """Return the keys of texts in the output (id or line number), and the texts; stdin is a stream."""
+    if (file is None) == (not option_texts):
         raise UserError("name either a file or texts.", remedy="For example: textgraft predict MODEL reviews.csv")
     numbered: Iterator[dict[str, Any]] = ({"line": number} for number in count(1))
     if file is None:
-        return numbered, given or []
+        return numbered, option_texts or []
     if str(file) == "-":
-        found = _stdin_lines(columns["encoding"] or "utf-8")
-        return numbered, _stdin_pairs(found) if reads == "pairs" else found
+        lines = _stdin_lines(columns["encoding"] or "utf-8")
+        return numbered, _stdin_pairs(lines) if reads == "pairs" else lines
     if reads == "choices" or file.is_dir():
         return _all_at_once(o.read_file(file, **columns, kind="choice" if reads == "choices" else None))
     from textgraft.data.readers import read_rows
 
-    keys, texts = tee(read_rows(file, **columns))  # neither is far ahead of the other
+    keys, texts = tee(read_rows(file, **columns))  # both are consumed in step, so that tee buffers little
     return (key for key, _ in keys), (text for _, text in texts)
 
 
@@ -75,7 +77,7 @@ def _all_at_once(examples: Examples) -> tuple[Iterator[dict[str, Any]], Iterable
 
 
 def _stdin_lines(encoding: str) -> Iterator[str]:
-    """The lines of stdin as they come. Raises UserError for one that is not in `encoding`."""
+    """Yield the lines of stdin. Raises UserError for a line that is not in `encoding`."""
     try:
         codecs.lookup(encoding)
     except LookupError as error:
@@ -89,9 +91,9 @@ def _stdin_lines(encoding: str) -> Iterator[str]:
 
 
 def _stdin_pairs(lines: Iterable[str]) -> Iterator[str]:
-    """Two texts a line, parted by a tab. Raises UserError for a line without one."""
+    """Yield pairs, which are lines of two texts with a tab between them. Raises UserError for a line without one."""
     for number, line in enumerate(lines, start=1):
         first, tab, second = line.partition("\t")
         if not tab:
-            raise UserError("there is no tab between two texts.", where=f"stdin line {number}")
+            raise UserError("no tab between two texts.", where=f"stdin line {number}")
         yield Pair(first, second)

@@ -15,18 +15,18 @@ MEASURES = (
 
 
 def print_language_model(out: Path, run: Mapping[str, Any], as_json: bool) -> None:
-    """How a language model got better, and where it is."""
+    """Print the held-out scores of a language model, before and after training, and its folder."""
     from textgraft.models.card import LANGUAGES, language_rows
 
-    held = run["held_out"]
+    held_out = run["held_out"]
     if as_json:
-        told = {name: run[name] for name in ("stage", "tokens_seen", "held_out", "languages") if name in run}
-        print_json({"out": out, **told})
+        record = {name: run[name] for name in ("stage", "tokens_seen", "held_out", "languages") if name in run}
+        print_json({"out": out, **record})
         return
-    columns = [name for name in ("before", "after") if name in held]
-    names = [name for name in MEASURES if name in held["after"]]
-    rows = [[name.replace("_", " "), *(f"{held[c][name]:,.4g}" for c in columns)] for name in names]
-    print_table([f"on {held['tokens']:,} held-out tokens", *columns], rows)
+    columns = [name for name in ("before", "after") if name in held_out]
+    names = [name for name in MEASURES if name in held_out["after"]]
+    rows = [[name.replace("_", " "), *(f"{held_out[c][name]:,.4g}" for c in columns)] for name in names]
+    print_table([f"on {held_out['tokens']:,} held-out tokens", *columns], rows)
     if run.get("languages"):
         print_table(LANGUAGES, language_rows(run["languages"]))
     print(f"Written: {out}")

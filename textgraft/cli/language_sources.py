@@ -20,7 +20,7 @@ Languages = Annotated[
     list[str] | None,
     typer.Option(
         "--language",
-        help="Sources of one language, as th=FILES; repeat it. Small languages are read more often "
+        help="Sources of one language, as th=FILES; repeat per language. Small languages are oversampled "
         "(the recipe's smoothing).",
     ),
 ]
@@ -32,11 +32,11 @@ HeldOut = Annotated[
 ]
 
 
-GivenTokenizer = Annotated[Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")]
+TokenizerFile = Annotated[Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")]
 
 
 def named_sources(sources: Sequence[Path], languages: Sequence[str]) -> Paths | dict[str, Paths]:
-    """What pretraining reads, by language if it is told so. Raises UserError for both, and for nothing."""
+    """Return the sources, by language if languages are named. Raises UserError for both, and for neither."""
     if sources and languages and "=" not in "".join(languages):
         remedy = "Leave it out for text of one language: the recipe says which."
         raise UserError(f"'{languages[0]}' names no files.", where="--language", remedy=remedy)
@@ -49,12 +49,12 @@ def named_sources(sources: Sequence[Path], languages: Sequence[str]) -> Paths | 
 
 
 def by_language(option: str, values: Sequence[str]) -> dict[str, Paths]:
-    """`th=FILES` and the like as a mapping, several of one language together. Raises UserError for another spelling."""
-    found: dict[str, list[Path]] = {}
+    """Return values such as `th=FILES` as a mapping from languages. Raises UserError for any other form."""
+    by_code: dict[str, list[Path]] = {}
     for value in values:
         language, equals, path = value.partition("=")
         if not (language and equals and path):
             remedy = "Write a language's code, = and its files, such as th=thai/*.txt."
-            raise UserError(f"'{value}' does not say which language is where.", where=option, remedy=remedy)
-        found.setdefault(language, []).append(Path(path))
-    return dict(found)
+            raise UserError(f"'{value}' is not of the form LANGUAGE=FILES.", where=option, remedy=remedy)
+        by_code.setdefault(language, []).append(Path(path))
+    return dict(by_code)

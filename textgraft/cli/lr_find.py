@@ -18,10 +18,12 @@ def lr_find(
     adapt: Annotated[bool, typer.Option("--adapt", help="Test the language model instead of the classifier.")] = False,
     recipe: o.Recipe = "default",
     phase: Annotated[
-        str | None, typer.Option("--phase", help="Whose layer groups to train: a phase's name; else the first.")
+        str | None, typer.Option("--phase", help="The phase whose layer groups are trained, by name; else the first.")
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", min=20, help="From the lowest rate to the highest.")] = 100,
-    highest: Annotated[float, typer.Option("--highest", min=1e-6, help="Where to end, if the loss bears it.")] = 10.0,
+    steps: Annotated[int, typer.Option("--steps", min=20, help="Steps from the lowest rate to the highest.")] = 100,
+    highest: Annotated[
+        float, typer.Option("--highest", min=1e-6, help="The highest rate, unless the loss diverges earlier.")
+    ] = 10.0,
     plot: Plot = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
@@ -35,7 +37,7 @@ def lr_find(
     delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Find a learning rate: raise it step by step and watch where the loss falls, and where it breaks."""
+    """Run a learning-rate range test: raise the rate step by step and record the loss."""
     from textgraft.tasks.learning_rates import lr_find
     from textgraft.training.loop import Settings
 
@@ -44,7 +46,7 @@ def lr_find(
     labels = {"label": label, "kind": kind, "label_separator": label_separator}
     examples = o.read_file(train, **columns, **({} if adapt else labels))
     o.use_threads(threads)
-    found = lr_find(
+    result = lr_find(
         list(examples.texts) if adapt else examples,
         model=model,
         recipe=recipe,
@@ -56,16 +58,16 @@ def lr_find(
     if plot is not None:
         from textgraft.report import plots
 
-        plots.lr_find([s.lr for s in found.steps], [s.smoothed for s in found.steps], found.suggestion).save(plot)
+        plots.lr_find([s.lr for s in result.steps], [s.smoothed for s in result.steps], result.suggestion).save(plot)
     suggested = {
-        "suggestion": found.suggestion,
-        "steepest": found.steepest,
-        "tenth_of_lowest": found.tenth_of_lowest,
+        "suggestion": result.suggestion,
+        "steepest": result.steepest,
+        "tenth_of_lowest": result.tenth_of_lowest,
     }
     if as_json:
-        print_json({**suggested, "plot": plot, "steps": [vars(step) for step in found.steps]})
+        print_json({**suggested, "plot": plot, "steps": [vars(step) for step in result.steps]})
         return
-    shown = found.steps[:: max(1, len(found.steps) // 20)]
+    shown = result.steps[:: max(1, len(result.steps) // 20)]
     print_table(
         ["learning rate", "loss", "smoothed"], [[f"{s.lr:.2e}", f"{s.loss:.4f}", f"{s.smoothed:.4f}"] for s in shown]
     )

@@ -9,19 +9,19 @@ from textgraft.cli.console import print_json, print_table
 
 
 def models(as_json: o.AsJson = False) -> None:
-    """List the models that ship, for --model."""
+    """List the bundled models, for --model."""
 
     from textgraft.models.model_folder import find, names
 
     runs = {name: json.loads((find(name) / "run.json").read_text(encoding="utf-8")) for name in names()}
     if as_json:
-        print_json({"models": [{"name": name, "path": find(name), **_about(run)} for name, run in runs.items()]})
+        print_json({"models": [{"name": name, "path": find(name), **_columns(run)} for name, run in runs.items()]})
         return
-    rows = [[name, *(_cell(value) for value in _about(run).values())] for name, run in runs.items()]
+    rows = [[name, *(_cell(value) for value in _columns(run).values())] for name, run in runs.items()]
     print_table(["model", "language", "parameters", "tokens seen", "licence"], rows)
 
 
-def _about(run: dict[str, object]) -> dict[str, object]:
+def _columns(run: dict[str, object]) -> dict[str, object]:
     return {key: run.get(key) for key in ("language", "parameters", "tokens_seen", "licence")}
 
 

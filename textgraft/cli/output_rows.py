@@ -1,4 +1,4 @@
-"""Files of rows, as CSV or JSON lines, written as the rows come."""
+"""Rows as CSV or JSON lines, written as a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """A header and one line a text; an abstention is an empty cell, several labels are parted by |."""
+    """Yield a header and one line per row; an abstention is an empty cell, several labels are joined by |."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for number, row in enumerate(rows):
@@ -30,7 +30,7 @@ def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Write a file as the lines come, whole or not at all; returns how many there were."""
+    """Write lines to a file, whole or not at all, and return their number."""
     from textgraft.core.files import writing_atomically
 
     written = 0

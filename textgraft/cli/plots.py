@@ -1,4 +1,4 @@
-"""Files for plots."""
+"""The files of plots."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import typer
 
 from textgraft.core.errors import UserError
 
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw it, as .png or .svg.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="A plot to write, as .png or .svg.")]
 
 
 PLOTS = (".png", ".svg")
 
 
 def validate_plot(path: Path | None) -> None:
+    """Raise UserError for a plot of another format, or one that cannot be written."""
     from textgraft.core.files import check_writable
 
     if path is None:

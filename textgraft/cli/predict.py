@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, say
+from textgraft.cli.console import print_json, print_note
 from textgraft.cli.input_texts import (
     Classifier,
-    GivenSecond,
-    GivenTexts,
     SecondColumn,
+    SecondTextOptions,
+    TextOptions,
     TextsColumn,
-    given_texts,
     keyed_texts,
+    texts_from_options,
 )
 from textgraft.cli.output_rows import as_csv, as_json_lines, write_lines
 from textgraft.core.errors import UserError
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 def predict(
     model: Classifier,
-    file: Annotated[Path | None, typer.Argument(help="Texts to label; - is stdin, one text a line.")] = None,
-    text: GivenTexts = None,
-    text2: GivenSecond = None,
+    file: Annotated[Path | None, typer.Argument(help="Texts to classify; - is stdin, one text per line.")] = None,
+    text: TextOptions = None,
+    text2: SecondTextOptions = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
     abstain_below: Annotated[
-        float, typer.Option("--abstain-below", min=0, max=1, help="No label where the model is less sure than this.")
+        float, typer.Option("--abstain-below", min=0, max=1, help="No label for texts whose confidence is lower.")
     ] = 0.0,
-    probabilities: Annotated[bool, typer.Option("--probabilities", help="Every class's probability too.")] = False,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     device: o.Device = "auto",
-    precision: o.ReadingPrecision = "auto",
+    precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
     text_column: TextsColumn = None,
     text2_column: SecondColumn = None,
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
+    """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them."""
     from textgraft.core.files import check_writable
     from textgraft.tasks.classification.predictor import load, warned_of_empty
 
@@ -55,7 +55,7 @@ def predict(
     o.use_threads(threads)
     classifier = load(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
+    keys, texts = keyed_texts(file, texts_from_options(text, text2), classifier.reads, columns)
     predictions = classifier.predict(warned_of_empty(texts), abstain_below=abstain_below)
     rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
     if as_json and out is None:
@@ -70,7 +70,7 @@ def predict(
     if as_json:
         print_json({"out": out, "texts": written})
     else:
-        say(f"Written: {out} ({written:,} predictions)")
+        print_note(f"Written: {out} ({written:,} predictions)")
 
 
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.language_model_result import print_language_model
-from textgraft.cli.language_sources import GivenTokenizer, HeldOut, Languages, by_language, named_sources
+from textgraft.cli.language_sources import HeldOut, Languages, TokenizerFile, by_language, named_sources
 from textgraft.cli.resumable import resumable, validate_out
 
 
@@ -17,19 +17,21 @@ def pretrain(
     out: o.OutFolder,
     sources: Annotated[
         list[Path] | None,
-        typer.Argument(help="Files, folders or globs of general text, or hf:NAME; or what textgraft tokenize wrote."),
+        typer.Argument(
+            help="Files, folders or globs of general text, or hf:NAME; or a folder of `textgraft tokenize`."
+        ),
     ] = None,
     language: Languages = None,
     recipe: Annotated[
-        str, typer.Option("--recipe", help="A name below recipes/pretrain, or a .toml file.")
+        str, typer.Option("--recipe", help="A pretraining recipe from `textgraft recipes`, or a .toml file.")
     ] = "en-ulmfit",
     valid: HeldOut = None,
-    tokenizer: GivenTokenizer = None,
+    tokenizer: TokenizerFile = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="A language model to go on from, with its tokenizer; else a fresh one."),
+        typer.Option("--model", "-m", help="A language model to start from, with its tokenizer; else random weights."),
     ] = None,
-    tokens: Annotated[float | None, typer.Option("--tokens", min=1, help="Stop after reading so many tokens.")] = None,
+    tokens: Annotated[float | None, typer.Option("--tokens", min=1, help="Stop after this many tokens.")] = None,
     minutes: o.Minutes = None,
     patience: o.Patience = None,
     seed: o.Seed = 0,
@@ -47,10 +49,10 @@ def pretrain(
     validate_out(out, overwrite=None)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
-    chosen = named_sources(sources or [], language or [])
+    source_texts = named_sources(sources or [], language or [])
     with resumable(out):
         pretrain(
-            chosen,
+            source_texts,
             out,
             recipe=recipe,
             valid=by_language("--valid", valid) if language and valid else valid,

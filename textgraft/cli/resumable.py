@@ -1,4 +1,4 @@
-"""Runs that Ctrl-C may stop and the same command resumes, and the folders that they write."""
+"""Runs that Ctrl-C stops and the same command resumes, and the folders that they write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textgraft.core.interrupts import ctrl_c_prevails
 
 @contextmanager
 def resumable(*outs: Path) -> Iterator[None]:
-    """Ctrl-C inside ends the program with a word on how to go on; work that had not begun leaves nothing behind."""
+    """On Ctrl-C inside, exit with a message on how to resume; a run that has not started leaves no files."""
     from textgraft.training.driver import Stopped, remove_unstarted, work_path
 
     try:
@@ -22,8 +22,8 @@ def resumable(*outs: Path) -> Iterator[None]:
         for out in outs:
             remove_unstarted(out)
         saved = " and ".join(str(work_path(out)) for out in outs if work_path(out).exists())
-        word = f"the run is saved in {saved}, and" if saved else "nothing was lost;"
-        raise Interrupted(f"stopped; {word} the same command goes on from there.") from None
+        state = f"the run is saved in {saved};" if saved else "no work is lost;"
+        raise Interrupted(f"stopped; {state} the same command resumes it.") from None
     except Exception:
         for out in outs:
             remove_unstarted(out)
@@ -31,7 +31,7 @@ def resumable(*outs: Path) -> Iterator[None]:
 
 
 def validate_out(out: Path, overwrite: bool | None) -> None:
-    """Raises UserError if nothing could be put at `out` in the end."""
+    """Raise UserError if `out` exists, without `overwrite`, or cannot be written."""
     from textgraft.core.files import check_writable
     from textgraft.training.driver import refuse_existing
 

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 def schedule(
     recipe: Annotated[str, typer.Argument(help="A name from `textgraft recipes`, or a .toml file.")],
     stage: Annotated[str, typer.Option("--stage", help="finetune or adapt.")] = "finetune",
-    steps_per_epoch: Annotated[int, typer.Option("--steps-per-epoch", min=1, help="Batches in an epoch.")] = 100,
+    steps_per_epoch: Annotated[int, typer.Option("--steps-per-epoch", min=1, help="Batches per epoch.")] = 100,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Whose layer groups to show; else a three-layer AWD-LSTM's.")
+        str | None,
+        typer.Option("--model", "-m", help="The model whose layer groups are shown; else a three-layer AWD-LSTM."),
     ] = None,
     plot: Plot = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Show what a recipe trains in each epoch, and at which learning rates."""
+    """Show the layer groups that a recipe trains in each epoch, and their learning rates."""
     from textgraft.tasks.learning_rates import groups_of, schedule
 
     validate_plot(plot)

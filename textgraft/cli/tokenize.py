@@ -1,4 +1,4 @@
-"""textgraft tokenize: text made into tokens before pretraining."""
+"""textgraft tokenize: text as token ids, before pretraining."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
-from textgraft.cli.language_sources import GivenTokenizer, HeldOut, Languages, Sources, by_language, named_sources
+from textgraft.cli.language_sources import HeldOut, Languages, Sources, TokenizerFile, by_language, named_sources
 from textgraft.cli.resumable import resumable, validate_out
 
 
@@ -17,22 +17,23 @@ def tokenize(
     sources: Sources = None,
     language: Languages = None,
     recipe: Annotated[
-        str, typer.Option("--recipe", help="The pretraining recipe whose tokenizer it is: a name, or a .toml file.")
+        str,
+        typer.Option("--recipe", help="The pretraining recipe with the tokenizer's settings: a name, or a .toml file."),
     ] = "en-ulmfit",
     valid: HeldOut = None,
-    tokenizer: GivenTokenizer = None,
+    tokenizer: TokenizerFile = None,
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Make general text into tokens once, for pretraining several models, or on another machine."""
+    """Tokenize general text once, to pretrain several models, or on another machine."""
     from textgraft.tasks.language_modeling.tokenize import counted, tokenize
 
     validate_out(out, overwrite=None)
-    chosen = named_sources(sources or [], language or [])
-    held = by_language("--valid", valid) if language and valid else valid
+    source_texts = named_sources(sources or [], language or [])
+    held_out = by_language("--valid", valid) if language and valid else valid
     with resumable(out):
-        tokenize(chosen, out, recipe=recipe, valid=held, tokenizer=tokenizer, show=not quiet)
+        tokenize(source_texts, out, recipe=recipe, valid=held_out, tokenizer=tokenizer, show=not quiet)
     counts = counted(out)
     if as_json:
         print_json({"out": out, "corpora": counts})

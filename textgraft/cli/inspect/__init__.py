@@ -26,9 +26,9 @@ VERBS: tuple[Verb, ...] = (
         "textgraft inspect layers train.conll --test test.conll --model hf:bert-folder --out layers",
     ),
 )
-"""Name, function and an example for --help, in the order that help lists them."""
+"""Name, function and example of each verb, in the order of --help."""
 
 
 def group() -> typer.Typer:
-    """`textgraft inspect` with its verbs."""
-    return group_of(VERBS, "Look into models and what transfer does: vectors, layers, experiments on your own task.")
+    """Return the group of commands `textgraft inspect`."""
+    return group_of(VERBS, "Experiments on models and transfer: vectors, layers, transfer to your task.")

@@ -24,10 +24,12 @@ def geometry(
     model: Source,
     texts: Annotated[list[Path], typer.Argument(help="Files, folders or globs of plain text.")],
     out: o.OutFolder,
-    words: Annotated[int, typer.Option("--words", min=2, help="Different words to look at in several contexts.")] = 500,
-    contexts: Annotated[int, typer.Option("--contexts", min=2, help="Sentences of each of them.")] = 5,
-    random: Annotated[int, typer.Option("--random", min=2, help="Random words, for what chance would give.")] = 1000,
-    sentences: Annotated[int, typer.Option("--sentences", min=2, help="Sentences to read all words of.")] = 100,
+    words: Annotated[int, typer.Option("--words", min=2, help="Number of words to compare between contexts.")] = 500,
+    contexts: Annotated[int, typer.Option("--contexts", min=2, help="Sentences per word.")] = 5,
+    random: Annotated[int, typer.Option("--random", min=2, help="Random words, for the chance baseline.")] = 1000,
+    sentences: Annotated[
+        int, typer.Option("--sentences", min=2, help="Sentences for intra-sentence similarity.")
+    ] = 100,
     read: Read = 20_000,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
@@ -37,10 +39,10 @@ def geometry(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """How contextual is each layer, and how much of that is a cone in which all vectors lie?
+    """Measure the contextuality and anisotropy of each layer.
 
     Self-similarity, intra-sentence similarity and maximum explainable variance after Ethayarajh 2019, before and after
-    the mean is taken away.
+    subtraction of the mean.
     """
     from textgraft.experiments.geometry import GeometryOptions, inspect_geometry
 
@@ -48,15 +50,15 @@ def geometry(
     o.use_threads(threads)
     amounts = {"words": words, "contexts": contexts, "random": random, "sentences": sentences, "read": read}
     options = GeometryOptions(**amounts, seed=seed, precision=precision)
-    found = input_texts(texts, text, encoding)
+    sentence_texts = input_texts(texts, text, encoding)
     with resumable(out):
-        results = inspect_geometry(model, found, out, options=options, show=not quiet)
+        results = inspect_geometry(model, sentence_texts, out, options=options, show=not quiet)
     if as_json:
         print_json_results(out, results)
         return
     from textgraft.experiments.geometry_report import table_rows  # here, because it loads matplotlib
 
-    for way, title in (("raw", "As it is"), ("centred", "Without the mean vector")):
-        print_table(*table_rows(results, way), title=title)
+    for variant, title in (("raw", "Original vectors"), ("centred", "Without the mean vector")):
+        print_table(*table_rows(results, variant), title=title)
     print("\n".join(results["verdict"]))
     print_written(out)

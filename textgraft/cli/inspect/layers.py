@@ -23,20 +23,22 @@ if TYPE_CHECKING:
 
 def layers(
     train: Annotated[Path, typer.Argument(help="Sentences with tags (CoNLL), or labelled texts (.csv .tsv .jsonl …).")],
-    test: Annotated[Path, typer.Option("--test", help="The same to measure on; nothing is chosen by it.")],
+    test: Annotated[Path, typer.Option("--test", help="The same, for the final evaluation.")],
     out: o.OutFolder,
     model: o.DefaultModel = None,
     layer_aggregations: Annotated[
         str | None,
-        typer.Option("--layer-aggregations", help="Which to try, with commas; else all that the model allows."),
+        typer.Option("--layer-aggregations", help="Names with commas; else all that the model has layers for."),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Trainings of each; report their spread.")] = 3,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Trainings of each; the spread is reported.")] = 3,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Learn from so many sentences or texts.")
+        int | None, typer.Option("--sample", min=1, help="Train on this many sentences or texts.")
     ] = None,
-    test_sample: Annotated[int | None, typer.Option("--test-sample", min=1, help="Measure on so many.")] = None,
+    test_sample: Annotated[int | None, typer.Option("--test-sample", min=1, help="Evaluate on this many.")] = None,
     recipe: o.Recipe = "frozen",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts are cut, or windowed.")] = 256,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", min=8, help="Longer texts are truncated, or split into windows.")
+    ] = 256,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
@@ -48,9 +50,9 @@ def layers(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Which layers serve a task best? A head on frozen features through each layer aggregation, several seeds each.
+    """Compare layer aggregations: a head on frozen features for each, with several seeds.
 
-    After table 7 of Devlin et al. 2019, with the mixes that are learned beside the six.
+    After table 7 of Devlin et al. 2019, with learned mixes besides its six.
     """
     from textgraft.experiments.layer_aggregation import LayerOptions, inspect_layers, sampled
     from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
@@ -68,22 +70,22 @@ def layers(
         settings=Settings(seed=seed, precision=precision, device=device),
     )
     columns = {"text": text, "text2": text2, "label": label, "kind": kind}
-    learned = sampled(_examples(train, columns), sample)
-    tested = sampled(_examples(test, columns), test_sample)
+    train_data = sampled(_examples(train, columns), sample)
+    test_data = sampled(_examples(test, columns), test_sample)
     with resumable(out):
-        results = inspect_layers(learned, out, test=tested, model=model, options=options, show=not quiet)
+        results = inspect_layers(train_data, out, test=test_data, model=model, options=options, show=not quiet)
     if as_json:
         print_json_results(out, results)
         return
     from textgraft.experiments.layer_aggregation_report import table_rows  # here, because it loads matplotlib
 
     print_table(*table_rows(results))
-    print("\n".join([*(f"Left out: {why}" for why in results["left_out"].values()), *results["verdict"]]))
+    print("\n".join([*(f"Left out: {reason}" for reason in results["left_out"].values()), *results["verdict"]]))
     print_written(out)
 
 
 def _examples(path: Path, columns: dict[str, Any]) -> Tagged | Examples:
-    """Labelled texts where it is a table or a folder of classes, else sentences with tags."""
+    """Return labelled texts from a table or a folder of classes, else tagged sentences."""
     from textgraft.data.conll import read_conll
     from textgraft.data.tables import TABLE_SUFFIXES
     from textgraft.data.text_files import format_of

@@ -10,12 +10,10 @@ import typer
 
 from textgraft.cli.console import print_json
 
-Source = Annotated[
-    str, typer.Argument(help="A model that ships, by name, the path of a folder, or word vectors.", metavar="MODEL")
-]
+Source = Annotated[str, typer.Argument(help="A bundled model, by name, a folder, or word vectors.", metavar="MODEL")]
 
 
-Read = Annotated[int, typer.Option("--read", min=1, help="Sample from the first so many sentences of the texts.")]
+Read = Annotated[int, typer.Option("--read", min=1, help="Sample from this many sentences at the start of the texts.")]
 
 
 def input_texts(paths: Sequence[Path] | None, column: str | None, encoding: str | None) -> Any:

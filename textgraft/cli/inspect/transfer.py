@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_problems, print_table, say
+from textgraft.cli.console import print_json, print_note, print_problems, print_table
 from textgraft.cli.resumable import resumable
 from textgraft.core.errors import UserError
 
@@ -20,15 +20,18 @@ def transfer(
     model: o.DefaultModel = None,
     layers: Annotated[
         str | None,
-        typer.Option("--layers", help="How many layer groups to copy, with commas, as in 0,1,2; else each number."),
+        typer.Option("--layers", help="Numbers of layer groups to copy, with commas, as in 0,1,2; else all."),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Networks of each kind; report mean and spread.")] = 3,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Trainings of each kind; mean and spread are reported.")
+    ] = 3,
     recipe: o.Recipe = "transfer",
     measure_every: Annotated[
-        int | None, typer.Option("--measure-every", min=1, help="Steps between two points of a curve; else an epoch.")
+        int | None, typer.Option("--measure-every", min=1, help="Steps between points of a curve; else an epoch.")
     ] = None,
-    words: Annotated[
-        bool, typer.Option("--words/--no-words", help="Let the head see the embedding layer beside the top one.")
+    embedding_layer: Annotated[
+        bool,
+        typer.Option("--embedding-layer/--no-embedding-layer", help="Include the embedding layer in the head's input."),
     ] = True,
     max_tokens: o.MaxTokens = 512,
     seed: o.Seed = 0,
@@ -45,9 +48,10 @@ def transfer(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Which layers of a pretrained model transfer to your task, and what is that worth beside training from scratch?
+    """Measure which layers of a pretrained model transfer to your task, beside training from scratch.
 
-    After Yosinski et al. 2014: the first n layer groups copied, frozen or fine-tuned, and the rest trained anew.
+    After Yosinski et al. 2014: the first n layer groups are copied, frozen or fine-tuned; the rest is trained from
+    random weights.
     """
     from textgraft.core.files import check_writable
     from textgraft.data.checks import check
@@ -63,24 +67,24 @@ def transfer(
         seeds=seeds,
         layers=parse_layers(layers),
         max_tokens=max_tokens,
-        words=words,
+        words=embedding_layer,
         settings=Settings(seed=seed, precision=precision, validate_every=measure_every),
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     examples = o.read_file(train, **columns)
-    tested = o.read_file(test, **columns) if test is not None else None
-    prepared(examples, tested, model, options)  # for all that it refuses, before anything else is said
-    print_problems(check(examples, test=tested), errors_only=quiet)
-    if tested is None and not quiet:
-        say("textgraft: there is no --test, so a fifth of the texts is held out to measure on.")
+    test_examples = o.read_file(test, **columns) if test is not None else None
+    prepared(examples, test_examples, model, options)  # for its errors, before other output
+    print_problems(check(examples, test=test_examples), errors_only=quiet)
+    if test_examples is None and not quiet:
+        print_note("textgraft: there is no --test, so a fifth of the texts is held out for evaluation.")
     with resumable(out):
-        results = inspect_transfer(examples, out, model=model, test=tested, options=options, show=not quiet)
+        results = inspect_transfer(examples, out, model=model, test=test_examples, options=options, show=not quiet)
     _print_results(out, results, as_json)
 
 
 def parse_layers(value: str | None) -> tuple[int, ...] | None:
-    """`0,1,2` as numbers. Raises UserError for anything else."""
+    """Return the numbers in a value such as `0,1,2`. Raises UserError for any other form."""
     if value is None:
         return None
     try:

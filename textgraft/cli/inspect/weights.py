@@ -20,7 +20,7 @@ def weights(
     out: o.OutFolder,
     as_json: o.AsJson = False,
 ) -> None:
-    """What share each layer has in what a task has learned to read: softmax weights and gamma, model by model.
+    """Print the learned weights of layers: softmax weights and gamma, model by model.
 
     After Peters et al. 2018, figure 2.
     """

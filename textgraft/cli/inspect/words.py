@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,17 +25,19 @@ def words(
     model: Source,
     out: o.OutFolder,
     texts: Annotated[list[Path] | None, typer.Argument(help="Files, folders or globs of plain text.")] = None,
-    word: Annotated[list[str] | None, typer.Option("--word", help="A word to look at; may be repeated.")] = None,
+    word: Annotated[list[str] | None, typer.Option("--word", help="A word to inspect; may be repeated.")] = None,
     sentence: Annotated[
         list[str] | None, typer.Option("--sentence", help="A sentence with such a word in it; may be repeated.")
     ] = None,
-    occurrences: Annotated[int, typer.Option("--occurrences", min=1, help="Of each word, in other sentences.")] = 12,
-    neighbours: Annotated[int, typer.Option("--neighbours", min=1, help="Nearest words of each occurrence.")] = 5,
+    occurrences: Annotated[
+        int, typer.Option("--occurrences", min=1, help="Occurrences of each word, in different sentences.")
+    ] = 12,
+    neighbours: Annotated[int, typer.Option("--neighbours", min=1, help="Nearest neighbours of each occurrence.")] = 5,
     pool: Annotated[
-        int, typer.Option("--pool", min=0, help="Sentences whose words may be neighbours, beside the words' own.")
+        int, typer.Option("--pool", min=0, help="More sentences whose words are candidates for neighbours.")
     ] = 1000,
     read: Read = 20_000,
-    projection: Annotated[str, typer.Option("--projection", help="How maps are drawn: pca or tsne.")] = "pca",
+    projection: Annotated[str, typer.Option("--projection", help="The projection of maps: pca or tsne.")] = "pca",
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     threads: o.Threads = None,
@@ -44,9 +46,9 @@ def words(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """One word in several sentences: its nearest neighbours and a map of its occurrences, layer by layer.
+    """Inspect a word in several sentences: nearest neighbours and a map of its occurrences, by layer.
 
-    After Peters et al. 2018, table 4. Capitals make no difference in --word.
+    After Peters et al. 2018, table 4. --word ignores case.
     """
     from textgraft.experiments.word_contexts import WordOptions, inspect_words
 
@@ -63,10 +65,11 @@ def words(
         seed=seed,
         precision=precision,
     )
-    found = input_texts(texts, text, encoding)
+    source_texts = input_texts(texts, text, encoding)
     with resumable(out):
-        asked: dict[str, Any] = {"words": word or [], "sentences": sentence or [], "options": options}
-        results = inspect_words(model, found, out, **asked, show=not quiet)
+        results = inspect_words(
+            model, source_texts, out, words=word or [], sentences=sentence or [], options=options, show=not quiet
+        )
     if as_json:
         print_json_results(out, results)
         return
