@@ -304,9 +304,7 @@ def test_ctrl_c_saves_the_run_and_says_how_to_go_on(desk: Desk, tmp_path: Path, 
     (tmp_path / "long.toml").write_text((desk / "backward.toml").read_text().replace("epochs = 1", "epochs = 5"))
     stopped = interrupt(*command, when=tmp_path / "lm.run" / "valid")
     assert (stopped.code, stopped.out) == (130, "")
-    assert stopped.err == (
-        f"textgraft: stopped; the run is saved in {out}.run; the same command resumes it.\n"
-    )
+    assert stopped.err == (f"textgraft: stopped; the run is saved in {out}.run; the same command resumes it.\n")
     assert not out.exists()
     run(*command[:5], desk / "backward.toml").mistake("an unfinished run is here that differs in: recipe", "--out")
     assert run(*command).code == 0

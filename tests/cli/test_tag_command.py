@@ -78,7 +78,10 @@ def test_a_stack_is_read_in_int8(made: Made, tmp_path: Path, run: Program) -> No
     scored = run("tag", "evaluate", tmp_path / "tagger", test, "--json").json()
     assert scored["f1"] == shown["methods"]["tagger"]["f1"]
     said = run("tag", "finetune", made / "train.conll", "--test", test, *more, "--overwrite", "--quiet").out
-    assert f"Inference is in int8, which is faster, and so is the evaluation: {shown['int8_agreement']['same']:,} of 1," in said
+    assert (
+        f"Inference is in int8, which is faster, and so is the evaluation: {shown['int8_agreement']['same']:,} of 1,"
+        in said
+    )
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:

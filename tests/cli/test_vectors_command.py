@@ -123,7 +123,7 @@ def test_mistakes(folder: Path, desk: Desk, tmp_path: Path, run: Program) -> Non
             "Did you mean 'word2vec'"
         )
         run("vectors", "convert", folder, "--out", folder).mistake("exists already")
-        run("vectors", "plot", folder, "--out", tmp_path / "x.pdf").mistake(".svg or .png")
+        run("vectors", "plot", folder, "--out", tmp_path / "x.pdf").mistake(".png or .svg")
         run("vectors", "train", desk / "pool.txt", "--out", folder).mistake("exists already")
         run("vectors", "train", desk / "pool.txt", "--method", "lsa", "--out", tmp_path / "x").mistake("method 'lsa'")
         run("vectors", "train", tmp_path / "none.txt", "--out", tmp_path / "x").mistake("none.txt")

@@ -85,7 +85,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("lr-find", lr_find.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
     ("schedule", schedule.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
     ("models", models.models, "textgraft models --json"),
-    ("recipes", recipes.recipes, "textgraft recipes"),
+    ("recipes", recipes.recipes, "textgraft recipes en-gpt-small"),
 )
 """Name, function and example of each command, in the order of `textgraft --help`."""
 
