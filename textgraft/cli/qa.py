@@ -291,10 +291,10 @@ VERBS: tuple[Verb, ...] = (
     (
         "finetune",
         finetune,
-        "textgraft qa finetune train.json --test test.json --model hf:bert-base --out reader",
+        "textgraft qa finetune train.json --test test.json --model hf:bert-base --out qa-model",
     ),
-    ("evaluate", evaluate, "textgraft qa evaluate reader test.json --json"),
-    ("answer", answer, "textgraft qa answer reader --question 'Who wrote it?' --context chapter.txt"),
+    ("evaluate", evaluate, "textgraft qa evaluate qa-model test.json --json"),
+    ("answer", answer, "textgraft qa answer qa-model --question 'Who wrote it?' --context chapter.txt"),
     ("score", score, "textgraft qa score test.json predictions.json"),
 )
 """Name, function and example of each verb, in the order of --help."""
