@@ -12,7 +12,7 @@ from made_up_questions import encoder
 from textgraft.core.errors import UserError
 from textgraft.models import default_recipes as module
 from textgraft.models.default_recipes import default_recipes, defaults_path, recommended_recipe
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import ENCODERS
 from textgraft.models.model_folder import find, names
 from textgraft.training.loop import Settings
@@ -45,7 +45,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("name", [name for name in names() if name in BUNDLED])
 def test_bundled_models(name: str) -> None:
-    source = load(name)
+    source = load_network(name)
     assert {source.recommended_recipe("default", kind) for kind in ("single", None)} == {BUNDLED[name]}
     assert source.recommended_recipe("frozen") == "frozen"
 
@@ -110,16 +110,18 @@ def test_an_edit_counts(edited: Callable[[str, str], None], tmp_path: Path) -> N
     copy = tmp_path / "copy"
     shutil.copytree(find("en-gpt-small"), copy)
     edited('en-gpt-small = "transformer-small"', 'en-gpt-small = "full"')
-    source = load("en-gpt-small")
+    source = load_network("en-gpt-small")
     assert source.recommended_recipe("default") == "full"
     about = {"stage": "adapt", "name": "mine", "data": {}, "recipe": "full", "settings": Settings()}
     assert provenance(base=source.run, **about)["recommended_recipe"] == "full"  # type: ignore[arg-type]
-    assert load(copy).recommended_recipe("default") == "transformer-small", "its own run.json counts"
+    assert load_network(copy).recommended_recipe("default") == "transformer-small", "its own run.json counts"
     edited('en-gpt-small = "full"\n', "")
-    assert load(find("en-gpt-small")).recommended_recipe("default") == "transformer"
+    assert load_network(find("en-gpt-small")).recommended_recipe("default") == "transformer"
     edited('gpt = "transformer"', 'gpt = "frozen"')
     assert (
-        load("en-gpt-small").recommended_recipe("default") == encoder("gpt").recommended_recipe("default") == "frozen"
+        load_network("en-gpt-small").recommended_recipe("default")
+        == encoder("gpt").recommended_recipe("default")
+        == "frozen"
     )
 
 

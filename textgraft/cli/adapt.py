@@ -37,7 +37,7 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Continue the pretraining of a language model on text from your domain; no labels needed."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
     from textgraft.training.loop import Settings
 
@@ -56,4 +56,4 @@ def adapt(
             overwrite=overwrite,
             show=not quiet,
         )
-    print_language_model(out, load(out).run, as_json)
+    print_language_model(out, load_network(out).run, as_json)

@@ -52,13 +52,13 @@ def generate(
     """Continue prompts with a language model; the text of a single prompt is streamed."""
     from textgraft.generation.decoding import GenerateOptions
     from textgraft.generation.generation import generate, stream
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
 
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beams": beams}
     sampling |= {"repetition_penalty": repetition_penalty, "seed": seed, "precision": precision}
     options = GenerateOptions(max_tokens=max_tokens, stop=tuple(stop or ()), **sampling)
     o.use_threads(threads)
-    artifact = load(model)
+    artifact = load_network(model)
     if len(prompt) == 1 and beams == 1 and not as_json:
         pieces = stream(artifact, prompt[0], options, device=device)
         sys.stdout.write(prompt[0] + next(pieces, ""))  # an error occurs at the first piece, before anything is printed

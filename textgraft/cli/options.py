@@ -52,7 +52,7 @@ LayerAggregation = Annotated[
 Minutes = Annotated[
     float | None, typer.Option("--minutes", min=0.01, help="Train for this long instead of the recipe's epochs.")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, rich_help_panel=TRAINING)]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The random seed.", rich_help_panel=TRAINING)]
 Precision = Annotated[
     str,
     typer.Option(

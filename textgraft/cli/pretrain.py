@@ -42,7 +42,7 @@ def pretrain(
     as_json: o.AsJson = False,
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.pretrain import pretrain
     from textgraft.training.loop import Settings
 
@@ -62,4 +62,4 @@ def pretrain(
             settings=settings,
             show=not quiet,
         )
-    print_language_model(out, load(out).run, as_json)
+    print_language_model(out, load_network(out).run, as_json)
