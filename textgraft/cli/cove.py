@@ -97,7 +97,7 @@ def train(
 def translate(
     model: Folder,
     file: Annotated[Path | None, typer.Argument(help="A file with a sentence per line.")] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A sentence itself; may be repeated.")] = None,
+    text: Annotated[list[str] | None, typer.Option("--text", help="A sentence; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write, a translation per line.")] = None,
     beams: Beams = 1,
     precision: o.Precision = "auto",

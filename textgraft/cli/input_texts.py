@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
 
 
-TextOptions = Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")]
+TextOptions = Annotated[list[str] | None, typer.Option("--text", help="A text; may be repeated.")]
 
 
 SecondTextOptions = Annotated[

@@ -164,9 +164,7 @@ def score(
 def answer(
     model: Folder,
     file: Annotated[Path | None, typer.Argument(help="Questions as SQuAD's .json; answers in it are ignored.")] = None,
-    question: Annotated[
-        list[str] | None, typer.Option("--question", help="A question itself; may be repeated.")
-    ] = None,
+    question: Annotated[list[str] | None, typer.Option("--question", help="A question; may be repeated.")] = None,
     context: Annotated[
         Path | None, typer.Option("--context", help="A text file with the context of the questions.")
     ] = None,

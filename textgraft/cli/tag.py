@@ -174,7 +174,7 @@ def predict(
     file: Annotated[
         Path | None, typer.Argument(help="A .txt file with a text per line, or CoNLL columns, whose tags are ignored.")
     ] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")] = None,
+    text: Annotated[list[str] | None, typer.Option("--text", help="A text; may be repeated.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL.")
     ] = None,
