@@ -20,15 +20,13 @@ from textgraft.cli.input_texts import (
     keyed_texts,
     texts_from_options,
 )
-from textgraft.cli.output_rows import as_json_lines, write_lines
-from textgraft.core.errors import UserError
+from textgraft.cli.output_files import as_json_lines, validate_out_file, write_lines
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.explaining import Explanation
 
 SHOWN = 8
 """The most words listed per text."""
-ENDINGS = (".html", ".jsonl")
 
 
 def explain(
@@ -54,15 +52,11 @@ def explain(
     Weights are log-odds in nats. A text of N words takes N + 1 predictions; above 300 words, sentences are left out
     instead. Joint effects of several words are not measured.
     """
-    from textgraft.core.files import check_writable
     from textgraft.tasks.classification import explaining
     from textgraft.tasks.classification.explanation_page import explained_page
     from textgraft.tasks.classification.predictor import load_classifier
 
-    if out is not None and out.suffix not in ENDINGS:
-        raise UserError("explanations are written as .html or .jsonl.", where=str(out), remedy="Name such a file.")
-    if out is not None:
-        check_writable(out)
+    validate_out_file(out, (".html", ".jsonl"), "explanations")
     o.use_threads(threads)
     classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}

@@ -1,4 +1,4 @@
-"""The files of plots."""
+"""The --plot option, and the validation of its file."""
 
 from __future__ import annotations
 
@@ -7,20 +7,11 @@ from typing import Annotated
 
 import typer
 
-from textgraft.core.errors import UserError
+from textgraft.cli.output_files import validate_out_file
 
 Plot = Annotated[Path | None, typer.Option("--plot", help="A plot to write, as .png or .svg.")]
 
 
-PLOTS = (".png", ".svg")
-
-
 def validate_plot(path: Path | None) -> None:
     """Raise UserError for a plot of another format, or one that cannot be written."""
-    from textgraft.core.files import check_writable
-
-    if path is None:
-        return
-    if path.suffix not in PLOTS:
-        raise UserError(f"plots are written as {' or '.join(PLOTS)}.", where=str(path), remedy="Name such a file.")
-    check_writable(path)
+    validate_out_file(path, (".png", ".svg"), "plots")

@@ -19,8 +19,7 @@ from textgraft.cli.input_texts import (
     keyed_texts,
     texts_from_options,
 )
-from textgraft.cli.output_rows import as_csv, as_json_lines, write_lines
-from textgraft.core.errors import UserError
+from textgraft.cli.output_files import ROW_FORMATS, as_csv, as_json_lines, validate_out_file, write_lines
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.predictor import Prediction
@@ -45,13 +44,9 @@ def predict(
     as_json: o.AsJson = False,
 ) -> None:
     """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them."""
-    from textgraft.core.files import check_writable
     from textgraft.tasks.classification.predictor import load_classifier, warned_of_empty
 
-    if out is not None and out.suffix not in (".csv", ".jsonl"):
-        raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
-    if out is not None:
-        check_writable(out)
+    validate_out_file(out, ROW_FORMATS, "predictions")
     o.use_threads(threads)
     classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}

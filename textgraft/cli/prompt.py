@@ -11,7 +11,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
-from textgraft.core.errors import UserError
+from textgraft.cli.output_files import ROW_FORMATS, as_csv, as_json_lines, validate_out_file, write_lines
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
@@ -63,14 +63,10 @@ def prompt(
 
     With labels in FILE, the accuracy is printed with its interval, beside that of the majority class.
     """
-    from textgraft.core.files import check_writable
     from textgraft.generation.prompt_tasks import PromptOptions
     from textgraft.generation.prompting import load_template
 
-    if out is not None and out.suffix not in (".csv", ".jsonl"):
-        raise UserError("answers are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
-    if out is not None:
-        check_writable(out)
+    validate_out_file(out, ROW_FORMATS, "answers")
     o.use_threads(threads)
     options = PromptOptions(shots, scoring, calibrate, seed, max_tokens, precision)
     prompt_template = load_template(template)
@@ -113,8 +109,6 @@ def _print_answers(
     rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Path | None, as_json: bool
 ) -> None:
     """Write answers to the file or stdout, and print their evaluation."""
-    from textgraft.cli.output_rows import as_csv, as_json_lines, write_lines
-
     if out is not None:
         write_lines(out, as_csv(rows) if out.suffix == ".csv" else as_json_lines(rows))
     if as_json:

@@ -11,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.output_files import validate_out_file
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def evaluate(
     """Evaluate a QA model: exact match and F1 as SQuAD's scripts compute them, with intervals."""
     from textgraft.tasks.question_answering.predictor import predictions, scores
 
-    _validate_files(out, n_best)
+    for path in (out, n_best):
+        validate_out_file(path, (".json",), "answers")
     squad = _read(file, drop_misplaced)
     o.use_threads(threads)
     replies = _qa_model(model, threshold, max_answer_tokens, precision, show=not quiet).answer(squad)
@@ -181,7 +183,8 @@ def answer(
     from textgraft.core.formatting import printable
     from textgraft.tasks.question_answering.predictor import predictions
 
-    _validate_files(out, n_best)
+    for path in (out, n_best):
+        validate_out_file(path, (".json",), "answers")
     squad = _questions(file, question, context)
     o.use_threads(threads)
     replies = _qa_model(model, threshold, max_answer_tokens, precision, show=not quiet and file is not None).answer(
@@ -243,16 +246,6 @@ def read_predictions(path: Path) -> dict[str, str]:
     if invalid is not None:
         raise UserError(f"the answer to '{invalid}' is no text.", where=str(path), remedy=remedy)
     return content
-
-
-def _validate_files(*paths: Path | None) -> None:
-    from textgraft.core.files import check_writable
-
-    for path in paths:
-        if path is not None and path.suffix != ".json":
-            raise UserError("answers are written as .json.", where=str(path), remedy="Name such a file.")
-        if path is not None:
-            check_writable(path)
 
 
 def _write(replies: list[Reply], out: Path | None, n_best: Path | None) -> None:

@@ -1,13 +1,29 @@
-"""Rows as CSV or JSON lines, written as a stream."""
+"""Output files: their validation before any work, and rows as CSV or JSON lines, written as a stream."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from textgraft.core.errors import UserError
+
+ROW_FORMATS = (".csv", ".jsonl")
+
+
+def validate_out_file(path: Path | None, suffixes: Sequence[str], content: str) -> None:
+    """Raise UserError for a file of another format, or one that cannot be written; `content` is what it is to hold."""
+    from textgraft.core.files import check_writable
+
+    if path is None:
+        return
+    if path.suffix not in suffixes:
+        message = f"{content} are written as {' or '.join(suffixes)}."
+        raise UserError(message, where=str(path), remedy="Name such a file.")
+    check_writable(path)
 
 
 def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
