@@ -16,7 +16,7 @@ from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
 
-from textgraft import FinetuneOptions, QAOptions, Reader, Tagger, TagOptions, finetune
+from textgraft import FinetuneOptions, QAModel, QAOptions, Tagger, TagOptions, finetune
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.examples import Examples
@@ -229,7 +229,7 @@ def test_a_reader_reads_other_layers_and_learns_on(tmp_path: Path) -> None:
     )
     done = qa_finetune(train, tmp_path / "out", model=bert, test=test, options=asked, show=False)
     assert done.record["layer_aggregation"] == "mix"
-    reader = Reader(done.folder, precision="fp32")
+    reader = QAModel(done.folder, precision="fp32")
     assert [r.text for r in reader.answer(test)] == [r.text for r in done.replies]
     before = loading.load_network(done.folder).model
     stage = load_recipe("transformer").finetune

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from textgraft.core.lazy import resolve
 from textgraft.models.artifact import Artifact
 from textgraft.models.graph import OnnxModel
+from textgraft.tasks.registry import task_of
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 
 LENGTHS, BATCH_SIZES = (1, 7, 64), (1, 5)
@@ -16,8 +18,9 @@ LENGTHS, BATCH_SIZES = (1, 7, 64), (1, 5)
 Difference = Callable[[Artifact, OnnxModel, list[int], np.random.Generator], float]
 
 
-def largest_difference(artifact: Artifact, graph: OnnxModel, difference: Difference) -> float:
+def largest_difference(artifact: Artifact, graph: OnnxModel) -> float:
     """The largest difference between the answers of graph and network, over drawn texts of LENGTHS in batches."""
+    difference: Difference = resolve(task_of(artifact.head_name).graph_difference or "")
     generator = np.random.default_rng(0)
     largest = 0.0
     for length in LENGTHS:

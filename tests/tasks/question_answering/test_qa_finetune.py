@@ -21,7 +21,7 @@ from textgraft.data.windows import WindowSettings
 from textgraft.models import loading
 from textgraft.tasks.question_answering import finetune as stage
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
-from textgraft.tasks.question_answering.predictor import Reader, SearchSettings
+from textgraft.tasks.question_answering.predictor import QAModel, SearchSettings
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Settings
 
@@ -61,7 +61,7 @@ def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path
     card = (folder / "README.md").read_text()
     assert "answer questions about a text" in card
     assert "30 held-out questions" in card
-    reader = Reader(folder, precision="fp32")
+    reader = QAModel(folder, precision="fp32")
     assert reader.evaluate(TEST)["exact_match"] == results["methods"]["reader"]["exact_match"]
     assert [r.text for r in reader.answer(TEST)] == [answers[q.id] for _, q in TEST.asked()]
 

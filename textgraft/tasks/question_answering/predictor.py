@@ -201,7 +201,7 @@ def answer_all(
     return replies
 
 
-class Reader:
+class QAModel:
     """A model fine-tuned to answer questions, or its graph, as a folder holds it.
 
     `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
@@ -241,7 +241,7 @@ class Reader:
         self.show = show
 
     @classmethod
-    def of(cls, models: OpenedModels, *, precision: str = "auto", **options: Any) -> Reader:
+    def of(cls, models: OpenedModels, *, precision: str = "auto", **options: Any) -> QAModel:
         """The QA model of opened models."""
         return cls(models.members[0], precision=precision, **options)
 
@@ -284,10 +284,10 @@ def scores(squad: Squad, given: Mapping[str, str]) -> AnswerScores:
 
 
 def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[Reply]:
-    """The replies of a model's folder to questions; `search` is what `Reader` takes."""
-    return Reader(model, **search).answer(squad)
+    """The replies of a model's folder to questions; `search` is what `QAModel` takes."""
+    return QAModel(model, **search).answer(squad)
 
 
 def qa_evaluate(model: str | Path, squad: Squad, **search: Any) -> dict[str, Any]:
-    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `Reader`."""
-    return Reader(model, **search).evaluate(squad)
+    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `QAModel`."""
+    return QAModel(model, **search).evaluate(squad)

@@ -9,7 +9,7 @@ from annotated_types import MinLen
 from pydantic import Field
 
 from textgraft.data.squad import Article, Paragraph, Question, Squad
-from textgraft.tasks.question_answering.predictor import Reader
+from textgraft.tasks.question_answering.predictor import QAModel
 from textgraft.tasks.service import Request, Several, Text
 
 
@@ -31,7 +31,7 @@ class QuestionAnsweringService:
     path, task = "/answer", "question answering"
     Request: type[Request] = AnswerRequest
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: QAModel) -> None:
         self.reader = reader
 
     def about(self) -> dict[str, Any]:
