@@ -94,7 +94,7 @@ def test_a_file_more_than_once_is_several_of_one_language(texts: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--language", "en"], ["--language", "'en' does not say", "th=thai/*.txt"]),
+        (["--language", "en"], ["--language", "'en' is not of the form", "th=thai/*.txt"]),
         (["--language", "=DIR/zh.txt"], ["is not of the form LANGUAGE=FILES"]),
         (["--language", "zh="], ["is not of the form LANGUAGE=FILES"]),
         (["--language", "old english=DIR/en-1.txt"], ["'old english' is not how a language is spelt", "zh-Hans"]),

@@ -44,7 +44,7 @@ DefaultModel = Annotated[
 Recipe = Annotated[
     str, typer.Option("--recipe", help="The training recipe: a name from `textgraft recipes`, or a .toml file.")
 ]
-LAYER_AGGREGATIONS = "first, last, second-to-last, sum, sum-last-4, concat-last-4; mix or elmo-mix (learned weights)"
+LAYER_AGGREGATIONS = "first, last, second-to-last, sum, sum-last-4, concat-last-4, mix or elmo-mix (learned weights)"
 """The names in nn.layer_aggregation.LAYER_AGGREGATIONS, whose import loads torch."""
 LayerAggregation = Annotated[
     str, typer.Option("--layer-aggregation", help=f"The layers that are the head's input: {LAYER_AGGREGATIONS}.")
