@@ -53,4 +53,7 @@ def test_minutes_are_for_a_language_model_that_may_be_left_out(desk: Desk, tmp_p
 
 def test_help_says_what_naming_no_recipe_means(run: Program) -> None:
     text = " ".join(run("finetune", "--help").out.replace("│", " ").split())
-    assert "Without --recipe it is the best mean of a fine-tuned language model and linear classifiers" in text
+    assert (
+        "Without --recipe it is the best weighted ensemble of a fine-tuned language model and linear classifiers"
+        in text
+    )

@@ -155,7 +155,7 @@ def test_ctrl_c_keeps_the_finished_cells(desk: Desk, tmp_path: Path) -> None:
     asked += ["--recipe", desk / "quick.toml", "--seeds", "2"]
     stopped = interrupt("compare", *asked, when=tmp_path / "curve.run" / "cells" / "linear-8-0.safetensors")
     assert stopped.code == 130, stopped
-    assert "the same command goes on from there" in stopped.err
+    assert "the same command resumes it" in stopped.err
     kept = {path.name for path in (tmp_path / "curve.run" / "cells").iterdir()}
     assert "linear-8-0.safetensors" in kept
     assert not out.exists()

@@ -73,7 +73,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
     asked = [*arguments(made.folder, 500), "--minutes", "0.1", "--out", tmp_path / "again"]
     stopped = interrupt(*asked, when=tmp_path / "again.run" / "plan.json")
     assert stopped.code == 130, stopped
-    assert "the same command goes on from there" in stopped.err
+    assert "the same command resumes it" in stopped.err
     assert spawn(*asked).code == 0
     assert (tmp_path / "again" / "config.json").exists()
 
@@ -101,7 +101,7 @@ def test_align_as_table_json_and_plot(made: Made, tmp_path: Path, run: Program) 
         for name in ("map.svg", "map.png"):
             done = run(*asked, "--plot", tmp_path / name)
             assert done.code == 0, done
-            assert "looks most at" in done.out
+            assert "highest attention" in done.out
             assert f"Written: {tmp_path / name}" in done.out
         shown = run(*asked, "--json").json()
     assert shown["source"] == ["xxbos", "red", "dog"]
@@ -146,7 +146,7 @@ def test_mistakes_are_told_in_a_line(made: Made, tmp_path: Path, run: Program) -
     run(*arguments(made.folder), "--out", made / "model").mistake("exists already", "--overwrite")
     run("cove", "train", *pair, "--recipe", "multi", *out).mistake("short.xx ends")
     run("cove", "translate", made / "model").mistake("either a file or --text")
-    run("cove", "align", made / "model", "red", "--plot", tmp_path / "map.txt").mistake(".svg or a .png")
+    run("cove", "align", made / "model", "red", "--plot", tmp_path / "map.txt").mistake(".png or .svg")
     run("cove", "align", made / "model", " ").mistake("no words to align")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["short.xx"]
 

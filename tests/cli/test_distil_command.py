@@ -65,7 +65,7 @@ def test_ctrl_c_and_the_same_command_end_with_the_same_bits(run: Program, desk: 
     arguments = ["distil", desk.lm, desk / "pool.txt", "--recipe", recipe(tmp_path, 6), "--precision", "fp32", "-q"]
     stopped = interrupt(*arguments, "--out", out, when=tmp_path / "small.run" / "plan.json")
     assert stopped.code == 130, stopped.err
-    assert "the same command goes on from there" in stopped.err
+    assert "the same command resumes it" in stopped.err
     assert not out.exists()
     for folder in (out, whole):
         assert run(*arguments, "--out", folder).code == 0

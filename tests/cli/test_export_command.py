@@ -79,7 +79,7 @@ def test_int8_is_written_only_where_answers_stay(
     assert done["products"] == "all products with weights in int8"
     whole = exporting.export(desk.classifier, tmp_path / "whole")
     assert done["megabytes"] < 0.5 * whole.megabytes
-    assert "That takes all products" in run(*with_texts, "--overwrite").out
+    assert "Method: all products" in run(*with_texts, "--overwrite").out
 
 
 def test_int8_takes_the_first_step_that_leaves_the_answers(

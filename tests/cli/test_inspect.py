@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from programs import Desk, Program, environment, spawn, unchanged
 
-from textgraft.cli.inspect import INSPECTIONS
+from textgraft.cli.inspect import VERBS
 
 
 def asked(desk: Desk, out: Path, *more: str | Path) -> list[str | Path]:
@@ -25,7 +25,7 @@ def asked(desk: Desk, out: Path, *more: str | Path) -> list[str | Path]:
     return [*command, "--recipe", desk / "quick.toml", "--layers", "2", "--seeds", "1", "--max-tokens", "16", *more]
 
 
-@pytest.mark.parametrize("name", [name for name, _, _ in INSPECTIONS])
+@pytest.mark.parametrize("name", [name for name, _, _ in VERBS])
 def test_help_has_an_example_and_imports_nothing_heavy(run: Program, name: str) -> None:
     shown = run("inspect", name, "--help")
     assert shown.code == 0

@@ -94,16 +94,16 @@ def test_a_file_more_than_once_is_several_of_one_language(texts: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--language", "en"], ["--language", "'en' does not say", "th=thai/*.txt"]),
-        (["--language", "=DIR/zh.txt"], ["does not say which language"]),
-        (["--language", "zh="], ["does not say which language"]),
+        (["--language", "en"], ["--language", "'en' is not of the form", "th=thai/*.txt"]),
+        (["--language", "=DIR/zh.txt"], ["is not of the form LANGUAGE=FILES"]),
+        (["--language", "zh="], ["is not of the form LANGUAGE=FILES"]),
         (["--language", "old english=DIR/en-1.txt"], ["'old english' is not how a language is spelt", "zh-Hans"]),
         (["--language", "en=DIR/nowhere.txt"], ["language en", "nowhere.txt"]),
         (["--language", "en=DIR/en-1.txt", "--language", "zh=DIR/none.txt"], ["language zh", "not one text"]),
         (["DIR/en-1.txt", "--language", "en"], ["--language", "'en' names no files", "the recipe says which"]),
         (["DIR/en-1.txt", "--language", "zh=DIR/zh.txt"], ["some have none", "--language th=FILES"]),
         ([], ["no text was named"]),
-        (["--language", "zh=DIR/zh.txt", "--valid", "DIR/zh.txt"], ["--valid", "does not say which language"]),
+        (["--language", "zh=DIR/zh.txt", "--valid", "DIR/zh.txt"], ["--valid", "is not of the form LANGUAGE=FILES"]),
         (["--language", "zh=DIR/zh.txt", "--valid", "en=DIR/en-1.txt"], ["not of the same ones", "zh"]),
     ],
 )

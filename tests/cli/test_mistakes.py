@@ -304,9 +304,7 @@ def test_ctrl_c_saves_the_run_and_says_how_to_go_on(desk: Desk, tmp_path: Path, 
     (tmp_path / "long.toml").write_text((desk / "backward.toml").read_text().replace("epochs = 1", "epochs = 5"))
     stopped = interrupt(*command, when=tmp_path / "lm.run" / "valid")
     assert (stopped.code, stopped.out) == (130, "")
-    assert stopped.err == (
-        f"textgraft: stopped; the run is saved in {out}.run, and the same command goes on from there.\n"
-    )
+    assert stopped.err == (f"textgraft: stopped; the run is saved in {out}.run; the same command resumes it.\n")
     assert not out.exists()
     run(*command[:5], desk / "backward.toml").mistake("an unfinished run is here that differs in: recipe", "--out")
     assert run(*command).code == 0
@@ -346,7 +344,7 @@ def test_ctrl_c_where_there_is_nothing_to_save(
     with unchanged(tmp_path):
         result = run("adapt", desk / "pool.txt", "--model", desk.lm, "--out", tmp_path / "lm")
         assert (result.code, result.out) == (130, "")
-        assert result.err == "textgraft: stopped; nothing was lost; the same command goes on from there.\n"
+        assert result.err == "textgraft: stopped; no work is lost; the same command resumes it.\n"
         result = run("check", desk / "train.csv")
         assert (result.code, result.out, result.err) == (130, "", "textgraft: stopped.\n")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -371,5 +369,5 @@ def test_a_defect_is_called_one(desk: Desk, run: Program, monkeypatch: pytest.Mo
     monkeypatch.setattr("textgraft.data.checks.check", broken)
     result = run("check", desk / "train.csv")
     assert (result.code, result.out) == (1, "")
-    assert result.err.startswith("textgraft: this is a defect (ZeroDivisionError: division by zero)")
+    assert result.err.startswith("textgraft: this is a bug in textgraft (ZeroDivisionError: division by zero)")
     assert "Traceback" in run("check", desk / "train.csv", "--debug").err

@@ -296,7 +296,7 @@ def test_mistakes_with_pairs(classifier: Path, desk: Path, run: Program, tiny_lm
     run("predict", classifier, "--text", "a cat").mistake("was trained on two texts each, and here is a single text")
     run("predict", classifier, "--text", "a", "--text", "b", "--text2", "c").mistake("2 first texts and 1 second ones")
     broken = spawn("predict", classifier, "-", stdin=b"one\ttwo\nthree\n")
-    assert (broken.code, "stdin line 2: there is no tab between two texts." in broken.err) == (2, True)
+    assert (broken.code, "stdin line 2: no tab between two texts." in broken.err) == (2, True)
     run("evaluate", classifier, desk / "test.jsonl", "--text", "premise").mistake("here is a single text")
     run("evaluate", classifier, desk / "test.jsonl", "--text2", "hypotesis").mistake("Did you mean 'hypothesis'?")
     options = ("--model", tiny_lm, "--recipe", desk / "quick.toml", "--out", tmp_path / "out", "--quiet")

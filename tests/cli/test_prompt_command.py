@@ -70,7 +70,7 @@ def test_what_a_person_reads(desk: Desk, tmp_path: Path, run: Program) -> None:
     assert len(lines) == 20
     assert set(lines[0]) == {"line", "label", "probabilities"}
     assert "% [" in result.err
-    assert "the most frequent of their labels" in result.err
+    assert "the majority class" in result.err
     drawn = run("prompt", desk.lm, desk / "test.csv", "-t", mine, "--shots", "3", "--json").json()
     assert len(drawn["answers"]) == drawn["evaluation"]["texts"] == 17
     text = tmp_path / "texts.txt"

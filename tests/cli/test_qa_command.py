@@ -61,7 +61,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     done = run("qa", "finetune", made / "train.json", "--out", tmp_path / "out", *arguments)
     assert done.code == 0, done
     shown = done.json()
-    assert (shown["labels"], shown["test_n"], shown["examined"]) == (10, 5, "test")
+    assert (shown["labels"], shown["test_n"], shown["evaluation_split"]) == (10, 5, "test")
     asked = [q["id"] for a in json.loads((made / "test.json").read_text())["data"] for q in a["paragraphs"][0]["qas"]]
     assert json.loads((tmp_path / "out" / "predictions.json").read_text()).keys() < set(asked)
     assert set(shown["methods"]) == {"reader", "sentence"}
@@ -74,7 +74,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
     arguments += ["--precision", "fp32"]
     stopped = interrupt(*arguments, when=tmp_path / "again.run" / "plan.json")
     assert stopped.code == 130, stopped
-    assert "the same command goes on from there" in stopped.err
+    assert "the same command resumes it" in stopped.err
     done = spawn(*arguments)
     assert done.code == 0, done
     weights = "model.safetensors"

@@ -61,7 +61,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     done = run(*arguments(made.folder), "--out", tmp_path / "out", *more)
     assert done.code == 0, done
     shown = done.json()
-    assert (shown["test_n"], shown["examined"], shown["metric"]) == (8, "test", "f1")
+    assert (shown["test_n"], shown["evaluation_split"], shown["metric"]) == (8, "test", "f1")
     assert set(shown["methods"]) == {"tagger", "frequent tag"}
     assert done.err == ""
 
@@ -73,19 +73,22 @@ def test_a_stack_is_read_in_int8(made: Made, tmp_path: Path, run: Program) -> No
     done = run("tag", "finetune", made / "train.conll", "--test", test, *more, "--quiet", "--json")
     assert done.code == 0, done
     shown = done.json()
-    assert shown["in_int8"]["same"] >= 0.995 * shown["in_int8"]["words"] > 995
-    assert shown["read_in"] == "int8"
+    assert shown["int8_agreement"]["same"] >= 0.995 * shown["int8_agreement"]["words"] > 995
+    assert shown["inference_precision"] == "int8"
     scored = run("tag", "evaluate", tmp_path / "tagger", test, "--json").json()
     assert scored["f1"] == shown["methods"]["tagger"]["f1"]
     said = run("tag", "finetune", made / "train.conll", "--test", test, *more, "--overwrite", "--quiet").out
-    assert f"It reads in int8, which is faster and what was scored: {shown['in_int8']['same']:,} of 1," in said
+    assert (
+        f"Inference is in int8, which is faster, and so is the evaluation: {shown['int8_agreement']['same']:,} of 1,"
+        in said
+    )
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
     asked = [*arguments(made.folder), "--out", tmp_path / "again"]
     stopped = interrupt(*asked, when=tmp_path / "again.run" / "plan.json")
     assert stopped.code == 130, stopped
-    assert "the same command goes on from there" in stopped.err
+    assert "the same command resumes it" in stopped.err
     done = spawn(*asked)
     assert done.code == 0, done
     weights = "model.safetensors"
@@ -146,7 +149,7 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     run("tag", "finetune", made / "nothing.conll", *new).mistake("nothing.conll", "no such file")
     run("tag", "finetune", made / "train.conll", "--scheme", "X", *new).mistake("cannot be learned as 'X'")
     run("tag", "finetune", made / "train.conll", "--tag-column", "7", *new).mistake("there is no column 7")
-    run("tag", "finetune", made / "train.conll", "--sentences", "3", *new).mistake("nothing to measure on")
+    run("tag", "finetune", made / "train.conll", "--sentences", "3", *new).mistake("there is no evaluation split")
     run("tag", "evaluate", made / "bert", made / "test.conll").mistake("does not tag words", "tag finetune")
     run("tag", "predict", made / "tagger").mistake("name either a file or --text")
     run("tag", "predict", made / "tagger", "--text", "a", "--format", "x").mistake("no format 'x'")

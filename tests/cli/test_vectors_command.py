@@ -118,12 +118,12 @@ def test_mistakes(folder: Path, desk: Desk, tmp_path: Path, run: Program) -> Non
         run("vectors", "neighbours", folder, "quen").mistake("no word 'quen'", "Did you mean 'queen'")
         run("vectors", "neighbours", tmp_path / "no.vec", "a").mistake("no.vec")
         run("vectors", "neighbours", desk.lm, "a").mistake("holds no word vectors")
-        run("vectors", "evaluate", folder).mistake("nothing to measure on", "--similarity")
+        run("vectors", "evaluate", folder).mistake("nothing to evaluate on", "--similarity")
         run("vectors", "convert", folder, "--to", "word3vec", "--out", tmp_path / "x").mistake(
             "Did you mean 'word2vec'"
         )
         run("vectors", "convert", folder, "--out", folder).mistake("exists already")
-        run("vectors", "plot", folder, "--out", tmp_path / "x.pdf").mistake(".svg or .png")
+        run("vectors", "plot", folder, "--out", tmp_path / "x.pdf").mistake(".png or .svg")
         run("vectors", "train", desk / "pool.txt", "--out", folder).mistake("exists already")
         run("vectors", "train", desk / "pool.txt", "--method", "lsa", "--out", tmp_path / "x").mistake("method 'lsa'")
         run("vectors", "train", tmp_path / "none.txt", "--out", tmp_path / "x").mistake("none.txt")

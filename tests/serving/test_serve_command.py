@@ -30,7 +30,7 @@ def served(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], Clie
         said = ""
         assert run.stderr is not None
         try:
-            while not (found := re.search(r"answers at (http://\S+);", said)):
+            while not (found := re.search(r"is served at (http://\S+);", said)):
                 line = run.stderr.readline()
                 assert line, said
                 said += line
@@ -42,7 +42,7 @@ def served(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], Clie
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)])
 def test_it_answers_until_it_is_stopped(models: dict[str, Path], sent: signal.Signals, code: int) -> None:
     with served(models["single"], "--precision", "fp32") as (run, client, said):
-        assert said.startswith(f"textgraft: {models['single']} (classification) answers at http://127.0.0.1:")
+        assert said.startswith(f"textgraft: {models['single']} (classification) is served at http://127.0.0.1:")
         (expected,) = load(models["single"], precision="fp32").predict([SECRET])
         status, answer = client.post("/predict", {"texts": [SECRET]})
         assert (status, answer["predictions"][0]["label"]) == (200, expected.label)
@@ -55,7 +55,7 @@ def test_it_answers_until_it_is_stopped(models: dict[str, Path], sent: signal.Si
 
 def test_whoever_opens_it_to_others_is_told(models: dict[str, Path]) -> None:
     with served(models["tagger"], "--host", "0.0.0.0") as (_, client, said):
-        assert "everyone who can reach this machine may ask the model, without a password" in said
+        assert "anyone who can reach this machine can use the model, without a password" in said
         assert client.post("/tag", {"texts": ["river stone"]}, host="any.example")[0] == 200
 
 

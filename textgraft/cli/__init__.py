@@ -1,9 +1,9 @@
-"""The command line: one command for each verb, each a thin layer over the function of the same name."""
+"""The command line: one command per verb, each a thin layer over the function of the same name."""
 
 import os
 
-# Before torch is loaded: its threads wait for one another by spinning, and where other work wants the same cores that
-# takes two thirds of the speed.
+# Set before torch is loaded: its threads spin while they wait, which costs two thirds of the speed where other
+# processes use the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from textgraft.cli.app import main

@@ -1,4 +1,4 @@
-"""The `textgraft` program: its commands, and what becomes of mistakes, Ctrl-C and closed pipes."""
+"""The `textgraft` program: its commands, its exit codes, and the handling of errors, Ctrl-C and closed pipes."""
 
 from __future__ import annotations
 
@@ -13,44 +13,54 @@ import typer
 
 from textgraft import __version__
 from textgraft.cli import (
+    adapt,
     check,
     compare,
     convert,
     cove,
     distil,
+    embed,
+    evaluate,
     explain,
     export,
     fetch,
+    finetune,
     generate,
     inspect,
+    lr_find,
     models,
+    predict,
+    pretrain,
     prompt,
     qa,
-    rates,
+    recipes,
+    schedule,
     serve,
     tag,
     tokenize,
-    train,
-    use,
     vectors,
 )
-from textgraft.cli.console import Interrupted, complain, say, warnings_said
+from textgraft.cli.console import Interrupted, print_error, print_note, warnings_on_stderr
 from textgraft.core.errors import UserError
 from textgraft.core.interrupts import ctrl_c_prevails
 
 INTERRUPTED = 130
-MISTAKE = 2
+USER_ERROR = 2
 FAILED = 1
 
 COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("check", check.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
-    ("finetune", train.finetune, "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt"),
+    (
+        "finetune",
+        finetune.finetune,
+        "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt",
+    ),
     ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
-    ("evaluate", use.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
-    ("predict", use.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
+    ("evaluate", evaluate.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
+    ("predict", predict.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
     ("explain", explain.explain, "textgraft explain sentiment reviews.csv --out why.html"),
     ("serve", serve.serve, "textgraft serve sentiment --port 8000"),
-    ("embed", use.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
+    ("embed", embed.embed, "textgraft embed en-ulmfit reviews.csv --out vectors.npz --pooling concat"),
     (
         "generate",
         generate.generate,
@@ -61,28 +71,28 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         prompt.prompt,
         "textgraft prompt en-ulmfit test.csv --template sentiment --shots 4 --examples train.csv --out answers.csv",
     ),
-    ("adapt", train.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
+    ("adapt", adapt.adapt, "textgraft adapt pool.txt more/*.jsonl --model en-ulmfit --out my-domain"),
     (
         "distil",
         distil.distil,
         "textgraft distil sentiment pool.txt --student en-ulmfit --labelled train.csv --test test.csv --out small",
     ),
-    ("pretrain", train.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
+    ("pretrain", pretrain.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
     ("tokenize", tokenize.tokenize, "textgraft tokenize wiki/*.jsonl.xz --recipe en-ulmfit --out wiki-tokens"),
     ("fetch", fetch.fetch, "textgraft fetch distilbert/distilbert-base-cased --out distilbert-folder"),
     ("convert", convert.convert, "textgraft convert hf:distilbert-folder --out distilbert"),
     ("export", export.export, "textgraft export sentiment --onnx sentiment-onnx --int8 --texts pool.txt"),
-    ("lr-find", rates.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
-    ("schedule", rates.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
+    ("lr-find", lr_find.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
+    ("schedule", schedule.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
     ("models", models.models, "textgraft models --json"),
-    ("recipes", models.recipes, "textgraft recipes"),
+    ("recipes", recipes.recipes, "textgraft recipes en-gpt-small"),
 )
-"""Name, function and an example for --help, in the order that help lists them."""
+"""Name, function and example of each command, in the order of `textgraft --help`."""
 
 
 @cache
 def _program() -> Callable[..., Any]:
-    """All commands in one, to be called with a command line; its many signatures take a fifth of a second to read."""
+    """The program with all its commands, to be called with a command line; building it takes a fifth of a second."""
     app = typer.Typer(
         help="Transfer learning for text: adapt a language model to your domain, fine-tune it on a few labels.",
         epilog="Example: textgraft finetune train.csv --out sentiment --unlabelled pool.txt",
@@ -107,33 +117,33 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=lambda on: _version(on))
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere in the command line.")
+        bool, typer.Option("--debug", help="Print tracebacks; allowed anywhere in the command line.")
     ] = False,
 ) -> None:
     pass
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"textgraft {__version__}")
         raise typer.Exit
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the program and exit: 0 done, 1 problems found or a defect, 2 the user's mistake, 130 Ctrl-C."""
+    """Run the program and exit: 0 success, 1 problems in the data or a bug, 2 a user error, 130 Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
     try:
-        with nullcontext() if debug else warnings_said():
+        with nullcontext() if debug else warnings_on_stderr():
             code = _run(arguments)
     except Exception as error:
         if debug:
             traceback.print_exception(error)
-        code = _explained(error)
+        code = _reported(error)
     if code == INTERRUPTED:
-        # A key pressed while text is executed, as where a dataclass is made, leaves a mark in CPython (3.11's
-        # pythonrun.c) for which `python -m` ends as killed by a signal; the next text that is executed wipes it out.
+        # Ctrl-C during `exec`, as in the definition of a dataclass, sets a flag in CPython (3.11's pythonrun.c) that
+        # makes `python -m` exit as if killed by a signal; the next `exec` clears it.
         exec("")
     sys.exit(code)
 
@@ -143,33 +153,35 @@ def _run(arguments: Sequence[str]) -> int:
         with ctrl_c_prevails():
             code = _program()(list(arguments), prog_name="textgraft", standalone_mode=False)
     except KeyboardInterrupt:
-        code = INTERRUPTED  # as typer has it
+        code = INTERRUPTED  # the code that typer returns
     sys.stdout.flush()
     if code == INTERRUPTED:
         raise Interrupted("stopped.")
     return code or 0
 
 
-def _explained(error: Exception) -> int:
-    """Say what went wrong, and give the exit code for it."""
+def _reported(error: Exception) -> int:
+    """Print an error on stderr and return its exit code."""
     if isinstance(error, Interrupted):
-        say(f"textgraft: {error}")
+        print_note(f"textgraft: {error}")
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
         return _closed_pipe()
     if isinstance(error, UserError):
-        complain(error)
-        return MISTAKE
-    usage = getattr(error, "format_message", None)  # what typer says of a command line it cannot read
+        print_error(error)
+        return USER_ERROR
+    usage = getattr(error, "format_message", None)  # an error of typer in the command line
     if usage is not None:
-        complain(UserError(usage().rstrip(".") + ".", remedy="See --help."))
-        return MISTAKE
-    say(f"textgraft: this is a defect ({type(error).__name__}: {error}); --debug shows where.")
+        print_error(UserError(usage().rstrip(".") + ".", remedy="See --help."))
+        return USER_ERROR
+    print_note(
+        f"textgraft: this is a bug in textgraft ({type(error).__name__}: {error}); --debug prints the traceback."
+    )
     return FAILED
 
 
 def _closed_pipe() -> int:
-    """The reader of our output has seen enough; what Python would still flush at exit goes nowhere."""
+    """Discard what Python would flush to the closed pipe at exit, and return the exit code."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""textgraft check: what data was read as and what is wrong with it, before a model learns it."""
+"""textgraft check: an overview of data and its problems, before training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from textgraft.cli.console import print_json
 def check(
     file: Annotated[Path, typer.Argument(help="Labelled texts.")],
     valid: Annotated[
-        Path | None, typer.Option("--valid", help="What guides training: its labels, and leaks from training.")
+        Path | None, typer.Option("--valid", help="The validation set: check its labels, and overlap with training.")
     ] = None,
     test: Annotated[
-        Path | None, typer.Option("--test", help="The test set: its labels, and leaks from training and --valid.")
+        Path | None,
+        typer.Option("--test", help="The test set: check its labels, and overlap with training and --valid."),
     ] = None,
     unlabelled: Annotated[Path | None, typer.Option("--unlabelled", "-u", help="Unlabelled texts.")] = None,
     text: o.TextColumn = None,
@@ -30,7 +31,7 @@ def check(
     delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say what data is read as, and what is wrong or suspicious in it, with line numbers; exits with 1 on errors.
+    """Print an overview of data and its errors and warnings, with line numbers; exits with 1 on errors.
 
     textgraft check train.csv --test test.csv --unlabelled pool.txt
     """
@@ -39,8 +40,8 @@ def check(
 
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
-    given = {"training": file, "validation": valid, "test": test}
-    parts = {name: o.read_file(path, **columns) for name, path in given.items() if path is not None}
+    files = {"training": file, "validation": valid, "test": test}
+    parts = {name: o.read_file(path, **columns) for name, path in files.items() if path is not None}
     if unlabelled is not None:
         parts["unlabelled"] = o.read_file(unlabelled, text=text, encoding=encoding)
     problems = checks.check(
@@ -49,13 +50,13 @@ def check(
         test=parts.get("test"),
         unlabelled=parts.get("unlabelled"),
     )
-    found = {name: overviews.overview(part) for name, part in parts.items()}
-    wrong = checks.has_errors(problems)
+    overview_of = {name: overviews.overview(part) for name, part in parts.items()}
+    failed = checks.has_errors(problems)
     if as_json:
-        said = {"parts": overviews.to_json(found), "problems": checks.to_json(problems)}
-        print_json({"texts": len(parts["training"]), "ok": not wrong, **said})
+        details = {"parts": overviews.to_json(overview_of), "problems": checks.to_json(problems)}
+        print_json({"texts": len(parts["training"]), "ok": not failed, **details})
     else:
-        overviews.render(found)
+        overviews.render(overview_of)
         checks.render(problems)
-    if wrong:
+    if failed:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""textgraft compare: the learning curve on one's own data."""
+"""textgraft compare: learning curves of methods on your data."""
 
 from __future__ import annotations
 
@@ -12,44 +12,41 @@ from textgraft.cli.console import print_json, print_problems
 
 
 def compare(
-    train: Annotated[Path, typer.Argument(help="Labelled texts: .csv .tsv .jsonl .parquet, or a folder a class.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    test: Annotated[
-        Path | None, typer.Option("--test", help="Labelled texts to measure on; else a fifth of TRAIN is held out.")
-    ] = None,
-    unlabelled: Annotated[
-        list[Path] | None, typer.Option("--unlabelled", "-u", help="Text of the domain; repeat for more files.")
-    ] = None,
+    train: o.LabelledTexts,
+    out: o.OutFolder,
+    test: o.TestTexts = None,
+    unlabelled: o.UnlabelledFiles = None,
     methods: Annotated[
         str | None,
-        typer.Option("--methods", help="Names with commas, as in linear,ulmfit; else all that the texts allow."),
+        typer.Option("--methods", help="Names with commas, as in linear,ulmfit; else all that apply to the texts."),
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option("--labels", help="Numbers of labels with commas, as in 50,100,all; else what there is."),
+        typer.Option("--labels", help="Numbers of labels with commas, as in 50,100,all; else a series up to all."),
     ] = None,
     reuse: Annotated[
         Path | None,
-        typer.Option("--reuse", help="Another comparison on the same texts, finished or not, whose answers are taken."),
+        typer.Option(
+            "--reuse", help="Another comparison on the same texts, finished or not, whose predictions are reused."
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draw and train so often for each number.")] = 5,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Training samples, and trainings, for each number of labels.")
+    ] = 5,
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
             "-m",
-            help="One for all methods; else en-ulmfit, for default en-gpt-small, for Thai th-ulmfit.",
+            help="The language model of all methods; else en-ulmfit, for default en-gpt-small, for Thai th-ulmfit.",
         ),
     ] = None,
     recipe: o.Recipe = "default",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
-    adapt_minutes: Annotated[
-        float | None,
-        typer.Option("--adapt-minutes", min=0.01, help="Adapt for this long instead of the recipe's epochs."),
-    ] = None,
+    max_tokens: o.MaxTokens = 512,
+    adapt_minutes: o.AdaptMinutes = None,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", min=0.01, help="For default: give up a language model that would take longer."),
+        typer.Option("--minutes", min=0.01, help="For default: leave out a language model that would take longer."),
     ] = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
@@ -65,21 +62,21 @@ def compare(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """How good is each method with how many labels, on your data? Learning curves, tests, and a report.
+    """Compare methods by number of labels, on your data: learning curves, significance tests, and a report.
 
     Methods: linear, lsa, vectors, self-trained, fasttext, features, scratch, frozen, no-adapt, ulmfit, default, cove,
-    elmo, flair, bert, gpt. The last five read models of their own and are run only where they are named.
+    elmo, flair, bert, gpt. The last five need models of their own and run only if they are named.
 
-    METHOD@MODEL reads another model, as in ulmfit@th-ulmfit or vectors@my-vectors; METHOD@MODEL+MODEL reads several, as
+    METHOD@MODEL uses another model, as in ulmfit@th-ulmfit or vectors@my-vectors; METHOD@MODEL+MODEL uses several, as
     in features@en-ulmfit+en-ulmfit-backward.
 
     textgraft compare train.csv --test test.csv --methods linear,no-adapt@hf:FOLDER --labels 100,all --out curve
 
-    With another method, or more labels or seeds, only what is new is trained:
+    With --reuse, only new methods, numbers of labels and seeds are trained:
 
     textgraft compare train.csv --test test.csv --methods linear,no-adapt --labels 100,all --reuse curve --out grown
     """
-    from textgraft.cli.train import resumable
+    from textgraft.cli.resumable import resumable
     from textgraft.comparison.cells import ANSWERS
     from textgraft.comparison.compare import compare
     from textgraft.comparison.methods import MethodOptions
@@ -95,7 +92,7 @@ def compare(
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     examples = o.read_file(train, **columns)
-    tested = o.read_file(test, **columns) if test is not None else None
+    test_examples = o.read_file(test, **columns) if test is not None else None
     pool = o.read_pool(unlabelled, encoding=encoding)
     options = MethodOptions(
         model=model,
@@ -107,13 +104,15 @@ def compare(
         seed=seed,
         show=not quiet,
     )
-    problems = check(examples, test=tested, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None)
+    problems = check(
+        examples, test=test_examples, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None
+    )
     print_problems(problems, errors_only=quiet)
     with resumable(out):
         results = compare(
             examples,
             out,
-            test=tested,
+            test=test_examples,
             unlabelled=pool,
             methods=_listed(methods),
             labels=_listed(labels),

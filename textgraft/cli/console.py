@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, everything else on stderr; with --json one JSON object and nothing more."""
+"""Output of commands: results on stdout, all else on stderr; with --json one JSON object on stdout and nothing else."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ READ_OPTIONS = {
     "delimiter": "--delimiter",
     "limit": "--limit",
 }
-"""The options for the arguments of `textgraft.read`, and of `textgraft.load_vectors`."""
+"""Command-line options for the arguments of `textgraft.read` and `textgraft.load_vectors`."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C, with what there is to say about it."""
+    """Ctrl-C, with the message for the user."""
 
 
 if TYPE_CHECKING:
     from textgraft.data.checks import Problem
 
 
-def say(message: str) -> None:
-    """A line for the person at the terminal, on stderr."""
+def print_note(message: str) -> None:
+    """Print a line on stderr."""
     print(message, file=sys.stderr)
 
 
-def complain(error: UserError) -> None:
-    """A user's mistake as one line on stderr."""
+def print_error(error: UserError) -> None:
+    """Print a user error as one line on stderr."""
     error = UserError(error.message, where=error.where, remedy=as_options(error.remedy))
-    say("textgraft: error: " + " ".join(str(error).split()))
+    print_note("textgraft: error: " + " ".join(str(error).split()))
 
 
 def as_options(remedy: str) -> str:
-    """A remedy that names arguments of `textgraft.read`, with the options that stand for them instead.
+    """Return a remedy with command-line options in place of arguments of `textgraft.read`.
 
     `Name it with encoding=….` becomes `Name it with --encoding ….`
     """
@@ -56,12 +56,12 @@ def as_options(remedy: str) -> str:
 
 
 @contextlib.contextmanager
-def warnings_said() -> Iterator[None]:
-    """Inside, our own warnings are lines on stderr; those of libraries, which mean nothing to a user, are left out."""
+def warnings_on_stderr() -> Iterator[None]:
+    """Print warnings of textgraft as lines on stderr, and suppress those of libraries."""
 
     def show(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
         if Path(filename).is_relative_to(PACKAGE):
-            say("textgraft: warning: " + as_options(str(message)))
+            print_note("textgraft: warning: " + as_options(str(message)))
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
@@ -70,22 +70,22 @@ def warnings_said() -> Iterator[None]:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on stdout; NaN and infinity, which JSON does not have, become null."""
-    print(json.dumps(_plain(value), ensure_ascii=False))
+    """Print one JSON object on stdout; NaN and infinity, which JSON lacks, become null."""
+    print(json.dumps(_serializable(value), ensure_ascii=False))
 
 
-def _plain(value: Any) -> Any:
+def _serializable(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _serializable(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_serializable(v) for v in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value) if isinstance(value, Path) else value
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    """A table on stdout; columns of numbers are set to the right, and nothing is cut off."""
+    """Print a table on stdout; columns of numbers are aligned to the right, and no cell is truncated."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -104,7 +104,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
 
 
 def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) -> None:
-    """What `check` found, on stderr; nothing if there is nothing."""
+    """Print the problems that `check` found on stderr."""
     from rich.console import Console
 
     from textgraft.data.checks import render

@@ -1,4 +1,4 @@
-"""textgraft convert: models of other programs into ours, ours into theirs."""
+"""textgraft convert: models of other libraries into textgraft's format, and back."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def convert(
     model: Annotated[
         str,
         typer.Argument(
-            help="hf:FOLDER, hf:NAME, tf:FOLDER, elmo:FOLDER, flair:FILE, a model's folder, or one that ships."
+            help="hf:FOLDER, hf:NAME, tf:FOLDER, elmo:FOLDER, flair:FILE, a folder of a model, or a bundled model."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder (or Flair's file) to write; must not exist.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder (for flair the file) to write; must not exist.")],
     to: Annotated[
         str, typer.Option("--to", help="The format to write: textgraft, huggingface, elmo or flair.")
     ] = "textgraft",
-    half: Annotated[bool, typer.Option("--half", help="Store a textgraft model's weights as float16.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store the weights of a textgraft model as float16.")] = False,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Turn a Hugging Face BERT, DistilBERT, GPT or GPT-2 into a textgraft model, or the other way round.
+    """Convert a Hugging Face BERT, DistilBERT, GPT or GPT-2 to a textgraft model, or back.
 
     tf:FOLDER is a TensorFlow checkpoint of Google's BERT or OpenAI's GPT-2, elmo:FOLDER the options.json and
     weights.hdf5 of a published ELMo, flair:FILE a character language model as Flair saves it.

@@ -1,4 +1,4 @@
-"""textgraft cove: an encoder that learns by translating, and its translator at work."""
+"""textgraft cove: contextual vectors from a trained translator (CoVe), and the translator."""
 
 from __future__ import annotations
 
@@ -9,39 +9,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_table, say
+from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.plots import Plot, validate_plot
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.tasks.translation.predictor import Alignment
 
-Folder = Annotated[Path, typer.Argument(help="The folder of a model made by `textgraft cove train`.")]
-Source = Annotated[Path, typer.Argument(help="Sentences, one a line; also .gz, .xz, ….")]
-Target = Annotated[Path, typer.Argument(help="Their translations, line for line.")]
-Beams = Annotated[int, typer.Option("--beams", min=1, help="Look for the likeliest translation with so many beams.")]
+Folder = Annotated[Path, typer.Argument(help="The folder of a model from `textgraft cove train`.")]
+Source = Annotated[Path, typer.Argument(help="Sentences, one per line; also .gz, .xz, ….")]
+Target = Annotated[Path, typer.Argument(help="Their translations, line by line.")]
+Beams = Annotated[int, typer.Option("--beams", min=1, help="Beam search with this many beams.")]
 MEASURES = ("loss", "perplexity", "bleu")
 
 
 def train(
     source: Source,
     target: Target,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     valid: Annotated[
         tuple[Path, Path] | None,
-        typer.Option("--valid", help="Two files to choose the best epoch by; else some pairs are held out."),
+        typer.Option("--valid", help="Two files for the selection of the best epoch; else some pairs are held out."),
     ] = None,
     vectors: Annotated[
-        Path | None, typer.Option("--vectors", help="Word vectors to start from (GloVe, word2vec, fastText, …).")
+        Path | None, typer.Option("--vectors", help="Word vectors to initialise with (GloVe, word2vec, fastText, …).")
     ] = None,
-    recipe: Annotated[str, typer.Option("--recipe", help="A name below recipes/cove, or a .toml file.")] = "multi30k",
+    recipe: Annotated[
+        str, typer.Option("--recipe", help="A recipe for `cove train` from `textgraft recipes`, or a .toml file.")
+    ] = "multi30k",
     score: Annotated[
         str | None,
-        typer.Option("--score", help="additive, content, dot, general, location or scaled_dot; else the recipe's."),
+        typer.Option(
+            "--score",
+            help="Attention score: additive, content, dot, general, location or scaled_dot; else the recipe's.",
+        ),
     ] = None,
-    reach: Annotated[str | None, typer.Option("--reach", help="global, local-m or local-p; else the recipe's.")] = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=2, help="Leave out longer sentences.")] = 100,
-    bleu: Annotated[bool, typer.Option("--bleu/--no-bleu", help="BLEU of the held-out pairs at the end.")] = True,
+    reach: Annotated[
+        str | None, typer.Option("--reach", help="Attention span: global, local-m or local-p; else the recipe's.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=2, help="Longer sentences are left out.")] = 100,
+    bleu: Annotated[
+        bool, typer.Option("--bleu/--no-bleu", help="Compute BLEU on the held-out pairs after training.")
+    ] = True,
     minutes: o.Minutes = None,
     patience: o.Patience = None,
     seed: o.Seed = 0,
@@ -52,48 +62,48 @@ def train(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Train a translator on pairs of sentences; its encoder, CoVe, is a model that any other command takes."""
+    """Train a translator on pairs of sentences; its encoder, CoVe, is a model for all other commands."""
     import textgraft
-    from textgraft.cli.train import check_out, resumable
+    from textgraft.cli.resumable import resumable, validate_out
     from textgraft.data.parallel import read_parallel
     from textgraft.tasks.translation.train import CoVeOptions, cove_train
     from textgraft.training.loop import Settings
 
-    check_out(out, overwrite)
+    validate_out(out, overwrite)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
     options = CoVeOptions(recipe=recipe, score=score, reach=reach, max_tokens=max_tokens, bleu=bleu, settings=settings)
     pairs = read_parallel(source, target)
-    held = None if valid is None else read_parallel(*valid)
+    held_out = None if valid is None else read_parallel(*valid)
     with resumable(out):
         record = cove_train(
             pairs,
             out,
-            valid=held,
+            valid=held_out,
             vectors=None if vectors is None else textgraft.load_vectors(vectors),
             options=options,
             overwrite=overwrite,
             show=not quiet,
         )
     if as_json:
-        kept = ("stage", "data", "vectors", "held_out", "seconds", "parameters")
-        print_json({"out": out, **{name: record[name] for name in kept}})
+        keys = ("stage", "data", "vectors", "held_out", "seconds", "parameters")
+        print_json({"out": out, **{name: record[name] for name in keys}})
         return
-    _tell_data(record)
-    _tell(record["held_out"]["after"], f"{record['held_out']['pairs']:,} held-out pairs")
+    _print_data(record)
+    _print_scores(record["held_out"]["after"], f"{record['held_out']['pairs']:,} held-out pairs")
     print(f"Written: {out}")
 
 
 def translate(
     model: Folder,
-    file: Annotated[Path | None, typer.Argument(help="A file with a sentence a line.")] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A sentence itself; may be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write, a translation a line.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="A file with a sentence per line.")] = None,
+    text: Annotated[list[str] | None, typer.Option("--text", help="A sentence; may be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write, a translation per line.")] = None,
     beams: Beams = 1,
     precision: o.Precision = "auto",
     threads: o.Threads = None,
 ) -> None:
-    """Translate the lines of a file, or sentences, one line each."""
+    """Translate the lines of a file, or single sentences, to one line each."""
     from textgraft.core.files import check_writable, writing_atomically
     from textgraft.tasks.translation.predictor import Translator
 
@@ -103,17 +113,17 @@ def translate(
     if out is not None:
         check_writable(out)
     o.use_threads(threads)
-    found = Translator(model, precision=precision).stream(_sentences(file, text), beams=beams)
+    translations = Translator(model, precision=precision).stream(_sentences(file, text), beams=beams)
     if out is None:
-        for line in found:
+        for line in translations:
             print(line)
         return
     count = 0
     with writing_atomically(out) as written:
-        for line in found:
+        for line in translations:
             written.write(f"{line}\n".encode("utf-8", "replace"))
             count += 1
-    say(f"Written: {out} ({count:,} sentences)")
+    print_note(f"Written: {out} ({count:,} sentences)")
 
 
 def evaluate(
@@ -125,58 +135,54 @@ def evaluate(
     threads: o.Threads = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say how good a translator is on pairs of sentences: loss, perplexity, and BLEU with its interval."""
+    """Evaluate a translator on pairs of sentences: loss, perplexity, and BLEU with its interval."""
     from textgraft.data.parallel import read_parallel
     from textgraft.tasks.translation.predictor import Translator
 
     pairs = read_parallel(source, target)
     o.use_threads(threads)
-    found = Translator(model, precision=precision).evaluate(pairs, beams=beams)
+    scores = Translator(model, precision=precision).evaluate(pairs, beams=beams)
     if as_json:
-        print_json(found)
+        print_json(scores)
         return
-    _tell(found, f"{found['pairs']:,} pairs")
-    print(found["signature"])
+    _print_scores(scores, f"{scores['pairs']:,} pairs")
+    print(scores["signature"])
 
 
 def align(
     model: Folder,
     source: Annotated[str, typer.Argument(help="A sentence.")],
-    target: Annotated[str | None, typer.Argument(help="Its translation; else the model's own.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Write the heat map here, as .svg or .png.", dir_okay=False)
-    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Its translation; else the model's.")] = None,
+    plot: Plot = None,
     precision: o.Precision = "auto",
     threads: o.Threads = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Show where a translator looks as it writes each word: its attention, as a table or a heat map."""
-    from textgraft.core.files import check_writable
+    """Show the attention of a translator for each target word, as a table or a heat map."""
     from textgraft.tasks.translation.predictor import Translator
 
-    if plot is not None:
-        if plot.suffix not in (".svg", ".png"):
-            raise UserError("a plot is a .svg or a .png file.", where=str(plot), remedy="Give it such a name.")
-        check_writable(plot)
+    validate_plot(plot)
     o.use_threads(threads)
-    found = Translator(model, precision=precision).align(source, target)
+    attention = Translator(model, precision=precision).align(source, target)
     if plot is not None:
         from textgraft.tasks.translation.alignment_page import alignment
 
-        alignment(found).save(plot)
+        alignment(attention).save(plot)
     if as_json:
-        print_json(found.listed())
+        print_json(attention.listed())
         return
-    print_table(["word", "looks most at", "weight"], _looks(found))
+    print_table(["word", "highest attention", "weight"], _highest_attention(attention))
     if plot is not None:
         print(f"Written: {plot}")
 
 
-def _looks(found: Alignment) -> list[list[str]]:
+def _highest_attention(attention: Alignment) -> list[list[str]]:
     from textgraft.core.formatting import printable
 
-    rows = zip(found.target, found.weights, strict=True)
-    return [[printable(word), printable(found.source[int(w.argmax())]), f"{float(w.max()):.2f}"] for word, w in rows]
+    rows = zip(attention.target, attention.weights, strict=True)
+    return [
+        [printable(word), printable(attention.source[int(w.argmax())]), f"{float(w.max()):.2f}"] for word, w in rows
+    ]
 
 
 def _sentences(file: Path | None, texts: list[str] | None) -> Iterable[str]:
@@ -185,28 +191,30 @@ def _sentences(file: Path | None, texts: list[str] | None) -> Iterable[str]:
     return texts or () if file is None else (line.rstrip("\r\n") for line in lines(file))
 
 
-def _tell_data(record: Mapping[str, Any]) -> None:
+def _print_data(record: Mapping[str, Any]) -> None:
     data, vectors = record["data"], record["vectors"]
-    for why in ("blank", "too long"):
-        if data[f"left out, {why}"]:
-            say(f"textgraft: {data[f'left out, {why}']:,} pairs were left out ({why}).")
+    for reason in ("blank", "too long"):
+        if data[f"left out, {reason}"]:
+            print_note(f"textgraft: {data[f'left out, {reason}']:,} pairs were left out ({reason}).")
     if vectors is not None:
-        found, all_words = vectors["found"], vectors["found"] + vectors["not_found"]
-        say(f"textgraft: {found:,} of {all_words:,} words start from the vectors, the others at random.")
+        initialised, total = vectors["found"], vectors["found"] + vectors["not_found"]
+        print_note(
+            f"textgraft: {initialised:,} of {total:,} words are initialised with the vectors, the others at random."
+        )
 
 
-def _tell(found: Mapping[str, Any], measured_on: str) -> None:
+def _print_scores(scores: Mapping[str, Any], evaluated_on: str) -> None:
     from textgraft.core import formatting
 
     rows = []
     for name in MEASURES:
-        value = found.get(name)
+        value = scores.get(name)
         if isinstance(value, Mapping):
             shown = formatting.interval(value["mean"], value["low"], value["high"], name)
             rows.append(["BLEU [95 % interval]", shown])
         elif value is not None:
             rows.append([name, formatting.score(value, name)])
-    print_table([measured_on, "score"], rows)
+    print_table([evaluated_on, "score"], rows)
 
 
 VERBS: tuple[Verb, ...] = (
@@ -215,9 +223,9 @@ VERBS: tuple[Verb, ...] = (
     ("evaluate", evaluate, "textgraft cove evaluate cove test.en test.de --json"),
     ("align", align, "textgraft cove align cove 'A dog runs.' 'Ein Hund läuft.' --plot alignment.svg"),
 )
-"""Name, function and an example for --help, in the order that help lists them."""
+"""Name, function and example of each verb, in the order of --help."""
 
 
 def group() -> typer.Typer:
-    """`textgraft cove` with its verbs."""
-    return group_of(VERBS, "CoVe: vectors of words in their context, learned by translating; and the translator.")
+    """Return the group of commands `textgraft cove`."""
+    return group_of(VERBS, "CoVe: contextual word vectors from a translation model; and the translator.")

@@ -1,4 +1,4 @@
-"""textgraft distil: a small model learns from a large one."""
+"""textgraft distil: training of a small model on the outputs of a large one."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ if TYPE_CHECKING:
 
 def distil(
     teacher: Annotated[str, typer.Argument(help="A classifier of any kind, or a language model: a folder or a name.")],
-    pool: Annotated[list[Path], typer.Argument(help="Files, folders or globs of text; labels in it are ignored.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    pool: Annotated[list[Path], typer.Argument(help="Files, folders or globs of text; labels are ignored.")],
+    out: o.OutFolder,
     student: Annotated[
         str | None,
         typer.Option(
             "--student",
             "-s",
-            help="A language model to teach; else en-ulmfit, for Thai th-ulmfit, or half of the teacher's own.",
+            help="The student's language model; else en-ulmfit, for Thai th-ulmfit, or half of the teacher's layers.",
         ),
     ] = None,
     labelled: Annotated[
-        Path | None, typer.Option("--labelled", "-l", help="Labelled texts, to learn from their labels too.")
+        Path | None, typer.Option("--labelled", "-l", help="Labelled texts, to train on their labels too.")
     ] = None,
-    test: Annotated[Path | None, typer.Option("--test", help="Labelled texts to measure both on.")] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Labelled texts to evaluate both on.")] = None,
     recipe: o.Recipe = "default",
     temperature: Annotated[
-        float | None, typer.Option("--temperature", help="What softens both answers; else 2, or the recipe's.")
+        float | None,
+        typer.Option("--temperature", help="Softmax temperature of teacher and student; else 2, or the recipe's."),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option("--alpha", help="The share of the label where a text has one; else 0.5.")
+        float | None, typer.Option("--alpha", help="Weight of the label's loss for labelled texts; else 0.5.")
     ] = None,
     finetune: Annotated[
         bool, typer.Option("--finetune", help="Then fine-tune the student on the labelled texts alone.")
     ] = False,
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Forget what the student knows; keep its shape.")
+        bool, typer.Option("--from-scratch", help="Start the student from random weights, in the same architecture.")
     ] = False,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
+    max_tokens: o.MaxTokens = 512,
     minutes: o.Minutes = None,
     patience: o.Patience = None,
     seed: o.Seed = 0,
@@ -64,16 +65,16 @@ def distil(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Let a small model learn to answer as a large one does; texts need no labels.
+    """Train a small model to reproduce the outputs of a large one; texts need no labels.
 
-    A classifier teaches a classifier, grown from --student; a language model teaches a language model.
+    A classifier as teacher gives a classifier, fine-tuned from --student; a language model gives a language model.
     """
-    from textgraft.cli.train import check_out, resumable
+    from textgraft.cli.resumable import resumable, validate_out
     from textgraft.distillation.distil import distil
     from textgraft.distillation.options import DistilOptions
     from textgraft.training.loop import Settings
 
-    check_out(out, overwrite)
+    validate_out(out, overwrite)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
     options = DistilOptions(
@@ -90,7 +91,7 @@ def distil(
     files = {"labelled": labelled, "test": test}
     parts = {name: o.read_file(path, **columns) for name, path in files.items() if path is not None}
     with resumable(out):
-        done = distil(
+        result = distil(
             teacher,
             _texts(pool, columns),
             out,
@@ -101,22 +102,22 @@ def distil(
             overwrite=overwrite,
             show=not quiet,
         )
-    _tell(done, as_json)
+    _print_result(result, as_json)
 
 
 def _texts(pool: list[Path], columns: Mapping[str, Any]) -> list[str]:
-    """The texts of all files; pairs of them where the column of the second one is named."""
+    """Return the texts of all files; pairs where the column of second texts is named."""
     if columns["text2"] is None:
         return o.read_pool(pool, text=columns["text"], encoding=columns["encoding"]) or []
-    named = {name: columns[name] for name in ("text", "text2", "encoding", "delimiter")}
-    found: list[Examples] = [o.read_file(path, **named) for path in pool]
-    return [text for examples in found for text in examples.texts]
+    pair_columns = {name: columns[name] for name in ("text", "text2", "encoding", "delimiter")}
+    files: list[Examples] = [o.read_file(path, **pair_columns) for path in pool]
+    return [text for examples in files for text in examples.texts]
 
 
-def _tell(done: Distilled, as_json: bool) -> None:
+def _print_result(result: Distilled, as_json: bool) -> None:
     if not as_json:
-        print(done.table())
-        print(f"Written: {done.folder}")
+        print(result.table())
+        print(f"Written: {result.folder}")
         return
-    told = ("verdict", "agreement", "held_out", "sizes", "results")
-    print_json({"out": done.folder, **{key: done.record[key] for key in told if key in done.record}})
+    keys = ("verdict", "agreement", "held_out", "sizes", "results")
+    print_json({"out": result.folder, **{key: result.record[key] for key in keys if key in result.record}})

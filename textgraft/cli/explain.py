@@ -1,4 +1,4 @@
-"""textgraft explain: which words an answer hangs on."""
+"""textgraft explain: the words that a prediction depends on."""
 
 from __future__ import annotations
 
@@ -10,88 +10,81 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, say
-from textgraft.cli.use import (
+from textgraft.cli.console import print_json, print_note
+from textgraft.cli.input_texts import (
     Classifier,
-    GivenSecond,
-    GivenTexts,
     SecondColumn,
+    SecondTextOptions,
+    TextOptions,
     TextsColumn,
-    as_json_lines,
-    given_texts,
     keyed_texts,
-    write_lines,
+    texts_from_options,
 )
-from textgraft.core.errors import UserError
+from textgraft.cli.output_files import as_json_lines, validate_out_file, write_lines
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.explaining import Explanation
 
 SHOWN = 8
-"""Words of a text that are listed."""
-ENDINGS = (".html", ".jsonl")
+"""The most words listed per text."""
 
 
 def explain(
     model: Classifier,
-    file: Annotated[Path | None, typer.Argument(help="Texts; - is stdin, one text a line.")] = None,
-    text: GivenTexts = None,
-    text2: GivenSecond = None,
-    label: Annotated[str | None, typer.Option("--label", help="Explain this one; else the likeliest.")] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many of a file's texts.")] = 20,
+    file: Annotated[Path | None, typer.Argument(help="Texts; - is stdin, one text per line.")] = None,
+    text: TextOptions = None,
+    text2: SecondTextOptions = None,
+    label: Annotated[str | None, typer.Option("--label", help="The label to explain; else the predicted one.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="The most texts of a file.")] = 20,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A page (.html) or .jsonl file; else the terminal.")
+        Path | None, typer.Option("--out", "-o", help="An .html page or .jsonl file; else the terminal.")
     ] = None,
     device: o.Device = "auto",
-    precision: o.ReadingPrecision = "auto",
+    precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
     text_column: TextsColumn = None,
     text2_column: SecondColumn = None,
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say which words a classifier's answer hangs on: how it changes where each is left out.
+    """Explain predictions by occlusion: the change in a class's log-odds when a word is left out.
 
-    Weights are log-odds in nats. A text of N words is read N + 1 times; of more than 300 words, its sentences are left
-    out instead. Words that only matter together are not seen.
+    Weights are log-odds in nats. A text of N words takes N + 1 predictions; above 300 words, sentences are left out
+    instead. Joint effects of several words are not measured.
     """
-    from textgraft.core.files import check_writable
     from textgraft.tasks.classification import explaining
     from textgraft.tasks.classification.explanation_page import explained_page
     from textgraft.tasks.classification.predictor import load_classifier
 
-    if out is not None and out.suffix not in ENDINGS:
-        raise UserError("explanations are written as .html or .jsonl.", where=str(out), remedy="Name such a file.")
-    if out is not None:
-        check_writable(out)
+    validate_out_file(out, (".html", ".jsonl"), "explanations")
     o.use_threads(threads)
     classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
-    found = explaining.explain(classifier, islice(texts, most), label=label)
-    rows = (key | one.listed() for key, one in zip(keys, found))
+    keys, texts = keyed_texts(file, texts_from_options(text, text2), classifier.reads, columns)
+    explanations = explaining.explain(classifier, islice(texts, most), label=label)
+    rows = (key | one.listed() for key, one in zip(keys, explanations))
     if out is not None:
         page = out.suffix == ".html"
-        written = write_lines(out, explained_page(found) if page else as_json_lines(rows))
+        written = write_lines(out, explained_page(explanations) if page else as_json_lines(rows))
         if as_json:
             print_json({"out": out})
         else:
-            say(f"Written: {out}" if page else f"Written: {out} ({written:,} texts)")
+            print_note(f"Written: {out}" if page else f"Written: {out} ({written:,} texts)")
     elif as_json:
         print_json({"texts": list(rows)})
     else:
-        _print(found)
+        _print(explanations)
 
 
-def _print(found: Iterator[Explanation]) -> None:
-    """Each text in colours, then the parts that matter most."""
+def _print(explanations: Iterator[Explanation]) -> None:
+    """Print each text in colours, then its words with the largest weights."""
     from rich.console import Console
     from rich.text import Text
 
     from textgraft.tasks.classification.explanation_page import headline
 
     console = Console()
-    for number, one in enumerate(found):
+    for number, one in enumerate(explanations):
         if number:
             console.print()
         console.print(Text(headline(one), style="bold"))

@@ -1,4 +1,4 @@
-"""textgraft export: a model as a graph that other programs run."""
+"""textgraft export: a model as an ONNX graph."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
-from textgraft.cli.use import SecondColumn, TextsColumn
+from textgraft.cli.input_texts import SecondColumn, TextsColumn
 
 MOST_TEXTS = 1000
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier, tagger or reader.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier, tagger or QA model.")],
     onnx: Annotated[Path, typer.Option("--onnx", help="The folder to write; must not exist.")],
-    int8: Annotated[bool, typer.Option("--int8", help="Store weights as 8-bit whole numbers.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Quantise weights to 8-bit integers.")] = False,
     texts: Annotated[
         Path | None,
-        typer.Option("--texts", help=f"Texts on which int8 must keep 99 % of the answers; {MOST_TEXTS:,} are read."),
+        typer.Option(
+            "--texts", help=f"Texts on which int8 must keep 99 % of the predictions; the first {MOST_TEXTS:,} count."
+        ),
     ] = None,
     text_column: TextsColumn = None,
     text2_column: SecondColumn = None,
@@ -29,9 +31,9 @@ def export(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write a classifier, tagger or reader as an ONNX graph from token ids to answers, checked against the original.
+    """Export a classifier, tagger or QA model as an ONNX graph, verified against the original.
 
-    The folder is used as any model's (textgraft predict, evaluate, tag, qa), without torch: onnxruntime runs it.
+    The commands predict, evaluate, tag and qa accept the folder as a model, without torch: onnxruntime runs the graph.
     """
     from textgraft.core.files import check_writable
     from textgraft.data.readers import read_rows
@@ -39,15 +41,15 @@ def export(
 
     check_writable(onnx)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    read = [] if texts is None else [text for _, text in islice(read_rows(texts, **columns), MOST_TEXTS)]
-    done = exported(model, onnx, int8=int8, texts=read, overwrite=overwrite)
+    sample = [] if texts is None else [text for _, text in islice(read_rows(texts, **columns), MOST_TEXTS)]
+    result = exported(model, onnx, int8=int8, texts=sample, overwrite=overwrite)
     if as_json:
-        print_json(vars(done))
+        print_json(vars(result))
         return
-    print(f"Written: {done.out} ({done.megabytes:.1f} MB)")
-    if done.same is None:
-        print(f"Its answers are the original's to {done.difference:.1g}, on drawn texts of several lengths.")
+    print(f"Written: {result.out} ({result.megabytes:.1f} MB)")
+    if result.same is None:
+        print(f"Outputs equal the original's to within {result.difference:.1g}, on random texts of several lengths.")
     else:
-        kept = f"On {done.texts:,} texts {done.same:.1%} of the answers stay"
-        print(f"{kept}; no number of an answer moves by more than {done.difference:.2f}.")
-        print(f"That takes {done.products}.")
+        agreement = f"On {result.texts:,} texts {result.same:.1%} of the predictions stay the same"
+        print(f"{agreement}; no output changes by more than {result.difference:.2f}.")
+        print(f"Method: {result.products}.")

@@ -1,9 +1,8 @@
-"""textgraft fetch: a model of a Hugging Face hub as a folder."""
+"""textgraft fetch: a model from a Hugging Face hub, as a folder."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,19 +13,19 @@ from textgraft.cli.console import print_json
 
 def fetch(
     name: Annotated[str, typer.Argument(help="The model's name on the hub, such as distilbert/distilbert-base-cased.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     revision: Annotated[str, typer.Option("--revision", help="A branch, a tag or a commit.")] = "main",
     endpoint: Annotated[
         str | None,
-        typer.Option("--endpoint", help="Another hub's address, such as a mirror's; else HF_ENDPOINT."),
+        typer.Option("--endpoint", help="The address of another hub, such as a mirror; else HF_ENDPOINT."),
     ] = None,
     overwrite: o.Overwrite = False,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Download a BERT, DistilBERT, GPT or GPT-2 from a Hugging Face hub, each file verified; hf:OUT then names it.
+    """Download a BERT, DistilBERT, GPT or GPT-2 from a Hugging Face hub and verify each file; hf:OUT names the result.
 
-    Stopped or killed, the same command goes on from what has come. Set HF_TOKEN for models that need permission.
+    After an interruption, the same command resumes the download. Set HF_TOKEN for models that need permission.
     """
     from textgraft.conversion.fetch import RECORD, fetch
 

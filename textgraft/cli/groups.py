@@ -1,4 +1,4 @@
-"""Commands that have verbs of their own: `textgraft qa`, `tag`, `cove`, `inspect`."""
+"""Groups of commands: `textgraft qa`, `tag`, `cove`, `vectors`, `inspect`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import typer
 
 Verb = tuple[str, Callable[..., Any], str]
-"""Name, function and an example for --help."""
+"""Name, function and example of a command."""
 
 
-def group_of(verbs: Sequence[Verb], about: str) -> typer.Typer:
-    """A command whose help says what it is `about` and lists the verbs in their order; alone it prints that help."""
-    group = typer.Typer(help=about, epilog=f"Example: {verbs[0][2]}")
-    # With a callback, because a lone verb would otherwise swallow its own name.
+def group_of(verbs: Sequence[Verb], description: str) -> typer.Typer:
+    """Return a group with the `description` and the verbs in their order; without a verb it prints its help."""
+    group = typer.Typer(help=description, epilog=f"Example: {verbs[0][2]}")
+    # The callback keeps the name of the verb required where a group has only one.
     group.callback(invoke_without_command=True)(_help)
     for name, function, example in verbs:
         group.command(name, epilog=f"Example: {example}")(function)

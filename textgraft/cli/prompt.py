@@ -1,4 +1,4 @@
-"""textgraft prompt: what a language model answers without being trained for the question."""
+"""textgraft prompt: zero-shot and few-shot classification and completion with a language model."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, say
-from textgraft.core.errors import UserError
+from textgraft.cli.console import print_json, print_note
+from textgraft.cli.output_files import ROW_FORMATS, as_csv, as_json_lines, validate_out_file, write_lines
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
     from textgraft.generation.prompt_tasks import Prompted
     from textgraft.generation.prompting import Template
 
-ASKING = "How the model is asked"
+PROMPTING = "Prompting"
 
 
 def prompt(
-    model: Annotated[str, typer.Argument(help="A language model that ships, by name, or the path of a folder.")],
-    file: Annotated[Path, typer.Argument(help="Texts, pairs or choices to answer; with labels, to be measured.")],
+    model: o.LanguageModel,
+    file: Annotated[Path, typer.Argument(help="Texts, pairs or choices; with labels, predictions are evaluated.")],
     template: Annotated[
         str, typer.Option("--template", "-t", help="A name from `textgraft recipes`, or a .toml file.")
     ],
     shots: Annotated[
-        int, typer.Option("--shots", min=0, help="Examples before each text.", rich_help_panel=ASKING)
+        int, typer.Option("--shots", min=0, help="Number of examples before each text.", rich_help_panel=PROMPTING)
     ] = 0,
     examples: Annotated[
-        Path | None, typer.Option("--examples", help="Labelled texts to draw them from; else from FILE.")
+        Path | None, typer.Option("--examples", help="Labelled texts for --shots; else those in FILE.")
     ] = None,
     scoring: Annotated[
         str,
-        typer.Option("--scoring", help="sum, length, bytes or unconditional.", rich_help_panel=ASKING),
+        typer.Option(
+            "--scoring", help="Score of a label: sum, length, bytes or unconditional.", rich_help_panel=PROMPTING
+        ),
     ] = "sum",
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Against texts without content.", rich_help_panel=ASKING)
+        bool, typer.Option("--calibrate", help="Calibrate on texts without content.", rich_help_panel=PROMPTING)
     ] = False,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Longer prompts lose examples.", rich_help_panel=ASKING)
+        int | None, typer.Option("--max-tokens", help="Longer prompts get fewer examples.", rich_help_panel=PROMPTING)
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Draws and orders the examples.", rich_help_panel=ASKING)
+        int, typer.Option("--seed", min=0, help="Selects and orders the examples.", rich_help_panel=PROMPTING)
     ] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
     text: o.TextColumn = None,
@@ -57,59 +59,56 @@ def prompt(
     threads: o.Threads = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Ask a language model: labels or options by how likely they are after a prompt, or what it writes.
+    """Prompt a language model: rank labels or options by their probability, or generate text.
 
-    With labels in FILE the accuracy is said, with its interval and beside always giving the most frequent answer.
+    With labels in FILE, the accuracy is printed with its interval, beside that of the majority class.
     """
-    from textgraft.core.files import check_writable
     from textgraft.generation.prompt_tasks import PromptOptions
     from textgraft.generation.prompting import load_template
 
-    if out is not None and out.suffix not in (".csv", ".jsonl"):
-        raise UserError("answers are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
-    if out is not None:
-        check_writable(out)
+    validate_out_file(out, ROW_FORMATS, "answers")
     o.use_threads(threads)
     options = PromptOptions(shots, scoring, calibrate, seed, max_tokens, precision)
-    chosen = load_template(template)
+    prompt_template = load_template(template)
     columns = {"text": text, "text2": text2, "label": label, "kind": kind, "encoding": encoding}
     data = o.read_file(file, **columns)
     pool = None if examples is None else o.read_file(examples, **columns)
-    _give(
-        *_asked(model, data, template=chosen, options=options, examples=pool, device=device), out=out, as_json=as_json
+    answers, evaluation = _answered(
+        model, data, template=prompt_template, options=options, examples=pool, device=device
     )
+    _print_answers(answers, evaluation, out=out, as_json=as_json)
 
 
-def _asked(
-    model: str, data: Examples, *, template: Template, **asking: Any
+def _answered(
+    model: str, data: Examples, *, template: Template, **settings: Any
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A row for each text, and how good the answers are, where there are labels to tell."""
+    """Return a row per text, and the evaluation where there are labels."""
     from textgraft.generation.prompt_tasks import complete, prompt
 
     if template.writes:
-        written = complete(model, data, template, **asking)
+        written = complete(model, data, template, **settings)
         return [key | {"text": row.text} for key, row in zip(_keys(data), written, strict=True)], {}
-    found = prompt(model, data, template, **asking)
-    has_labels = found.texts.labels is not None and any(given != "" for given in found.texts.labels)
-    return list(_rows(found)), found.evaluate() if has_labels else {}
+    result = prompt(model, data, template, **settings)
+    has_labels = result.texts.labels is not None and any(label != "" for label in result.texts.labels)
+    return list(_rows(result)), result.evaluate() if has_labels else {}
 
 
 def _keys(texts: Examples) -> Iterator[dict[str, Any]]:
-    """What to know each text by: its id, or its line."""
+    """Yield the key of each text: its id, or its line."""
     for index in range(len(texts)):
         yield {texts.unit: texts.line(index)} if texts.ids is None else {"id": texts.ids[index]}
 
 
-def _rows(found: Prompted) -> Iterator[dict[str, Any]]:
-    for key, answer in zip(_keys(found.texts), found.answers, strict=True):
+def _rows(result: Prompted) -> Iterator[dict[str, Any]]:
+    for key, answer in zip(_keys(result.texts), result.answers, strict=True):
         option = {} if answer.option is None else {"option": answer.option}
         yield key | {"label": answer.label, **option, "probabilities": answer.probabilities}
 
 
-def _give(rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Path | None, as_json: bool) -> None:
-    """Answers to the file or stdout, and how good they are."""
-    from textgraft.cli.use import as_csv, as_json_lines, write_lines
-
+def _print_answers(
+    rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Path | None, as_json: bool
+) -> None:
+    """Write answers to the file or stdout, and print their evaluation."""
     if out is not None:
         write_lines(out, as_csv(rows) if out.suffix == ".csv" else as_json_lines(rows))
     if as_json:
@@ -120,19 +119,19 @@ def _give(rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Pat
         for line in as_json_lines(rows):
             sys.stdout.write(line)
     else:
-        say(f"Written: {out} ({len(rows):,} answers)")
+        print_note(f"Written: {out} ({len(rows):,} answers)")
     if evaluation:
-        say(verdict(evaluation))
+        print_note(verdict(evaluation))
 
 
 def verdict(evaluation: Mapping[str, Any]) -> str:
-    """How good the answers are, in two sentences."""
+    """Return the accuracy, beside the majority class, as a sentence."""
     from textgraft.core import formatting
 
-    def share(found: Mapping[str, float]) -> str:
-        return formatting.interval(found["mean"], found["low"], found["high"], "accuracy")
+    def share(score: Mapping[str, float]) -> str:
+        return formatting.interval(score["mean"], score["low"], score["high"], "accuracy")
 
-    always, difference = evaluation["most_frequent"], evaluation["difference"]
+    majority, difference = evaluation["most_frequent"], evaluation["difference"]
     first = f"accuracy {share(evaluation['accuracy'])} on {evaluation['texts']:,} texts"
-    second = f"always '{always['label']}', the most frequent of their labels, gives {share(always)}"
+    second = f"the majority class '{majority['label']}' alone has {share(majority)}"
     return f"{first}; {second}: {difference['points']:+.1f} points ({formatting.p_value(difference['p'])})."

@@ -1,4 +1,4 @@
-"""textgraft serve: a finished model behind HTTP."""
+"""textgraft serve: a model as an HTTP service."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import say
+from textgraft.cli.console import print_note
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier, tagger or reader.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier, tagger or QA model.")],
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; 127.0.0.1 is reached from this machine alone.")
+        str, typer.Option("--host", help="The address to listen on; 127.0.0.1 is reachable from this machine only.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for any free one.")] = 8000,
     device: o.Device = "auto",
-    precision: o.ReadingPrecision = "auto",
+    precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not say where it listens.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the address.")] = False,
 ) -> None:
-    """Answer over HTTP for a classifier, tagger or reader, with a page to try it; Ctrl-C ends it.
+    """Serve a classifier, tagger or QA model over HTTP, with a page to try it; Ctrl-C stops the server.
 
     curl 127.0.0.1:8000/predict -H 'content-type: application/json' -d '{"texts": ["An unexpected delight."]}'
 
-    Texts are neither kept nor logged. /model says what the model does, /health whether it answers, /openapi.json what
-    requests look like.
+    Texts are neither stored nor logged. /model describes the model, /health the state of the server, /openapi.json
+    the requests.
     """
     from textgraft.serving.server import is_local
     from textgraft.serving.server import serve as served
 
     o.use_threads(threads)
 
-    def tell(address: str, task: str) -> None:
+    def announce(address: str, task: str) -> None:
         if not is_local(host):
-            say("textgraft: warning: everyone who can reach this machine may ask the model, without a password.")
+            print_note("textgraft: warning: anyone who can reach this machine can use the model, without a password.")
         if not quiet:
-            say(f"textgraft: {model} ({task}) answers at {address}; Ctrl-C ends it.")
+            print_note(f"textgraft: {model} ({task}) is served at {address}; Ctrl-C stops it.")
 
-    served(str(model), host=host, port=port, device=device, precision=precision, tell=tell)
+    served(str(model), host=host, port=port, device=device, precision=precision, tell=announce)

@@ -1,4 +1,4 @@
-"""textgraft tag: words with tags, which are parts of speech or places in entities."""
+"""textgraft tag: sequence tagging, such as part-of-speech tagging and named-entity recognition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_table, say
+from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
 from textgraft.core.errors import UserError
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from textgraft.data.conll import Columns, Sentence, Tagged
     from textgraft.tasks.tagging.predictor import Reply
 
-Folder = Annotated[Path, typer.Argument(help="The folder of a model made by `textgraft tag finetune`.")]
+Folder = Annotated[Path, typer.Argument(help="The folder of a tagger from `textgraft tag finetune`.")]
 File = Annotated[Path, typer.Argument(help="Sentences with tags: CoNLL columns or CoNLL-U, also .gz, .xz, ….")]
 WordColumn = Annotated[
-    str | None, typer.Option("--word-column", help="The words' column, from 1, or a CoNLL-U name; else guessed.")
+    str | None, typer.Option("--word-column", help="The column of the words, from 1, or a CoNLL-U name; else inferred.")
 ]
 TagColumn = Annotated[
-    str | None, typer.Option("--tag-column", help="The tags' column, -1 the last, or a CoNLL-U name; else guessed.")
+    str | None,
+    typer.Option("--tag-column", help="The column of the tags, -1 for the last, or a CoNLL-U name; else inferred."),
 ]
 RepairTags = Annotated[
-    bool, typer.Option("--repair-tags", help="Let entities begin where a tag may not go on with one.")
+    bool, typer.Option("--repair-tags", help="Turn an I- tag without a preceding entity into a B- tag.")
 ]
 FORMATS = ("conll", "json", "colour")
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
@@ -34,18 +35,21 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 def finetune(
     train: File,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
+    out: o.OutFolder,
     model: o.DefaultModel = None,
-    valid: Annotated[Path | None, typer.Option("--valid", help="Sentences to choose the best epoch by.")] = None,
-    test: Annotated[Path | None, typer.Option("--test", help="Sentences whose tags choose nothing.")] = None,
+    valid: Annotated[
+        Path | None, typer.Option("--valid", help="Sentences for the selection of the best epoch.")
+    ] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Sentences for the final evaluation only.")] = None,
     held_out: Annotated[
-        float, typer.Option("--held-out", help="With neither, the share of the sentences to measure on.")
+        float, typer.Option("--held-out", help="Without --valid and --test, the share of the sentences to evaluate on.")
     ] = 0.1,
     sentences: Annotated[
-        int | None, typer.Option("--sentences", min=1, help="Learn from so many; a larger sample holds a smaller one.")
+        int | None,
+        typer.Option("--sentences", min=1, help="Train on this many; a larger sample contains a smaller one."),
     ] = None,
     test_sentences: Annotated[
-        int | None, typer.Option("--test-sentences", min=1, help="Measure on so many of --test's.")
+        int | None, typer.Option("--test-sentences", min=1, help="Evaluate on this many sentences of --test.")
     ] = None,
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
@@ -53,23 +57,26 @@ def finetune(
     stack: Annotated[
         str | None,
         typer.Option(
-            "--stack", help="Train on what these say: models and word vectors, NAME,NAME@LAYERS,pooled:NAME,…"
+            "--stack", help="Train on stacked embeddings of models and word vectors: NAME,NAME@LAYERS,pooled:NAME,…"
         ),
     ] = None,
     keep_gb: Annotated[
-        float, typer.Option("--keep-gb", min=0, help="With --stack, how much of that to keep on disk.")
+        float, typer.Option("--keep-gb", min=0, help="With --stack, the disk cache of embeddings, in gigabytes.")
     ] = 2.0,
     scheme: Annotated[
-        str | None, typer.Option("--scheme", help="How entities are learned: IOB2 (default) or BIOES (with --stack).")
+        str | None,
+        typer.Option("--scheme", help="The scheme of entity tags: IOB2 (default) or BIOES (default with --stack)."),
     ] = None,
     crf: Annotated[
-        bool | None, typer.Option("--crf/--no-crf", help="Learn which tag follows which; --stack does.")
+        bool | None, typer.Option("--crf/--no-crf", help="Add a CRF over the tags; default with --stack.")
     ] = None,
     recipe: o.Recipe = "default",
     layer_aggregation: o.LayerAggregation = "last",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=4, help="Of a window over a long sentence.")] = 256,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", min=4, help="The most tokens of a window over a long sentence.")
+    ] = 256,
     baseline: Annotated[
-        bool, typer.Option("--baseline/--no-baseline", help="Each word's most frequent tag beside it.")
+        bool, typer.Option("--baseline/--no-baseline", help="Evaluate each word's most frequent tag for comparison.")
     ] = True,
     minutes: o.Minutes = None,
     patience: o.Patience = None,
@@ -81,24 +88,26 @@ def finetune(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Make a tagger from sentences with tags, and say how good it is beside each word's most frequent tag."""
-    from textgraft.cli.train import check_out, resumable
+    """Train a tagger on tagged sentences and evaluate it beside each word's most frequent tag."""
+    from textgraft.cli.resumable import resumable, validate_out
     from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
     from textgraft.tasks.tagging.stacked import Network
     from textgraft.training.loop import Settings
     from textgraft.word_embeddings.stack import Stack
 
-    check_out(out, overwrite)
+    validate_out(out, overwrite)
     if stack is not None and model is not None:
-        raise UserError("both a model and a stack.", where="--stack", remedy="Put the model among the stack's names.")
+        raise UserError(
+            "both a model and a stack are named.", where="--stack", remedy="Add the model to the names of --stack."
+        )
     o.use_threads(threads)
-    recommended_recipe = TagOptions() if stack is None else STACKED
-    given: Any = recommended_recipe.scheme if scheme is None else scheme
+    defaults = TagOptions() if stack is None else STACKED
+    tag_scheme: Any = defaults.scheme if scheme is None else scheme
     options = TagOptions(
         recipe=recipe,
         max_tokens=max_tokens,
-        scheme=given,
-        crf=recommended_recipe.crf if crf is None else crf,
+        scheme=tag_scheme,
+        crf=defaults.crf if crf is None else crf,
         held_out=held_out,
         baseline=baseline,
         layer_aggregation=layer_aggregation,
@@ -108,15 +117,15 @@ def finetune(
     paths = {"train": train, "valid": valid, "test": test}
     parts = {n: _read(path, word_column, tag_column, repair_tags) for n, path in paths.items() if path is not None}
     if sentences is not None and valid is None and test is None:
-        remedy = "Name a --test file; the rest of the sentences is not held out."
-        raise UserError("there is nothing to measure on beside a sample.", where="--sentences", remedy=remedy)
+        remedy = "Name a --test file; the sentences outside the sample are not held out."
+        raise UserError("there is no evaluation split beside a sample.", where="--sentences", remedy=remedy)
     for name, count in (("train", sentences), ("test", test_sentences)):
         if count is not None and name in parts:
             parts[name] = parts[name].sample(count, seed)
     if valid is None and test is None and not quiet:
-        say("textgraft: there is no --test, so some sentences are held out to measure on.")
+        print_note("textgraft: there is no --test, so some sentences are held out for evaluation.")
     with resumable(out):
-        done = tag_finetune(
+        result = tag_finetune(
             parts["train"],
             out,
             model=model if stack is None else Stack.open(stack.split(","), precision=precision),
@@ -127,13 +136,12 @@ def finetune(
             show=not quiet,
         )
     if as_json:
-        reading: dict[str, Any] = {n: done.record[n] for n in ("in_int8", "read_in") if n in done.record}
-        print_json({"out": out, "examined": done.record["examined"], **reading, **done.record["results"]})
+        print_json({"out": out, **_inference(result.record), **result.record["results"]})
         return
-    print(done.table())
-    if "in_int8" in done.record:
-        print(_precision_told(done.record))
-    _tell_cut(done.record["coverage"].values())
+    print(result.table())
+    if "in_int8" in result.record:
+        print(_precision_note(result.record))
+    _warn_of_windows(result.record["coverage"].values())
     print(f"Written: {out} (predictions.conll in it)")
 
 
@@ -143,46 +151,49 @@ def evaluate(
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
     repair_tags: RepairTags = False,
-    precision: o.ReadingPrecision = "auto",
+    precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say how good a tagger is: F1 of entities as conlleval counts it, or accuracy, with intervals."""
+    """Evaluate a tagger: F1 of entities as conlleval counts it, or accuracy, with intervals."""
     from textgraft.tasks.tagging.predictor import Tagger, scores
 
     data = _read(file, word_column, tag_column, repair_tags)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision, show=not quiet)
-    found = scores(data, tagger.tag(data.sentences)).summary()
+    result = scores(data, tagger.tag(data.sentences)).summary()
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        _tell(found)
+        _print_scores(result)
 
 
 def predict(
     model: Folder,
     file: Annotated[
-        Path | None, typer.Argument(help="A .txt file with a text a line, or CoNLL columns, whose tags are not read.")
+        Path | None, typer.Argument(help="A .txt file with a text per line, or CoNLL columns, whose tags are ignored.")
     ] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A text itself; may be repeated.")] = None,
+    text: Annotated[list[str] | None, typer.Option("--text", help="A text; may be repeated.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="A page to write, with what was found in colours.")
+        Path | None, typer.Option("--html", help="An HTML page to write, with entities or tags in colours.")
     ] = None,
-    colour: Annotated[bool, typer.Option("--colour", help="Brackets and colours, as --format colour.")] = False,
+    colour: Annotated[bool, typer.Option("--colour", help="Short for --format colour.")] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help="conll, json (a line a sentence) or colour; else as fits.")
+        str | None,
+        typer.Option(
+            "--format", help="conll, json (a line per sentence) or colour (brackets); else by input and output."
+        ),
     ] = None,
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
-    precision: o.ReadingPrecision = "auto",
+    precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
 ) -> None:
-    """Tag the words of a file or of texts, as CoNLL columns, as JSON with characters' offsets, or in colours."""
+    """Tag the words of a file or of texts, as CoNLL columns, JSON with character offsets, or in colours."""
     from textgraft.core.files import check_writable, writing_atomically
     from textgraft.data.words import Coverage
     from textgraft.tasks.tagging.predictor import Tagger
@@ -190,12 +201,12 @@ def predict(
     if colour and format not in (None, "colour"):
         raise UserError(f"colours are not {format}.", where="--colour", remedy="Leave out --colour or --format.")
     if html is not None and out is not None:
-        raise UserError("both a page and a file.", where="--html", remedy="Name one at a time.")
-    chosen = _chosen_format("colour" if colour else format, file, out)
+        raise UserError("both a page and a file are named.", where="--html", remedy="Name one at a time.")
+    output_format = _output_format("colour" if colour else format, file, out)
     target = html or out
     if target is not None:
         check_writable(target)
-    columns, sentences = _asked(file, text, word_column, tag_column)
+    columns, sentences = _sentences(file, text, word_column, tag_column)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision)
     total, count = Coverage(), 0
@@ -206,7 +217,7 @@ def predict(
             total, count = total + coverage, count + 1
             yield reply
 
-    lines = _page(replies()) if html else (line for r in replies() for line in _shown(r, chosen, columns))
+    lines = _page(replies()) if html else (line for r in replies() for line in _shown(r, output_format, columns))
     if target is None:
         for line in lines:
             print(line)
@@ -214,8 +225,8 @@ def predict(
         with writing_atomically(target) as written:
             for line in lines:
                 written.write(f"{line}\n".encode("utf-8", "replace"))
-        say(f"Written: {target} ({count:,} sentences)")
-    _tell_cut([vars(total)])
+        print_note(f"Written: {target} ({count:,} sentences)")
+    _warn_of_windows([vars(total)])
 
 
 def _read(path: Path, word: str | None, tag: str | None, repair: bool) -> Tagged:
@@ -224,22 +235,22 @@ def _read(path: Path, word: str | None, tag: str | None, repair: bool) -> Tagged
     return read_conll(path, word=word, tag=tag, illegal_tags="repair" if repair else "refuse")
 
 
-def _chosen_format(name: str | None, file: Path | None, out: Path | None) -> str:
+def _output_format(name: str | None, file: Path | None, out: Path | None) -> str:
     if name is not None and name not in FORMATS:
         raise UserError(f"there is no format '{name}'.", where="--format", remedy=f"Known: {', '.join(FORMATS)}.")
     if out is not None:
         if name == "colour":
             raise UserError("a file has no colours.", where="--format", remedy="Leave out --out, or take conll.")
         if out.suffix == ".json":
-            raise UserError("a sentence a line is no JSON file.", where=str(out), remedy="Name a .jsonl file.")
+            raise UserError("a sentence per line is no JSON file.", where=str(out), remedy="Name a .jsonl file.")
         return name or ("json" if out.suffix == ".jsonl" else "conll")
     return name or ("conll" if file is not None else "colour")
 
 
-def _asked(
+def _sentences(
     file: Path | None, texts: list[str] | None, word: str | None, tag: str | None
 ) -> tuple[Columns | None, Iterable[Sentence]]:
-    """Sentences one by one, and how to write them back. Raises UserError for both a file and texts, or neither."""
+    """Return a stream of sentences, and their columns. Raises UserError for both a file and texts, or neither."""
     from textgraft.data.conll import sniff_columns, stream_sentences
     from textgraft.data.text_files import format_of, lines
     from textgraft.tasks.tagging.predictor import from_text
@@ -249,19 +260,19 @@ def _asked(
     if file is not None and format_of(file) != ".txt":
         columns = sniff_columns(file, word=word, tag=tag)
         return columns, (s for s in stream_sentences(file, columns) if s.words)
-    given = texts if file is None else (line.rstrip("\r\n") for line in lines(file))
-    return None, (sentence for sentence in map(from_text, given or ()) if sentence.words)
+    raw_texts = texts if file is None else (line.rstrip("\r\n") for line in lines(file))
+    return None, (sentence for sentence in map(from_text, raw_texts or ()) if sentence.words)
 
 
 def _page(replies: Iterator[Reply]) -> Iterator[str]:
-    """A page's lines; what draws pages is not asked for where there is none."""
+    """Return the lines of a page; the import is here because only --html needs it."""
     from textgraft.tasks.tagging.page import tagged_page
 
     return tagged_page(replies)
 
 
 def _shown(reply: Reply, format: str, columns: Columns | None) -> Iterator[str]:
-    """The lines of one sentence."""
+    """Yield the lines of one sentence."""
     import json
 
     from textgraft.data.conll import conll_lines
@@ -275,7 +286,7 @@ def _shown(reply: Reply, format: str, columns: Columns | None) -> Iterator[str]:
 
 
 def _coloured(reply: Reply) -> str:
-    """The text with its entities, or words, in brackets with their tags, in colours where the terminal has some."""
+    """Return the text with entities, or words, in brackets with their tags, in colours on a terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -285,7 +296,7 @@ def _coloured(reply: Reply) -> str:
     names = sorted({name for *_, name in spans})
     shown, at = Text(), 0
     for start, end, name in spans:
-        if start < at:  # a word of several that are written as one
+        if start < at:  # a part of a multi-word token
             continue
         colour = COLOURS[sum(name.encode()) % len(COLOURS)] if len(names) else ""
         shown.append(printable(reply.sentence.text[at:start]))
@@ -299,41 +310,48 @@ def _coloured(reply: Reply) -> str:
     return capture.get()
 
 
-def _tell(found: Mapping[str, Any]) -> None:
+def _print_scores(scores: Mapping[str, Any]) -> None:
     from textgraft.core import formatting
 
     rows = []
     for name in ("f1", "precision", "recall", "accuracy"):
-        value = found.get(name)
+        value = scores.get(name)
         if value is not None:
             shown = formatting.interval(value["mean"], value["low"], value["high"], name)
             rows.append([formatting.metric_name(name), shown])
-    print_table([f"{found['sentences']:,} sentences, {found['words']:,} words", "score [95 % interval]"], rows)
-    if "types" in found:
+    print_table([f"{scores['sentences']:,} sentences, {scores['words']:,} words", "score [95 % interval]"], rows)
+    if "types" in scores:
         columns = ("precision", "recall", "f1")
         table = [
             [name or "–", *(formatting.score(of[c], c) for c in columns), f"{of['support']:,}"]
-            for name, of in found["types"].items()
+            for name, of in scores["types"].items()
         ]
-        print_table(["entity", *map(formatting.metric_name, columns), "there"], table)
+        print_table(["entity", *map(formatting.metric_name, columns), "support"], table)
 
 
-def _precision_told(record: Mapping[str, Any]) -> str:
+def _inference(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the evaluation split, and the precision of inference where int8 was tried, under the names of --json."""
+    names = {"examined": "evaluation_split", "in_int8": "int8_agreement", "read_in": "inference_precision"}
+    return {name: record[key] for key, name in names.items() if key in record}
+
+
+def _precision_note(record: Mapping[str, Any]) -> str:
     from textgraft.models.card import in_int8
 
     if "read_in" not in record:
-        return f"It reads in floating point: only {in_int8(**record['in_int8'])}."
-    return f"It reads in int8, which is faster and what was scored: {in_int8(**record['in_int8'])} (--precision fp32)."
+        return f"Inference is in floating point: only {in_int8(**record['in_int8'])}."
+    agreement = in_int8(**record["in_int8"])
+    return f"Inference is in int8, which is faster, and so is the evaluation: {agreement} (--precision fp32)."
 
 
-def _tell_cut(coverages: Iterable[Mapping[str, int]]) -> None:
-    """Say what was longer than a window, on stderr."""
+def _warn_of_windows(coverages: Iterable[Mapping[str, int]]) -> None:
+    """Warn on stderr of sentences that were longer than a window."""
     from textgraft.data.words import Coverage
 
     for coverage in coverages:
-        told = Coverage(**coverage).told()
-        if told:
-            say(f"textgraft: warning: {told} Raise --max-tokens when you fine-tune.")
+        message = Coverage(**coverage).told()
+        if message:
+            print_note(f"textgraft: warning: {message} Raise --max-tokens in fine-tuning.")
 
 
 VERBS: tuple[Verb, ...] = (
@@ -341,9 +359,9 @@ VERBS: tuple[Verb, ...] = (
     ("evaluate", evaluate, "textgraft tag evaluate tagger test.conll --json"),
     ("predict", predict, "textgraft tag predict tagger --text 'Ada met Charles in London.'"),
 )
-"""Name, function and an example for --help, in the order that help lists them."""
+"""Name, function and example of each verb, in the order of --help."""
 
 
 def group() -> typer.Typer:
-    """`textgraft tag` with its verbs."""
-    return group_of(VERBS, "Words with tags: parts of speech, or names and other entities, from CoNLL's files.")
+    """Return the group of commands `textgraft tag`."""
+    return group_of(VERBS, "Sequence tagging: parts of speech, or named entities, in CoNLL files.")

@@ -1,4 +1,4 @@
-"""textgraft tokenize: text made into tokens before pretraining."""
+"""textgraft tokenize: text as token ids, before pretraining."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from typing import Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli import train
 from textgraft.cli.console import print_json, print_table
+from textgraft.cli.language_sources import HeldOut, Languages, Sources, TokenizerFile, by_language, named_sources
+from textgraft.cli.resumable import resumable, validate_out
 
 
 def tokenize(
-    out: train.Out,
-    sources: train.Sources = None,
-    language: train.Languages = None,
+    out: o.OutFolder,
+    sources: Sources = None,
+    language: Languages = None,
     recipe: Annotated[
-        str, typer.Option("--recipe", help="The pretraining recipe whose tokenizer it is: a name, or a .toml file.")
+        str,
+        typer.Option("--recipe", help="The pretraining recipe with the tokenizer's settings: a name, or a .toml file."),
     ] = "en-ulmfit",
-    valid: train.HeldOut = None,
-    tokenizer: train.GivenTokenizer = None,
+    valid: HeldOut = None,
+    tokenizer: TokenizerFile = None,
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Make general text into tokens once, for pretraining several models, or on another machine."""
+    """Tokenize general text once, to pretrain several models, or on another machine."""
     from textgraft.tasks.language_modeling.tokenize import counted, tokenize
 
-    train.check_out(out, overwrite=None)
-    chosen = train.named_sources(sources or [], language or [])
-    held = train.by_language("--valid", valid) if language and valid else valid
-    with train.resumable(out):
-        tokenize(chosen, out, recipe=recipe, valid=held, tokenizer=tokenizer, show=not quiet)
+    validate_out(out, overwrite=None)
+    source_texts = named_sources(sources or [], language or [])
+    held_out = by_language("--valid", valid) if language and valid else valid
+    with resumable(out):
+        tokenize(source_texts, out, recipe=recipe, valid=held_out, tokenizer=tokenizer, show=not quiet)
     counts = counted(out)
     if as_json:
         print_json({"out": out, "corpora": counts})

@@ -1,4 +1,4 @@
-"""textgraft vectors: word vectors made, converted, asked and measured."""
+"""textgraft vectors: training, conversion, queries and evaluation of word vectors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.plots import validate_plot
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,49 +19,64 @@ if TYPE_CHECKING:
     from textgraft.word_embeddings.word_vectors import Neighbour
 
 N_GRAMS = "fastText's n-grams"
-Source = Annotated[str, typer.Argument(metavar="VECTORS", help="A folder, the name of vectors that ship, or a file.")]
+Source = Annotated[str, typer.Argument(metavar="VECTORS", help="A folder, the name of bundled vectors, or a file.")]
 Format = Annotated[
     str | None,
-    typer.Option(
-        "--format", help="word2vec (and .vec), word2vec-binary, glove or fasttext (.bin); else told by its look."
-    ),
+    typer.Option("--format", help="word2vec (and .vec), word2vec-binary, glove or fasttext (.bin); else detected."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Read the most frequent words only.")]
-Number = Annotated[int, typer.Option("--number", "-n", min=1, help="How many words to give.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Load only this many words, the most frequent.")]
+Number = Annotated[int, typer.Option("--number", "-n", min=1, help="Number of words.")]
 
 
 def train(
     files: Annotated[list[Path], typer.Argument(help="Texts: files, folders or globs, labelled or not.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
     method: Annotated[str, typer.Option("--method", help="skipgram, cbow, fasttext or glove.")] = "skipgram",
-    dimensions: Annotated[int, typer.Option("--dimensions", min=1)] = 100,
-    window: Annotated[int | None, typer.Option("--window", min=1, help="Words to each side; else 5, glove 10.")] = None,
-    min_count: Annotated[int, typer.Option("--min-count", min=1, help="Words seen less often have no vector.")] = 5,
-    vocabulary: Annotated[int | None, typer.Option("--vocabulary", min=2, help="The most words.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Else 5, glove 25.")] = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="Else 0.025 for skipgram, 0.05.")] = None,
-    negative: Annotated[int, typer.Option("--negative", help="Negative samples for each word.")] = 5,
-    hierarchical: Annotated[bool, typer.Option("--hierarchical", help="Hierarchical softmax instead.")] = False,
+    dimensions: Annotated[int, typer.Option("--dimensions", min=1, help="Size of a vector.")] = 100,
+    window: Annotated[
+        int | None, typer.Option("--window", min=1, help="Context words to each side; else 5, glove 10.")
+    ] = None,
+    min_count: Annotated[int, typer.Option("--min-count", min=1, help="Rarer words get no vector.")] = 5,
+    vocabulary: Annotated[
+        int | None, typer.Option("--vocabulary", min=2, help="The most words in the vocabulary.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", min=1, help="Passes over the text; else 5, glove 25.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Learning rate; else 0.025 for skipgram, 0.05 for others.")
+    ] = None,
+    negative: Annotated[int, typer.Option("--negative", help="Negative samples per word.")] = 5,
+    hierarchical: Annotated[
+        bool, typer.Option("--hierarchical", help="Hierarchical softmax instead of negative sampling.")
+    ] = False,
     sample: Annotated[float, typer.Option("--sample", min=0, help="Sub-sampling threshold; 0 is none.")] = 1e-3,
-    minn: Annotated[int, typer.Option("--minn", min=1, rich_help_panel=N_GRAMS)] = 3,
-    maxn: Annotated[int, typer.Option("--maxn", min=1, rich_help_panel=N_GRAMS)] = 6,
-    buckets: Annotated[int, typer.Option("--buckets", min=1, rich_help_panel=N_GRAMS)] = 2_000_000,
-    keep_case: Annotated[bool, typer.Option("--keep-case", help="Tell Turkey from turkey.")] = False,
+    minn: Annotated[int, typer.Option("--minn", min=1, help="Shortest n-gram.", rich_help_panel=N_GRAMS)] = 3,
+    maxn: Annotated[int, typer.Option("--maxn", min=1, help="Longest n-gram.", rich_help_panel=N_GRAMS)] = 6,
+    buckets: Annotated[
+        int, typer.Option("--buckets", min=1, help="Hash buckets.", rich_help_panel=N_GRAMS)
+    ] = 2_000_000,
+    keep_case: Annotated[bool, typer.Option("--keep-case", help="Keep upper and lower case apart.")] = False,
     half: Annotated[bool, typer.Option("--half", help="Store numbers as float16.")] = False,
     text: o.TextColumn = None,
     encoding: o.Encoding = None,
-    language: Annotated[str | None, typer.Option("--language", help="Of the texts, for the card.")] = None,
-    licence: Annotated[str | None, typer.Option("--licence", help="Of the vectors, for the card.")] = None,
+    language: Annotated[str | None, typer.Option("--language", help="The language of the texts, for the card.")] = None,
+    licence: Annotated[str | None, typer.Option("--licence", help="The licence of the vectors, for the card.")] = None,
     seed: o.Seed = 0,
     threads: Annotated[
         int,
-        typer.Option("--threads", min=1, help="With 1 the same seed gives the same bits.", rich_help_panel=o.TRAINING),
+        typer.Option(
+            "--threads",
+            min=1,
+            help="Number of threads; results are reproducible with 1 only.",
+            rich_help_panel=o.TRAINING,
+        ),
     ] = 1,
     overwrite: o.Overwrite = False,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Learn word vectors from text; all methods but glove are trained by gensim, textgraft's extra "vectors"."""
+    """Train word vectors on text; all methods but glove use gensim, textgraft's extra "vectors"."""
     from textgraft.core.files import check_writable
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
@@ -71,10 +87,16 @@ def train(
 
     refuse_existing(out, overwrite)
     check_writable(out)
-    given: dict[str, Any] = {"dimensions": dimensions, "min_count": min_count, "vocabulary": vocabulary}
-    given |= {"window": window or 0, "epochs": epochs or 0, "rate": rate or 0.0, "negative": negative, "sample": sample}
-    given |= {"hierarchical": hierarchical, "minn": minn, "maxn": maxn, "buckets": buckets}
-    options = VectorOptions(lowercase=not keep_case, seed=seed, workers=threads, **given)
+    settings: dict[str, Any] = {"dimensions": dimensions, "min_count": min_count, "vocabulary": vocabulary}
+    settings |= {
+        "window": window or 0,
+        "epochs": epochs or 0,
+        "rate": rate or 0.0,
+        "negative": negative,
+        "sample": sample,
+    }
+    settings |= {"hierarchical": hierarchical, "minn": minn, "maxn": maxn, "buckets": buckets}
+    options = VectorOptions(lowercase=not keep_case, seed=seed, workers=threads, **settings)
     texts = read_texts(files, text=text, encoding=encoding)
     sources = [{k: f[k] for k in ("name", "bytes")} for f in fingerprints(files)]
     about = {"name": out.name, "language": language, "licence": licence, "data": {"files": sources}}
@@ -86,7 +108,8 @@ def train(
     if as_json:
         print_json({"out": out, **shape, "seconds": vectors.run["seconds"]})
     else:
-        print(f"Written: {out} ({len(vectors):,} words of {shape['tokens']:,} read, {vectors.dimensions} dimensions)")
+        size = f"{len(vectors):,} words, {vectors.dimensions} dimensions"
+        print(f"Written: {out} ({size}, trained on {shape['tokens']:,} tokens)")
 
 
 def convert(
@@ -98,11 +121,11 @@ def convert(
     format: Format = None,
     limit: Limit = None,
     half: Annotated[bool, typer.Option("--half", help="Store textgraft's numbers as float16.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder or file at --out.")] = False,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write vectors in another format, block by block; in textgraft's they open at once and stay on disk."""
+    """Convert vectors to another format, block by block; textgraft's own is memory-mapped and loads at once."""
     from textgraft.word_embeddings.formats import convert_vectors
     from textgraft.word_embeddings.progress import Bar
 
@@ -123,22 +146,22 @@ def convert(
 
 def neighbours(
     source: Source,
-    words: Annotated[list[str], typer.Argument(help="Words to ask for.")],
+    words: Annotated[list[str], typer.Argument(help="The words to look up.")],
     number: Number = 10,
     format: Format = None,
     limit: Limit = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """The words nearest to each word, by cosine."""
+    """Print the nearest neighbours of each word, by cosine."""
     from textgraft.word_embeddings.formats import load_vectors
 
     vectors = load_vectors(source, format=format, limit=limit)
-    found = {word: vectors.neighbours(word, number) for word in words}
+    neighbours_of = {word: vectors.neighbours(word, number) for word in words}
     if as_json:
-        print_json({"neighbours": {word: _rows(near) for word, near in found.items()}})
+        print_json({"neighbours": {word: _rows(near) for word, near in neighbours_of.items()}})
         return
-    for word, near in found.items():
-        _tell(near, word)
+    for word, near in neighbours_of.items():
+        _print_neighbours(near, word)
 
 
 def analogy(
@@ -151,59 +174,62 @@ def analogy(
     limit: Limit = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """What is to C as B is to A: the words nearest to B - A + C, none of the three among them."""
+    """Solve A : B = C : ?, by the nearest neighbours of B - A + C, the three words excluded."""
     from textgraft.word_embeddings.formats import load_vectors
 
-    found = load_vectors(source, format=format, limit=limit).analogy(a, b, c, number)
+    answers = load_vectors(source, format=format, limit=limit).analogy(a, b, c, number)
     if as_json:
-        print_json({"answers": _rows(found)})
+        print_json({"answers": _rows(answers)})
     else:
-        _tell(found, f"{a} : {b} = {c} : …")
+        _print_neighbours(answers, f"{a} : {b} = {c} : …")
 
 
 def evaluate(
     source: Source,
     similarity: Annotated[
-        list[Path] | None, typer.Option("--similarity", help="Lines of two words and a score; may be repeated.")
+        list[Path] | None,
+        typer.Option("--similarity", help="A file with two words and a score per line; may be repeated."),
     ] = None,
     analogies: Annotated[Path | None, typer.Option("--analogies", help="Google's format, with sections.")] = None,
     restrict: Annotated[
-        int, typer.Option("--restrict", min=1, help="Look for answers among so many of the most frequent words.")
+        int, typer.Option("--restrict", min=1, help="Search for answers among this many of the most frequent words.")
     ] = 300_000,
     format: Format = None,
     limit: Limit = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say how good vectors are: rank correlation with people's judgements, analogies by section."""
+    """Evaluate vectors: rank correlation with human similarity scores, accuracy of analogies by section."""
     from textgraft.word_embeddings import evaluation
     from textgraft.word_embeddings.formats import load_vectors
 
     if not similarity and analogies is None:
-        raise UserError("there is nothing to measure on.", remedy="Name --similarity files, --analogies, or both.")
-    judged = {path: evaluation.read_similarities(path) for path in similarity or ()}
+        raise UserError("there is nothing to evaluate on.", remedy="Name --similarity files, --analogies, or both.")
+    similarities = {path: evaluation.read_similarities(path) for path in similarity or ()}
     sections = evaluation.read_analogies(analogies) if analogies else None
     vectors = load_vectors(source, format=format, limit=limit)
     results: dict[str, Any] = {}
-    if judged:
-        results["similarity"] = {path.name: evaluation.similarity(vectors, pairs) for path, pairs in judged.items()}
+    if similarities:
+        results["similarity"] = {
+            path.name: evaluation.similarity(vectors, pairs) for path, pairs in similarities.items()
+        }
     if sections is not None:
         results["analogies"] = evaluation.analogies(vectors, sections, restrict=restrict)
     if as_json:
         print_json(results)
         return
-    if judged:
+    if similarities:
         head = ["similarity", "Spearman", "95 % interval", "pairs", "unknown", "by n-grams"]
-        print_table(head, [_judged_row(name, found) for name, found in results["similarity"].items()])
+        print_table(head, [_similarity_row(name, scores) for name, scores in results["similarity"].items()])
     if sections is not None:
-        found = results["analogies"]
-        rows = [*found["sections"], *({"name": kind, **found[kind]} for kind in ("semantic", "syntactic", "total"))]
+        scores = results["analogies"]
+        rows = [*scores["sections"], *({"name": kind, **scores[kind]} for kind in ("semantic", "syntactic", "total"))]
         print_table(["analogies", "accuracy", "right", "questions", "unknown"], [_section_row(row) for row in rows])
 
 
-def _judged_row(name: str, found: dict[str, Any]) -> list[str]:
-    rho = "–" if found["spearman"] is None else f"{found['spearman']:.3f}"
-    interval = "–" if found["low"] is None else f"{found['low']:.3f} to {found['high']:.3f}"
-    return [name, rho, interval, *(f"{found[key]:,}" for key in ("pairs", "unknown", "out_of_vocabulary"))]
+def _similarity_row(name: str, scores: dict[str, Any]) -> list[str]:
+    rho = "–" if scores["spearman"] is None else f"{scores['spearman']:.3f}"
+    interval = "–" if scores["low"] is None else f"{scores['low']:.3f} to {scores['high']:.3f}"
+    return [name, rho, interval, *(f"{scores[key]:,}" for key in ("pairs", "unknown", "out_of_vocabulary"))]
 
 
 def _section_row(row: dict[str, Any]) -> list[str]:
@@ -214,31 +240,32 @@ def _section_row(row: dict[str, Any]) -> list[str]:
 def plot(
     source: Source,
     out: Annotated[Path, typer.Option("--out", "-o", help="The .svg or .png file to write.")],
-    word: Annotated[list[str] | None, typer.Option("--word", "-w", help="A word to show; may be repeated.")] = None,
-    words: Annotated[Path | None, typer.Option("--words", help="A file with a word a line.")] = None,
-    number: Annotated[int, typer.Option("--number", "-n", min=4, help="With neither, the most frequent words.")] = 100,
+    word: Annotated[list[str] | None, typer.Option("--word", "-w", help="A word on the map; may be repeated.")] = None,
+    words: Annotated[Path | None, typer.Option("--words", help="A file with a word per line.")] = None,
+    number: Annotated[
+        int, typer.Option("--number", "-n", min=4, help="Without words, this many of the most frequent.")
+    ] = 100,
     method: Annotated[str, typer.Option("--method", help="pca or tsne.")] = "pca",
     seed: o.Seed = 0,
     format: Format = None,
     limit: Limit = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Draw a map of words in two dimensions."""
-    from textgraft.core.files import check_writable
+    """Plot words in two dimensions."""
     from textgraft.data.text_files import lines
     from textgraft.word_embeddings.formats import load_vectors
     from textgraft.word_embeddings.word_map import plot_vectors
 
-    if out.suffix not in (".svg", ".png"):
-        raise UserError("plots are written as .svg or .png.", where=str(out), remedy="Name such a file.")
-    check_writable(out)
+    validate_plot(out)
     vectors = load_vectors(source, format=format, limit=limit)
-    asked = [*(word or ()), *([line.strip() for line in lines(words)] if words else ())]
-    shown = [each for each in asked if each] or [w for w in vectors.words[: 2 * number] if any(map(str.isalpha, w))]
-    chosen = shown if asked else shown[:number]
-    plot_vectors(vectors, chosen, method=method, seed=seed).save(out)
+    requested = [*(word or ()), *([line.strip() for line in lines(words)] if words else ())]
+    candidates = [each for each in requested if each] or [
+        w for w in vectors.words[: 2 * number] if any(map(str.isalpha, w))
+    ]
+    selection = candidates if requested else candidates[:number]
+    plot_vectors(vectors, selection, method=method, seed=seed).save(out)
     if as_json:
-        print_json({"out": out, "words": len(chosen), "method": method})
+        print_json({"out": out, "words": len(selection), "method": method})
     else:
         print(f"Written: {out}")
 
@@ -247,7 +274,7 @@ def _rows(near: list[Neighbour]) -> list[dict[str, Any]]:
     return [{"word": word, "cosine": cosine} for word, cosine in near]
 
 
-def _tell(near: list[Neighbour], title: str) -> None:
+def _print_neighbours(near: list[Neighbour], title: str) -> None:
     print_table(["word", "cosine"], [[word, f"{cosine:.3f}"] for word, cosine in near], title=title)
 
 
@@ -263,9 +290,11 @@ VERBS: tuple[Verb, ...] = (
     ("evaluate", evaluate, "textgraft vectors evaluate en-vectors --similarity ws353.txt --analogies questions.txt"),
     ("plot", plot, "textgraft vectors plot en-vectors -w cat -w dog -w one -w two --out words.svg"),
 )
-"""Name, function and an example for --help, in the order that help lists them."""
+"""Name, function and example of each verb, in the order of --help."""
 
 
 def group() -> typer.Typer:
-    """`textgraft vectors` with its verbs."""
-    return group_of(VERBS, "Word vectors: word2vec, GloVe and fastText; their files, neighbours, analogies and scores.")
+    """Return the group of commands `textgraft vectors`."""
+    return group_of(
+        VERBS, "Word vectors: word2vec, GloVe and fastText; training, formats, neighbours, analogies, evaluation."
+    )

@@ -54,8 +54,8 @@ class Encoder(nn.Module):
     constructor argument. `max_length` is how many tokens of a text it can look at (None: any number). `uses_characters`
     says that it wants words by their characters (text.character_encoding), not token ids; `recurrent` that it takes a
     step for each position, which costs the less a text the more texts go through together. `piece` is which of a word's
-    pieces speaks for it, where that does not follow from the direction (data.words). `recipe` names what fine-tunes it
-    where nobody says how, `method` what fine-tuning it is called in tables.
+    pieces speaks for it, where that does not follow from the direction (data.words). `method` is what fine-tuning it is
+    called in tables.
     """
 
     config: Any
@@ -65,7 +65,6 @@ class Encoder(nn.Module):
     uses_characters: ClassVar[bool] = False
     recurrent: ClassVar[bool] = True
     piece: ClassVar[SubwordPooling | None] = None
-    recipe: ClassVar[str] = "default"
     method: ClassVar[str] = "ulmfit"
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:

@@ -92,7 +92,6 @@ class BERT(Encoder):
     config: BERTConfig
     direction = "both"
     recurrent = False
-    recipe = "transformer"
     method = "bert"
 
     def __init__(self, config: BERTConfig) -> None:

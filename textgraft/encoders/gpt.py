@@ -93,7 +93,6 @@ class GPT(Encoder):
     config: GPTConfig
     direction: Direction = "left"
     recurrent = False
-    recipe = "transformer"
     method = "gpt"
 
     def __init__(self, config: GPTConfig) -> None:

@@ -189,7 +189,6 @@ class TransformerXL(Encoder):
 
     config: TransformerXLConfig
     direction: Direction = "left"
-    recipe = "transformer"
     method = "transformer-xl"
 
     def __init__(self, config: TransformerXLConfig) -> None:

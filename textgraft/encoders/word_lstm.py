@@ -80,7 +80,6 @@ class WordLSTM(Encoder):
     config: WordLSTMConfig
     direction: Direction = "both"
     uses_characters = True
-    recipe = "tagger"
     method = "word-lstm"
 
     def __init__(self, config: WordLSTMConfig) -> None:

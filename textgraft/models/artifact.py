@@ -25,10 +25,12 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds, Truncation, encode_texts
 from textgraft.metrics.calibration import probabilities
 from textgraft.models.card import model_card
+from textgraft.models.default_recipes import DEFAULT, recommended_recipe, with_bundled_recipe
 from textgraft.models.inference import embed_sequences, predict_logits
 from textgraft.models.model import Model, build_unfilled
 from textgraft.models.model_folder import (
     RESTORE,
+    bundled_name,
     config,
     read_config,
     read_files,
@@ -104,14 +106,14 @@ class Artifact:
         return str(self.model.describe()["head"]["name"])
 
     def recommended_recipe(self, recipe: str, kind: TargetKind | None = None) -> str:
-        """The recipe that `recipe` stands for with this model, to classify single texts with labels of a `kind`.
+        """Return the recipe that `recipe` stands for with this model, to classify single texts with labels of a `kind`.
 
-        "default" is the one that the model's own pretraining recipe names (`recommended_recipe`), or else its kind of
-        network's. For one label a text a model that was made to compare texts goes on with that.
+        "default" stands for the recommended one (models.default_recipes), any other name for itself.
         """
-        if recipe == "default" and kind == "single" and self.model.encoder.compares:
-            return "contrastive"
-        return str(self.run.get("recommended_recipe") or self.model.encoder.recipe) if recipe == "default" else recipe
+        if recipe != DEFAULT:
+            return recipe
+        compares = self.model.encoder.compares
+        return recommended_recipe(self.run, self.model.family, compares=compares, kind=kind).recipe
 
     def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
         """The texts' token ids, no more of each than `max_tokens` and than the encoder can look at (inference)."""
@@ -209,9 +211,12 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> Artifact:
         labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
     target = Tokenizer.from_json(files[TARGET].decode(), where=str(folder / TARGET)) if TARGET in files else None
+    run, bundled = run_record(files), bundled_name(folder)
+    if bundled:
+        run = with_bundled_recipe(run, bundled)
     stack = config.get("stack")
     stack = None if stack is None else resolve(STACK)(folder, stack)
-    return Artifact(model.eval(), tokenizer, labels, run_record(files), target, stack)
+    return Artifact(model.eval(), tokenizer, labels, run, target, stack)
 
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:

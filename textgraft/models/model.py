@@ -161,14 +161,22 @@ class Model(nn.Module):
         looked_up = {id(m.weight) for m in tables} - {id(p) for head in heads for p in head.parameters()}
         return sum(p.numel() for p in self.parameters() if p.ndim > 1 and id(p) not in looked_up)
 
+    @property
+    def family(self) -> str:
+        """The name of the encoder's architecture."""
+        return _name(self.encoder, ENCODERS)
+
     def describe(self) -> dict[str, Any]:
         """The configs as JSON, from which `build` makes the same model with fresh weights."""
         return {"encoder": _described(self.encoder, ENCODERS), "head": _described(self.head, HEADS)}
 
 
 def _described(part: Encoder | Head, registry: dict[str, tuple[str, str, str]]) -> dict[str, Any]:
-    name = next(name for name, (_, cls, _) in registry.items() if cls == type(part).__name__)
-    return {"name": name, **asdict(part.config)}
+    return {"name": _name(part, registry), **asdict(part.config)}
+
+
+def _name(part: Encoder | Head, registry: dict[str, tuple[str, str, str]]) -> str:
+    return next(name for name, (_, cls, _) in registry.items() if cls == type(part).__name__)
 
 
 def _made(kind: str, description: dict[str, Any], registry: dict[str, tuple[str, str, str]]) -> tuple[type, Any]:

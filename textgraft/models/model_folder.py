@@ -107,6 +107,11 @@ def find(name: str | Path) -> Path:
     raise UserError(f"no model '{name}'.", remedy=remedy.strip())
 
 
+def bundled_name(folder: Path) -> str:
+    """The name of the bundled model in `folder`; empty for any other model."""
+    return folder.name if folder.resolve().parent in [base.resolve() for base in MODEL_FOLDERS] else ""
+
+
 def is_foreign(name: str | Path) -> bool:
     """Whether a name is of another library's checkpoint (conversion.hub). Raises UserError for what is no name."""
     if not isinstance(name, str | os.PathLike):

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.models.default_recipes import DEFAULTS, RECIPE_FOLDERS
 from textgraft.training.phases import STRICT, Anneal, Phase, Stage
 
 T = TypeVar("T")
-RECIPE_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[2] / "recipes")
-"""Where the recipes that ship are: inside an installed package, or beside it in a checkout."""
 OWN = ("name", "description")
 """What a recipe says of itself, however like another it is."""
 
@@ -39,7 +38,8 @@ class Recipe:
 
 def recipe_names(kind: str = "") -> list[str]:
     """The names of the recipes that ship with textgraft, sorted; `kind` "pretrain" for those of language models."""
-    return sorted({path.stem for folder in RECIPE_FOLDERS for path in (folder / kind).glob("*.toml")})
+    paths = (path for folder in RECIPE_FOLDERS for path in (folder / kind).glob("*.toml"))
+    return sorted({path.stem for path in paths if path.name != DEFAULTS})
 
 
 def find_recipe(name: str, kind: str = "") -> Path:
@@ -51,7 +51,7 @@ def find_recipe(name: str, kind: str = "") -> Path:
         if not Path(name).is_file():
             raise UserError("there is no such recipe file.", where=name, remedy="Check the path.")
         return Path(name)
-    for folder in RECIPE_FOLDERS:
+    for folder in RECIPE_FOLDERS if f"{name}.toml" != DEFAULTS else ():
         if (folder / kind / f"{name}.toml").is_file():
             return folder / kind / f"{name}.toml"
     raise UserError(f"unknown recipe '{name}'.", remedy=did_you_mean(name, recipe_names(kind)))

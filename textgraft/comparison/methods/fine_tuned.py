@@ -17,15 +17,13 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
+from textgraft.models.default_recipes import default_recipes
 from textgraft.models.model import Model
 from textgraft.tasks.classification.training import EncodedTexts, Plan, outputs_from_logits, train_classifier
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.driver import content_hash
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
-
-WHOLE_AT_ONCE = ("transformer", "contrastive")
-"""Recipes that suit transformers where nothing is asked of their layers."""
 
 
 class NoAdapt:
@@ -168,9 +166,9 @@ class Ulmfit(NoAdapt):
 class Bert(Ulmfit):
     """ULMFiT's way with a BERT: it reads the unlabelled texts by masked tokens, then is unfrozen from the top.
 
-    The recipe is the model's own, or "transformer-staged" where it has none, since ULMFiT is these three things:
-    adaptation, gradual unfreezing, rates that fall from layer to layer. BERT's own way, all of it at one rate, is the
-    recipe "transformer".
+    The recipe is the model's own, or "transformer-staged" where it has none (recipes/defaults.toml), since ULMFiT is
+    adaptation, gradual unfreezing, and rates that fall from layer to layer. BERT's own way, all of it at one rate, is
+    the recipe "transformer".
     """
 
     name = "bert"
@@ -180,8 +178,8 @@ class Bert(Ulmfit):
 
     def __init__(self, options: MethodOptions) -> None:
         refuse_other_family(self.name, self.family, options.language_model.family, options.named_model)
-        of_its_kind = options.recipe == "default" and options.language_model.recipe in WHOLE_AT_ONCE
-        super().__init__(replace(options, recipe="transformer-staged") if of_its_kind else options)
+        gradual = default_recipes()["gradual"].get(options.language_model.recipe)
+        super().__init__(replace(options, recipe=gradual) if gradual and options.recipe == "default" else options)
 
 
 class Gpt(Bert):

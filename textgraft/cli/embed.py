@@ -1,0 +1,67 @@
+"""textgraft embed: the vectors of texts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json
+from textgraft.cli.input_texts import (
+    SecondColumn,
+    TextsColumn,
+    keyed_texts,
+)
+
+if TYPE_CHECKING:
+    from textgraft.core.progress import Meter
+
+
+def embed(
+    model: Annotated[Path, typer.Argument(help="A bundled model, by name, or a folder.")],
+    file: Annotated[Path, typer.Argument(help="Texts; - is stdin, one text per line.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The .npz (`vectors`) or .npy file to write: (N, D), float32.")
+    ],
+    pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat.")] = "mean",
+    layers: Annotated[str, typer.Option("--layers", help=f"The layers to pool: {o.LAYER_AGGREGATIONS}.")] = "last",
+    max_tokens: o.MaxTokens = 512,
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    text_column: TextsColumn = None,
+    text2_column: SecondColumn = None,
+    encoding: o.Encoding = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Compute vectors of texts: the pooled top layer of a model, or other layers; or the mean of word vectors.
+
+    The latter where MODEL is a folder of word vectors (textgraft vectors); a text without a word in the vocabulary is
+    all zeros. Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
+    """
+    from textgraft.api import embed_stream
+    from textgraft.core.files import check_writable
+    from textgraft.core.progress import Meter
+    from textgraft.data.arrays import check_suffix, write_rows
+
+    check_suffix(out)
+    check_writable(out)
+    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
+    o.use_threads(threads)
+    with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:
+        texts = _counted(keyed_texts(file, None, "texts", columns)[1], meter)
+        options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "device": device}
+        height, width = write_rows(out, embed_stream(str(model), texts, **options))
+    if as_json:
+        print_json({"out": out, "texts": height, "dimensions": width})
+    else:
+        print(f"Written: {out} ({height:,} vectors of {width:,} dimensions)")
+
+
+def _counted(texts: Iterable[str], meter: Meter) -> Iterator[str]:
+    for text in texts:
+        meter.add(len(text))
+        yield text

@@ -1,0 +1,184 @@
+"""textgraft finetune: a classifier from labelled texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from textgraft.cli import options as o
+from textgraft.cli.console import print_json, print_problems
+from textgraft.cli.resumable import resumable, validate_out
+from textgraft.core.errors import UserError
+
+if TYPE_CHECKING:
+    from textgraft.data.checks import Problem
+    from textgraft.data.examples import Examples
+
+
+def finetune(
+    train: o.LabelledTexts,
+    out: o.OutFolder,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A bundled model or a folder; several as MODEL+MODEL. Else en-gpt-small, with --recipe en-ulmfit; "
+            "for Thai texts th-ulmfit.",
+        ),
+    ] = None,
+    valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts for early stopping.")] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Labelled texts for the final evaluation only.")] = None,
+    unlabelled: o.UnlabelledFiles = None,
+    adapt_first: Annotated[
+        bool,
+        typer.Option(
+            "--adapt/--no-adapt",
+            help="Adapt the language model to the unlabelled text, into OUT.lm, if that is likely to help.",
+        ),
+    ] = True,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe",
+            help="Fine-tune only the language model, by a recipe from `textgraft recipes` or a .toml file; "
+            "else select the best weighted ensemble of it and linear classifiers.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Number of trainings; mean and spread are reported.")
+    ] = 1,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            "--folds", min=0, help="Cross-validation folds; else only for model selection, or if nothing is held out."
+        ),
+    ] = None,
+    max_tokens: o.MaxTokens = 512,
+    class_weights: Annotated[
+        str, typer.Option("--class-weights", help='none, balanced, or JSON such as {"rare": 5}.')
+    ] = "none",
+    both_orders: Annotated[
+        bool, typer.Option("--both-orders", help="Encode pairs in both orders and add the results: for similarity.")
+    ] = False,
+    layer_aggregation: o.LayerAggregation = "last",
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Start from random weights, to measure the gain from pretraining.")
+    ] = False,
+    baselines: Annotated[
+        bool,
+        typer.Option("--baselines/--no-baselines", help="Train linear models for comparison and for the ensemble."),
+    ] = True,
+    patience: o.Patience = None,
+    adapt_minutes: o.AdaptMinutes = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes",
+            min=0.01,
+            help="Leave out the language model, and its linear probe, if training would take longer in total, "
+            "adaptation excluded.",
+        ),
+    ] = None,
+    seed: o.Seed = 0,
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
+    label: o.LabelColumn = None,
+    id: o.IdColumn = None,
+    kind: o.Kind = None,
+    label_separator: o.LabelSeparator = None,
+    encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
+    overwrite: o.Overwrite = False,
+    quiet: o.Quiet = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Train a classifier on labelled texts and evaluate it beside linear baselines.
+
+    Without --recipe it is the best weighted ensemble of a fine-tuned language model and linear classifiers, chosen by
+    cross-validation; the scores of all candidates are printed.
+    """
+    from textgraft.data.checks import to_json
+    from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+    from textgraft.tasks.classification.preflight import check_finetune
+    from textgraft.tasks.classification.sources import adapted_path
+    from textgraft.training.loop import Settings
+    from textgraft.training.recipes import load_recipe
+
+    validate_out(out, overwrite)
+    o.use_threads(threads)
+    options = FinetuneOptions(
+        recipe=recipe,
+        seeds=seeds,
+        folds=folds,
+        max_tokens=max_tokens,
+        class_weights=parse_weights(class_weights),
+        from_scratch=from_scratch,
+        both_orders=both_orders,
+        baselines=baselines,
+        layer_aggregation=layer_aggregation,
+        minutes=minutes,
+        settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
+    )
+    columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
+    columns |= {"encoding": encoding, "delimiter": delimiter}
+    parts = {"train": train, "valid": valid, "test": test}
+    examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
+    pool = o.read_pool(unlabelled, encoding=encoding)
+    model = model or options.default_model(examples["train"])
+    held_out = [part for name, part in examples.items() if name != "train"]
+    models = check_finetune(examples["train"], model=model, held_out=held_out, options=options)
+    problems = _data_problems(examples, pool, quiet)
+    adapting = None
+    if pool and adapt_first and load_recipe(options.language_recipe).adapt.phases:
+        adapting = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
+    with resumable(out, *(adapted_path(out, name, models) for name in models)):
+        result = finetune(
+            examples["train"],
+            out,
+            model=model,
+            valid=examples.get("valid"),
+            test=examples.get("test"),
+            unlabelled=pool,
+            adapting=adapting,
+            options=options,
+            overwrite=overwrite,
+            show=not quiet,
+        )
+    report = out / "report.html"
+    if as_json:
+        written = {"out": out, "report": report, "language_models": {**models, **result.language_models}}
+        print_json({**result.record["results"], **written, "problems": to_json(problems)})
+    else:
+        print(result.comparison.table())
+        print("Written: " + ", ".join(str(path) for path in (out, report, *result.language_models.values())))
+
+
+def _data_problems(parts: Mapping[str, Examples], pool: Sequence[str] | None, quiet: bool) -> Sequence[Problem]:
+    """Return the problems that `check` finds in the data, printed on stderr; only errors if `quiet`."""
+    from textgraft.data.checks import check
+    from textgraft.data.examples import Examples
+
+    unlabelled = Examples(pool, source="the unlabelled texts") if pool else None
+    problems = check(parts["train"], valid=parts.get("valid"), test=parts.get("test"), unlabelled=unlabelled)
+    print_problems(problems, errors_only=quiet)
+    return problems
+
+
+def parse_weights(value: str) -> str | dict[str, float]:
+    """Return `none`, `balanced`, or the weights by label in a JSON object."""
+    if not value.lstrip().startswith("{"):
+        return value
+    try:
+        return dict(json.loads(value))
+    except ValueError as error:
+        raise UserError(
+            f"this is not JSON: {error}.", where="--class-weights", remedy='Write for example {"rare": 5}.'
+        ) from error
