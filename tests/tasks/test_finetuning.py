@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 from made_up_questions import encoder
 
 from textgraft.core import formatting
+from textgraft.core.identity import changed_keys
 from textgraft.core.resource_meter import Meter
 from textgraft.models import artifact
 from textgraft.tasks.finetuning import asked, cost, examined, given, table
@@ -16,7 +18,6 @@ from textgraft.training.recipes import load_recipe
 
 
 def test_asked_names_all_that_a_result_depends_on() -> None:
-    """Word for word, since unfinished work of earlier versions goes on only if it is asked the same."""
     source, recipe, options = encoder("bert"), load_recipe("transformer").finetune, TagOptions()
     weights = hashlib.sha256(artifact.weights(source.model)).hexdigest()
     expected = {
@@ -24,18 +25,19 @@ def test_asked_names_all_that_a_result_depends_on() -> None:
         "data": {"train": 1},
         "model": weights,
         "tokenizer": source.tokenizer.fingerprint,
-        "recipe": recipe.identity,
-        "options": repr(options),
+        "recipe": [recipe.identity()],
+        "options": options.identity(),
     }
     assert asked("tag", {"train": 1}, [source], [recipe], options) == expected
     two = asked("tag", {"train": 1}, [source, source], [recipe, recipe], options)
     assert (two["model"], two["tokenizer"]) == (f"{weights} {weights}", " ".join([source.tokenizer.fingerprint] * 2))
-    assert two["recipe"] == recipe.identity
     other = load_recipe("default").finetune
     both = asked("tag", {"train": 1}, [source, source], [recipe, other], options)
-    assert both["recipe"] == f"{recipe.identity} {other.identity}"
-    mixed = TagOptions(layer_aggregation="mix")
-    assert asked("tag", {"train": 1}, [source], [recipe], mixed) == expected | {"layer_aggregation": "mix"}
+    assert both["recipe"] == [recipe.identity(), other.identity()]
+    assert changed_keys(both, two) == [f"recipe[1].{key}" for key in changed_keys(other.identity(), recipe.identity())]
+    mixed = asked("tag", {"train": 1}, [source], [recipe], TagOptions(layer_aggregation="mix"))
+    assert changed_keys(mixed, expected) == ["options.layer_aggregation"]
+    json.dumps(mixed)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def _asked(
         "student": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": stage.identity(),
-        "options": repr(options),
+        "options": options.identity(),
     }
 
 

@@ -63,8 +63,8 @@ def distil_language_model(
         "student": weights_hash(pupil),
         "tokenizer": teacher.tokenizer.fingerprint,
         "texts": content_hash(texts),
-        "recipe": repr(recipe),
-        "options": repr(options),
+        "recipe": recipe.identity(),
+        "options": options.identity(),
     }
     train, valid = _corpora(texts, teacher)
     folder = work_folder(out, asked)

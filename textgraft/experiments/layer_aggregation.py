@@ -20,6 +20,7 @@ import numpy as np
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
+from textgraft.core.identity import identity_of
 from textgraft.data.conll import Tagged
 from textgraft.data.examples import Examples, refuse_unread
 from textgraft.data.labels import Labels
@@ -66,6 +67,10 @@ class LayerOptions:
             validate_layer_aggregation(name)
         if self.seeds < 1:
             raise UserError(f"seeds is {self.seeds}.", remedy="Give 1 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change the results."""
+        return identity_of(self)
 
 
 class Task(Protocol):
@@ -185,7 +190,7 @@ def inspect_layers(
         "model": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": load_recipe(options.recipe).finetune.identity(),
-        "options": repr(options),
+        "options": options.identity(),
     }
 
     def made(folder: Path) -> tuple[dict[str, Any], str]:

@@ -9,13 +9,14 @@ what follows the last group (n = all) is nothing but the head.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read, read_if_given
@@ -73,6 +74,10 @@ class TransferOptions:
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All but the layers, of which a plan has those that the model has."""
+        return identity_of(self, without=("layers",))
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,7 @@ def _asked(question: Question) -> dict[str, Any]:
         "tokenizer": question.source.tokenizer.fingerprint,
         "recipe": question.stage.identity(),
         "layers": list(question.layers),
-        "options": repr(replace(question.options, layers=None)),
+        "options": question.options.identity(),
     }
 
 

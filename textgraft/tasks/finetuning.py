@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 from textgraft.core import formatting
 from textgraft.core.resource_meter import Meter
 from textgraft.models.artifact import Artifact
-from textgraft.nn.layer_aggregation import LAST
 from textgraft.training.driver import weights_hash
 from textgraft.training.phases import Stage
 
@@ -16,10 +15,9 @@ Part = TypeVar("Part")
 
 
 class Options(Protocol):
-    """The settings of any fine-tuning."""
+    """The options of any fine-tuning."""
 
-    @property
-    def layer_aggregation(self) -> str: ...
+    def identity(self) -> dict[str, Any]: ...
 
 
 def asked(
@@ -33,8 +31,8 @@ def asked(
         "model": " ".join(weights_hash(source.model) for source in found),
         "tokenizer": " ".join(source.tokenizer.fingerprint for source in found),
         "recipe": [recipe.identity() for recipe in recipes],
-        "options": repr(options),
-    } | ({"layer_aggregation": options.layer_aggregation} if options.layer_aggregation != LAST else {})
+        "options": options.identity(),
+    }
 
 
 def given(**parts: Part | None) -> dict[str, Part]:

@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import Stream, ahead
 from textgraft.encoders.base import State
@@ -49,7 +50,7 @@ class Settings:
 
     `minutes` (of training time), if given, replaces the phases' epochs: each phase gets the share of the time that it
     has of the epochs. `device` is a name of core.device.DEVICES. `save_seconds` is how often an unfinished run is
-    saved. Neither is part of what identifies a run (its repr): a run may go on elsewhere.
+    saved. Neither is part of the identity of a run: it may go on elsewhere.
     """
 
     seed: int = 0
@@ -59,8 +60,8 @@ class Settings:
     patience: int | None = None  # validations without a better score before stopping
     validate_every: int | None = None  # steps; None: at the end of each epoch
     minutes: float | None = None
-    save_seconds: float = field(default=60.0, repr=False)
-    device: str = field(default="auto", repr=False)
+    save_seconds: float = 60.0
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         least = {"seed": 0, "accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
@@ -70,6 +71,10 @@ class Settings:
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
         resolve(self.precision, resolve_device(self.device))  # here, so that a misspelt one is not noticed hours later
+
+    def identity(self) -> dict[str, Any]:
+        """All but what changes no result: how often the run is saved, and where it is computed."""
+        return identity_of(self, without=("save_seconds", "device"))
 
     def of(self, stage: Stage) -> Settings:
         """These settings with the stage's bound on the gradient's norm, if it has one of its own."""

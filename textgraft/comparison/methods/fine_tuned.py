@@ -145,8 +145,8 @@ class Ulmfit(NoAdapt):
         return stage
 
     def _recipe_stages(self) -> str:
-        options = self.options
-        return f"{super()._recipe_stages()} {self._adapt_stage()!r} {options.adapt_minutes} {options.seed}"
+        adaptation = [self._adapt_stage().identity(), self.options.adapt_minutes, self.options.seed]
+        return f"{super()._recipe_stages()} {identity_text(adaptation)}"
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         options = self.options

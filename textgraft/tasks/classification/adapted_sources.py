@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from textgraft.core.identity import identity_text
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.first_fold import tokens_to_read
@@ -33,9 +32,9 @@ class Adapted:
     show: bool = True
     folders: dict[str, Path] = field(default_factory=dict)
 
-    @property
-    def identity(self) -> str:
-        return identity_text([load_recipe(self.recipe).adapt.identity(), repr(self.settings)])
+    def identity(self) -> dict[str, Any]:
+        """The recipe's stage and the settings of the adaptation."""
+        return {"recipe": load_recipe(self.recipe).adapt.identity(), "settings": self.settings.identity()}
 
     def check(self) -> None:
         """Raises UserError for what `adapt` would refuse."""

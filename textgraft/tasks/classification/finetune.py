@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.checks import LEAK_SHARE, check, found_in
 from textgraft.data.examples import Examples, reads, refuse_one_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
@@ -90,8 +91,8 @@ class FinetuneOptions:
     both_orders: bool = False
     baselines: bool = True
     settings: Settings = field(default_factory=Settings)
-    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
-    minutes: float | None = field(default=None, repr=False)  # so is this
+    layer_aggregation: str = LAST
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
@@ -102,6 +103,10 @@ class FinetuneOptions:
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change what is saved."""
+        return identity_of(self)
 
     @property
     def language_recipe(self) -> str:
@@ -258,8 +263,7 @@ def _begun(
     splits = chosen_folds(train, options, measured=examined != "folds")
     data = {name: _described(part) for name, part in parts.items()}
     plan = asked("finetune", data, models.values(), stages.values(), options) | {"unlabelled": content_hash(unlabelled)}
-    plan |= {"adapting": adapted.identity} if adapted is not None else {}
-    plan |= {"minutes": options.minutes} if options.minutes is not None else {}
+    plan |= {"adapting": adapted.identity()} if adapted is not None else {}
     folder, seconds = work_folder(out, plan), allowed_seconds(options.minutes)
     training_config = TrainingConfig(examined, options.settings.seed, options.seeds, splits, folder, show, seconds)
     ground = SelectionContext(

@@ -151,7 +151,7 @@ def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary:
         "tokenizer": source.tokenizer.fingerprint,
         "texts": content_hash(texts),
         "recipe": stage.identity(),
-        "settings": repr(settings),
+        "settings": settings.identity(),
         "own_vocabulary": own_vocabulary,
     }
     return _Begun(source, recipe, stage, own_vocabulary, plan)

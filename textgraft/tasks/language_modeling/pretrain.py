@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.core.memory import all_parts_kept
 from textgraft.data.streams.base import TokenSource
 from textgraft.models import loading
@@ -78,10 +79,10 @@ class PretrainRecipe:
     tokenizer_every: int = 1
     token_vectors: int = 0
     validate_every: int = 600
-    start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
-    smoothing: float = field(default=0.7, repr=False)
-    start_near: int = field(default=0, repr=False)
-    recommended_recipe: str = field(default="", repr=False)
+    start_from_counts: bool = False
+    smoothing: float = 0.7
+    start_near: int = 0
+    recommended_recipe: str = ""
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -89,6 +90,10 @@ class PretrainRecipe:
         if not 0 <= self.smoothing <= 1:
             remedy = "It must be from 0 (all languages alike) to 1 (as much as there is of each)."
             raise UserError(f"smoothing is {self.smoothing}.", remedy=remedy)
+
+    def identity(self) -> dict[str, Any]:
+        """All but the smoothing, of which a plan has what the sources need, and the recipe for later stages."""
+        return identity_of(self, without=("smoothing", "recommended_recipe"))
 
 
 def load_pretrain_recipe(name: str) -> PretrainRecipe:
@@ -234,12 +239,9 @@ def _asked(
         "stage": "pretrain",
         **text.asked(),  # which also finds out whether all of it is there
         "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
-        "recipe": repr(plan),
-        "settings": repr(settings),
+        "recipe": plan.identity(),
+        "settings": settings.identity(),
         "tokens": tokens,
-        # Younger than runs that are known by what they asked without them.
-        **({"start_from_counts": True} if plan.start_from_counts else {}),
-        **({"start_near": plan.start_near} if plan.start_near else {}),
         **({"model": weights_hash(before.model), "vocabulary": before.tokenizer.fingerprint} if before else {}),
     }
 

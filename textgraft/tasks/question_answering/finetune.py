@@ -9,6 +9,7 @@ from typing import Any
 
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import refuse_unread
 from textgraft.data.squad import Squad, split_articles, without_answers
@@ -62,13 +63,17 @@ class QAOptions:
     examined_questions: int | None = None
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
-    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    layer_aggregation: str = LAST
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
         for name in ("questions", "examined_questions"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change what is saved."""
+        return identity_of(self)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from textgraft.core import formatting
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.core.resource_meter import Meter
 from textgraft.data.conll import Tagged, conll_text, split_sentences
 from textgraft.data.examples import refuse_unread
@@ -62,8 +63,8 @@ class TagOptions:
     held_out: float = 0.1
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
-    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
-    network: Network = field(default=Network(), repr=False)  # so is this, which counts with a stack alone
+    layer_aggregation: str = LAST
+    network: Network = field(default_factory=Network)
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
@@ -74,6 +75,10 @@ class TagOptions:
             raise UserError(f"there is no piece '{self.piece}'.", remedy=did_you_mean(self.piece, ("first", "last")))
         if self.max_tokens < 4:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 4 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All but the network, which is of use with a stack alone; the plan of such a run names it."""
+        return identity_of(self, without=("network",))
 
 
 STACKED = TagOptions(scheme="BIOES", crf=True)
@@ -285,7 +290,7 @@ def _asked_of(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
     """What the result depends on where it is over a stack."""
     if stack is None:
         return {}
-    return {"stack": [source.fingerprint for source in stack.sources], "network": repr(options.network)}
+    return {"stack": [source.fingerprint for source in stack.sources], "network": options.network.identity()}
 
 
 def _described(part: Tagged) -> dict[str, Any]:

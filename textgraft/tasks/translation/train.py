@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.data.examples import refuse_unread
 from textgraft.data.parallel import Parallel
 from textgraft.data.streams.base import ExampleStream
@@ -59,6 +60,10 @@ class TranslationRecipe:
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
+    def identity(self) -> dict[str, Any]:
+        """The whole recipe."""
+        return identity_of(self)
+
 
 @dataclass(frozen=True)
 class CoVeOptions:
@@ -73,12 +78,16 @@ class CoVeOptions:
     score: str | None = None
     reach: str | None = None
     max_tokens: int = MAX_TOKENS
-    bleu: bool = field(default=True, repr=False)  # which changes nothing that is learned
+    bleu: bool = True
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 2:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 2 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All but `bleu`, which changes nothing that is learned."""
+        return identity_of(self, without=("bleu",))
 
 
 def load_translation_recipe(name: str) -> TranslationRecipe:
@@ -149,11 +158,11 @@ def cove_train(
         "stage": "cove",
         "train": train.content_hash(),
         "valid": held.content_hash(),
-        "recipe": repr(recipe),
+        "recipe": recipe.identity(),
     }
     asked |= {
         "vectors": None if vectors is None else weights_hash(model),
-        "options": repr(replace(options, settings=settings)),
+        "options": replace(options, settings=settings).identity(),
     }
     folder = work_folder(out, asked)
     run, left_out = _run(model, tokenizers, (train, held), recipe, replace(options, settings=settings))
