@@ -25,6 +25,7 @@ import textgraft
 from textgraft.comparison import compare as stage
 from textgraft.comparison.cells import Cells, Place
 from textgraft.comparison.methods import METHODS, MethodOptions, Predictions
+from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -81,7 +82,7 @@ def settled(value: Any) -> Any:
 
 def test_two_language_models_in_one_table(tmp_path: Path, quick: MethodOptions, tiny_lm: Path) -> None:
     other = tmp_path / "deep" / "another model"
-    adapt(reviews(100, 5)[0], other, model=tiny_lm, show=False)
+    adapt(reviews(100, 5)[0], other, model=tiny_lm, context=QUIET)
     names = ["ulmfit", f"ulmfit@{other}", f"no-adapt@{other}"]
     asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(100, 3)[0], "labels": [6], "seeds": 1}
     results = textgraft.compare(examples(), tmp_path / "out", **asked, methods=names, options=quick)

@@ -11,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
 from textgraft.cli.groups import Verb, group_of
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ def train(
             valid=held,
             vectors=None if vectors is None else textgraft.load_vectors(vectors),
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     if as_json:
         kept = ("stage", "data", "vectors", "held_out", "seconds", "parameters")

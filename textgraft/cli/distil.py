@@ -10,6 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
+from textgraft.core.context import RunContext
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
@@ -98,8 +99,7 @@ def distil(
             labelled=parts.get("labelled"),
             test=parts.get("test"),
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     _tell(done, as_json)
 

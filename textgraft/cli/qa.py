@@ -11,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
 from textgraft.cli.groups import Verb, group_of
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ def finetune(
             valid=parts.get("valid"),
             test=parts.get("test"),
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     if as_json:
         print_json({"out": out, "examined": done.record["examined"], **done.record["results"]})

@@ -11,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
 from textgraft.cli.groups import Verb, group_of
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -123,8 +124,7 @@ def finetune(
             valid=parts.get("valid"),
             test=parts.get("test"),
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     if as_json:
         reading: dict[str, Any] = {n: done.record[n] for n in ("in_int8", "read_in") if n in done.record}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import Interrupted, print_json, print_problems, print_table
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.interrupts import ctrl_c_prevails
 
@@ -98,7 +100,7 @@ def pretrain(
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
     from textgraft.models.loading import load
-    from textgraft.tasks.language_modeling.pretrain import pretrain
+    from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
     from textgraft.training.loop import Settings
 
     check_out(out, overwrite=None)
@@ -109,13 +111,11 @@ def pretrain(
         pretrain(
             chosen,
             out,
-            recipe=recipe,
             valid=by_language("--valid", valid) if language and valid else valid,
             tokenizer=tokenizer,
             model=model,
-            tokens=tokens,
-            settings=settings,
-            show=not quiet,
+            options=PretrainOptions(recipe, tokens, settings),
+            context=RunContext(show=not quiet),
         )
     _told(out, load(out).run, as_json)
 
@@ -158,8 +158,7 @@ def adapt(
             recipe=recipe,
             own_vocabulary=own_vocabulary,
             settings=settings,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     _told(out, load(out).run, as_json)
 
@@ -321,9 +320,9 @@ def finetune(
     held_out = [part for name, part in examples.items() if name != "train"]
     models = check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
     problems = _problems(examples, pool, quiet)
-    adapting = None
     if pool and adapt_first and load_recipe(asked.language_recipe).adapt.phases:
-        adapting = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
+        adapt_settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
+        asked = replace(asked, adapt=adapt_settings)
     with resumable(out, *(adapted_path(out, name, models) for name in models)):
         done = finetune(
             examples["train"],
@@ -332,10 +331,8 @@ def finetune(
             valid=examples.get("valid"),
             test=examples.get("test"),
             unlabelled=pool,
-            adapting=adapting,
             options=asked,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     report = out / "report.html"
     if as_json:

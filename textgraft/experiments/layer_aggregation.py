@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
 from textgraft.core.identity import identity_of
@@ -108,7 +109,8 @@ class Tagging:
         options = TagOptions(recipe=self.options.recipe, max_tokens=self.options.max_tokens, settings=settings)
         options = fitted(replace(options, layer_aggregation=layer_aggregation), self.source)
         title = f"{layer_aggregation}, seed {seed}"
-        tagger, _ = train_tagger(self.source, self.train, options, folder, title=title, show=show)
+        context = RunContext(folder, seed, show=show)
+        tagger, _ = train_tagger(self.source, self.train, options, context, title=title)
         replies, _ = tag_all(NetworkTagger(tagger, settings.precision), self.test.sentences, options.max_tokens)
         found = scores(self.test, replies).headline
         minutes = tagger.run["seconds"] / 60
@@ -151,7 +153,8 @@ class Labelling:
     def trained(self, layer_aggregation: str, seed: int, folder: Path, *, show: bool) -> Cell:
         plan, kind = replace(self.plan, layer_aggregation=layer_aggregation), self.labels.kind
         tested, title = {"test": self.encoded["test"]}, f"{layer_aggregation}, seed {seed}"
-        done = train_classifier(plan, self.encoded["train"], tested, seed=seed, folder=folder, title=title, show=show)
+        context = RunContext(folder, seed, show=show)
+        done = train_classifier(plan, self.encoded["train"], tested, context=context, title=title)
         targets = self.encoded["test"].targets
         assert targets is not None
         each = document_scores(kind, targets, outputs_from_logits(done.logits["test"], kind))

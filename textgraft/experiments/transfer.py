@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
 from textgraft.data.examples import Examples
@@ -245,10 +246,8 @@ def _train(question: Question, kind: Kind, seed: int, source: Encoder, folder: P
         _plan(question, kind, seed, source),
         question.encoded["train"],
         {"test": question.encoded["test"]},
-        seed=seed + OWN_SEED if kind == B else seed,
-        folder=folder,
+        context=RunContext(folder, seed + OWN_SEED if kind == B else seed, show=show),
         title=title,
-        show=show,
         watched="test" if kind in question.kinds[:2] else None,
     )
     return trained if kind == B else drop_weights(trained, folder, title)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
@@ -79,6 +80,24 @@ class Settings:
     def of(self, stage: Stage) -> Settings:
         """These settings with the stage's bound on the gradient's norm, if it has one of its own."""
         return replace(self, clip=stage.clip or self.clip)
+
+
+def prepared(context: RunContext | None, settings: Settings) -> tuple[RunContext, Settings]:
+    """A run's context and settings, made to agree, with torch set to the context's number of threads.
+
+    Args:
+        context: Seed, device and precision, where given, replace those of the settings; None: nothing is given.
+        settings: What holds where the context gives nothing.
+
+    Returns:
+        The context with seed, device and precision filled in, and settings with the same.
+    """
+    context = context or RunContext()
+    names = ("seed", "device", "precision")
+    settings = replace(settings, **{n: value for n in names if (value := getattr(context, n)) is not None})
+    if context.threads is not None:
+        torch.set_num_threads(context.threads)
+    return replace(context, **{n: getattr(settings, n) for n in names}), settings
 
 
 @dataclass(frozen=True)

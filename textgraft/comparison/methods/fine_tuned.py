@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, refuse_other_family
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_text
 from textgraft.data.examples import Examples
@@ -74,10 +75,8 @@ class NoAdapt:
             self._plan(self._source, labels),
             parts["train"],
             {"test": parts["test"]},
-            seed=seed,
-            folder=folder,
+            context=RunContext(folder, seed, show=self.options.show),
             title=f"{self.name}, {len(train):,} labels, seed {seed}",
-            show=self.options.show,
         )
         tokenizer = len(self._source.tokenizer.to_json().encode())
         size = sum(value.nbytes for value in trained.values.values()) + tokenizer
@@ -159,7 +158,7 @@ class Ulmfit(NoAdapt):
             recipe=options.recipe,
             settings=replace(options.settings, minutes=options.adapt_minutes),
             reuse=True,
-            show=options.show,
+            context=RunContext(show=options.show),
         )
         self._source = loading.load(adapted)
         return float(self._source.run["seconds"])

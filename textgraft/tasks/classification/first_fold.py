@@ -30,7 +30,7 @@ def trial(
 ) -> Callable[[EarlyRejection], float] | None:
     """`members.try_out` of a language model as it is; None where the fold is dear beside `to_read` tokens of a pool.
 
-    A fold that may take only so long is not dear: who is too slow for it is known in seconds.
+    A fold with a time limit is not dear: a model that is too slow for it is rejected within seconds.
     """
     if training_config.seconds is None and LEAST * fold_tokens(plan, reading, training_config) > to_read:
         return None

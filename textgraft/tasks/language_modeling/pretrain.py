@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
 from textgraft.core.memory import all_parts_kept
@@ -29,7 +30,7 @@ from textgraft.tasks.language_modeling.pretraining_text import (
 from textgraft.tasks.language_modeling.token_shards import Corpora
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.driver import drive, measured, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Settings, load_values
+from textgraft.training.loop import Run, Settings, load_values, prepared
 from textgraft.training.neighbour_attention import refuse_without_neighbours, start_near
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage
@@ -131,39 +132,62 @@ def _check_reading(model: Model, *, spelled: bool) -> None:
         raise UserError(message, where="tokenizer", remedy=remedy)
 
 
+@dataclass(frozen=True)
+class PretrainOptions:
+    """Everything about pretraining but the data and what it starts from.
+
+    Attributes:
+        recipe: Name below recipes/pretrain, or a .toml file.
+        tokens: How many tokens the model is trained on; None: those of the recipe's epochs.
+        settings: Of the training. `settings.minutes` says when to stop too; `settings.patience` stops after so many
+            validations without a gain, and the best state is kept.
+    """
+
+    recipe: str = "en-ulmfit"
+    tokens: float | None = None
+    settings: Settings = field(default_factory=Settings)
+
+
 def pretrain(
     sources: Paths | Mapping[str, Paths],
     out: Path | str,
     *,
-    recipe: str = "en-ulmfit",
     valid: Paths | Mapping[str, Paths] | None = None,
     tokenizer: Path | str | None = None,
     model: Path | str | None = None,
-    tokens: float | None = None,
-    settings: Settings | None = None,
-    show: bool = True,
+    options: PretrainOptions | None = None,
+    context: RunContext | None = None,
 ) -> Path:
     """Train a tokenizer and a language model on files of general text and save them at `out`.
 
-    `sources` are files, folders, globs or data sets as read_texts takes them, or one folder of tokens
-    (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then the model's; a mapping from languages
-    to such has each language read in the recipe's smoothed share, by the tokenizer too. Held-out text comes from
-    `valid` (by language if `sources` are), or is every 200th text (at most 300, of each language). `tokenizer` takes an
-    existing tokenizer.json instead of training one; `model`, by name or folder, is a language model of the recipe's
-    shape to go on from, with its tokenizer (under the seed that it had it would read the same windows again). The
-    recipe's epochs, `tokens` (how many the model sees) or `settings.minutes` say when to stop; `settings.patience`
-    stops after so many validations without a gain, and the best state is kept. Tokenizer, token shards and checkpoint
-    live in `OUT.run/`; killed, the same call goes on from there, on any device, if the sources are the same
-    (data.fingerprint).
+    Tokenizer, token shards and checkpoint live in `OUT.run/`; killed, the same call goes on from there, on any device,
+    if the sources are the same (data.fingerprint).
 
-    Raises UserError if `out` exists, for sources or a language without text or that have changed since the run began,
-    for a recipe that does not fit, and for a `model` of another shape, or beside a `tokenizer`.
+    Args:
+        sources: Files, folders, globs or data sets as read_texts takes them, or one folder of tokens
+            (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then the model's. A mapping from
+            languages to such gives each language the recipe's smoothed share, in the tokenizer's training too.
+        out: Folder for the language model.
+        valid: Held-out text, by language if the sources are; None: every 200th text (at most 300, of each language).
+        tokenizer: An existing tokenizer.json; None: a new one is trained.
+        model: Name or folder of a language model of the recipe's shape to go on from, with its tokenizer (under the
+            seed that it had it would be trained on the same windows again).
+        options: Recipe, number of tokens and settings.
+        context: Seed, device, precision, threads and progress.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: `out` exists; sources or a language have no text or have changed since the run began; the recipe does
+            not fit; or `model` has another shape, or is given beside a `tokenizer`.
     """
-    out = Path(out)
+    out, options = Path(out), options or PretrainOptions()
     refuse_existing(out, overwrite=None)
-    plan = load_pretrain_recipe(recipe)
+    context, settings = prepared(context, options.settings)
+    plan, tokens, show = load_pretrain_recipe(options.recipe), options.tokens, context.show
     before = None if model is None else _model_before(plan, model, tokenizer)
-    settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
+    settings = replace(settings.of(plan.stage), validate_every=plan.validate_every)
     text = pretraining_text(sources, valid, plan.smoothing)
     folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens, before))
     if before is None and plan.token_vectors and not (folder / VECTORS).exists():

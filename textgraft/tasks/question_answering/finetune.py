@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
 from textgraft.core.resource_meter import Meter
@@ -35,7 +36,7 @@ from textgraft.tasks.question_answering.predictor import (
     scores,
 )
 from textgraft.training.driver import drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.loop import Run, Scores, Settings
+from textgraft.training.loop import Run, Scores, Settings, prepared
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
@@ -99,21 +100,30 @@ def qa_finetune(
     valid: Squad | None = None,
     test: Squad | None = None,
     options: QAOptions | None = None,
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> QAResult:
-    """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
+    """Fine-tune an encoder to answer questions and save a QA model at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load` takes, None
-    the usual one for the script of the texts (textgraft.models.default_models). `valid` is answered after every epoch,
-    and the weights with the best F1 are kept. Scores come from `test`, else from `valid`, else from articles held out
-    of `train`. The folder also holds predictions.json ({id: answer}) and nbest.json of the examined questions. Killed,
-    the same call goes on from there.
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family. The folder also holds predictions.json ({id:
+    answer}) and nbest.json of the evaluation split. Killed, the same call goes on from there.
 
-    Raises UserError if `out` exists, for questions without answers, and for an encoder that cannot hold a window.
+    Args:
+        train: Contexts with questions and answers.
+        out: Folder for the QA model.
+        model: A name that `loading.load` takes; None: the default model for the script of the texts
+            (models.default_models).
+        valid: Questions that are answered after every epoch: the weights with the best F1 are kept.
+        test: Questions to measure on; without them scores are of `valid`, else of articles held out of `train`.
+        options: Everything about the fine-tuning but the data.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
+
+    Raises:
+        UserError: `out` exists, questions have no answers, or the encoder cannot hold a window.
     """
     out, options = Path(out), options or QAOptions()
-    refuse_existing(out, overwrite)
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
     source = loading.load(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
@@ -124,12 +134,12 @@ def qa_finetune(
     folder = work_folder(out, asked("qa", data, [source], [stage], options))
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
-        drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=show)
+        drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=context.show)
     reader = Artifact(run.model.cpu().eval(), source.tokenizer)
     name = examined(parts)
     measured, precision = parts[name], options.settings.precision
     asked_of = NetworkSpanModel(reader, precision)
-    replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=show)
+    replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=context.show)
     found = {READER: scores(measured, predictions(replies))}
     costs = {READER: cost(meter, run.progress.seconds)}
     if options.baseline:
@@ -147,7 +157,7 @@ def qa_finetune(
         "predictions.json": as_file(predictions(replies)),
         "nbest.json": as_file({reply.id: reply.listed() for reply in replies}),
     }
-    put_in_place(reader, out, overwrite=overwrite, documents=documents)
+    put_in_place(reader, out, overwrite=context.overwrite, documents=documents)
     return QAResult(out, record, measured, replies, found)
 
 

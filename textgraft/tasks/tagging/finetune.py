@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
@@ -34,7 +35,7 @@ from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, scores, tag_all
 from textgraft.tasks.tagging.stacked import Network, faster
 from textgraft.training.driver import alone, drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run, Settings, prepared
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
@@ -109,25 +110,34 @@ def tag_finetune(
     valid: Tagged | None = None,
     test: Tagged | None = None,
     options: TagOptions | None = None,
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> TagResult:
-    """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
+    """Fine-tune an encoder to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
-    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load` takes, and None the
-    usual one for the script of the sentences (textgraft.models.default_models). `valid` is tagged after every epoch,
-    and the weights with the best F1 of entities, or accuracy, are kept. Scores come from `test`, else from `valid`,
-    else from sentences held out of `train`. The folder also holds predictions.conll of the examined sentences: word,
-    tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
+    Devlin et al. 2019, §5.3, for an encoder of any family. Over a Stack of frozen models and word vectors a network
+    over words is trained instead (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the
+    sources go into the folder. Where the tags of the evaluation split stay in int8, those are scored, and int8 is used
+    from then on (`faster`). The folder also holds predictions.conll of the evaluation split: word, tag, predicted tag,
+    as conlleval expects it. Killed, the same call goes on from there.
 
-    With a Stack of frozen models and word vectors as `model`, a network over words is trained on what they say
-    (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the sources go into the folder. Where
-    the tags of the examined sentences stay in int8, those are scored, and it is read so from then on (`faster`).
+    Args:
+        train: Sentences with tags.
+        out: Folder for the tagger.
+        model: A name that `loading.load` takes, or a Stack; None: the default model for the script of the sentences
+            (models.default_models).
+        valid: Sentences that are tagged after every epoch: the weights with the best F1 of entities, or accuracy, are
+            kept.
+        test: Sentences to measure on; without them scores are of `valid`, else of sentences held out of `train`.
+        options: Everything about the fine-tuning but the data.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
 
-    Raises UserError if `out` exists, for data of several kinds of tags, and for an encoder that cannot hold a window.
+    Raises:
+        UserError: `out` exists, the data have several kinds of tags, or the encoder cannot hold a window.
     """
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
-    refuse_existing(out, overwrite)
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
     source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load(model)
@@ -137,15 +147,15 @@ def tag_finetune(
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     stacked = _asked_of(source.stack, options)
-    folder = work_folder(out, asked("tag", data, [source], [stage], options) | stacked)
+    context = context.at(work_folder(out, asked("tag", data, [source], [stage], options) | stacked))
     with Meter() as meter:
-        tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
+        tagger, coverage = train_tagger(source, train, options, context, parts=parts)
     name = examined(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=show)
+    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=context.show)
     reading: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
-        reading, replies = faster(tagger, replies, options.max_tokens, show=show)
+        reading, replies = faster(tagger, replies, options.max_tokens, show=context.show)
     found = {TAGGER: scores(measured, replies)}
     costs = {TAGGER: cost(meter, tagger.run["seconds"])}
     if options.baseline:
@@ -164,7 +174,7 @@ def tag_finetune(
     record["results"] = results(found, costs, words=train.words)
     tagger.run = record
     documents = {"predictions.conll": predictions(measured, replies).encode("utf-8", "replace")}
-    put_in_place(tagger, out, overwrite=overwrite, documents=documents)
+    put_in_place(tagger, out, overwrite=context.overwrite, documents=documents)
     return TagResult(out, record, measured, replies, found)
 
 
@@ -172,20 +182,20 @@ def train_tagger(
     source: Artifact,
     train: Tagged,
     options: TagOptions,
-    folder: Path,
+    context: RunContext,
     *,
     parts: Mapping[str, Tagged] | None = None,
     title: str = "tag",
-    show: bool = False,
 ) -> tuple[Artifact, Coverage]:
     """The tagger that `source` becomes on all of `train`, and what of it did not fit into windows.
 
     `options` are those that `fitted` gives; "valid" among `parts` chooses the epoch. Its run says what the training
     was: its history and seconds, those spent on a stack's vectors (in this process) among them. Unfinished work lies in
-    `folder`.
+    the run's folder.
     """
     parts, settings, stack = parts or {}, options.settings, source.stack
     stage, began, read = load_recipe(options.recipe).finetune, time.perf_counter(), source
+    folder, show = context.work, context.show
     if stack is not None:
         stack.to(resolve_device(settings.device))
         known = [train, *(part for name, part in parts.items() if name == "valid")]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
 from textgraft.data.examples import refuse_unread
@@ -30,7 +31,7 @@ from textgraft.tasks.translation.predictor import (
 )
 from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
 from textgraft.training.driver import drive, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Scores, Settings
+from textgraft.training.loop import Run, Scores, Settings, prepared
 from textgraft.training.phases import STRICT, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
@@ -127,22 +128,34 @@ def cove_train(
     valid: Parallel | None = None,
     vectors: StaticVectors | None = None,
     options: CoVeOptions | None = None,
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> dict[str, Any]:
-    """Train a translator on `train` and save it at `out`; what run.json says of it.
+    """Train a translator and save it at `out`; its encoder is CoVe.
 
-    Its encoder is CoVe (McCann et al. 2017, §3): any stage that takes a model takes the folder, and leaves the decoder
-    behind. `vectors` start the word table, which is then as wide as they are; words without one start at random. Where
-    the recipe never trains the table, it has the vectors' other words too, for tasks to meet, as published. The state
-    with the least loss on `valid` after an epoch is kept; without `valid` some pairs are held out (Parallel.held_out).
-    Tokenizers and checkpoint live in `OUT.run/`; killed, the same call goes on from there.
+    McCann et al. 2017, §3: any stage that takes a model takes the folder, and leaves the decoder behind. Tokenizers and
+    checkpoint live in `OUT.run/`; killed, the same call goes on from there.
 
-    Raises UserError if `out` exists, for a recipe that never trains a table that nothing has started, and where BLEU
-    is asked for and sacrebleu missing.
+    Args:
+        train: Pairs of sentences.
+        out: Folder for the translator.
+        valid: Pairs to validate on: the state with the least loss after an epoch is kept. None: some pairs are held out
+            (Parallel.held_out).
+        vectors: Start the word table, which is then as wide as they are; words without one start at random. Where the
+            recipe never trains the table, it has the vectors' other words too, for tasks to use, as published.
+        options: Everything about the training but the data.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
+
+    Returns:
+        The record as in run.json.
+
+    Raises:
+        UserError: `out` exists, the recipe never trains a table that nothing has started, or BLEU is asked for and
+            sacrebleu missing.
     """
     out, options = Path(out), options or CoVeOptions()
-    refuse_existing(out, overwrite)
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
     if options.bleu:
         sacrebleu()
@@ -166,7 +179,7 @@ def cove_train(
     }
     folder = work_folder(out, asked)
     run, left_out = _run(model, tokenizers, (train, held), recipe, replace(options, settings=settings))
-    drive(run, folder / "checkpoint.safetensors", title="cove", show=show)
+    drive(run, folder / "checkpoint.safetensors", title="cove", show=context.show)
     made = Artifact(run.model.cpu().eval(), tokenizers[0], None, {}, tokenizers[1])
     data = {"pairs": len(train) - left_out, "held out": len(held), "files": [Path(name).name for name in train.names]}
     data |= {"left out, blank": train.blank, "left out, too long": left_out}
@@ -177,7 +190,7 @@ def cove_train(
     record |= {"parameters": sum(p.numel() for p in run.model.parameters())}
     made.run = record
     record["held_out"] = {"pairs": len(held), "after": _measured(made, held, options)}
-    put_in_place(made, out, overwrite=overwrite)
+    put_in_place(made, out, overwrite=context.overwrite)
     return record
 
 
