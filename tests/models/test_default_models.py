@@ -87,8 +87,8 @@ def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -
     assert adapted.run["base"]["name"] == base
     asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "context": QUIET}
     assert finetune(train, tmp_path / "made", **asked).record["base"]["name"] == base
-    options = MethodOptions(show=False, max_tokens=16)
-    results = compare(train, tmp_path / "curve", methods=["frozen"], labels=[12], seeds=1, options=options)
+    options = MethodOptions(show=False, max_tokens=16, seeds=1)
+    results = compare(train, tmp_path / "curve", methods=["frozen"], labels=[12], options=options)
     assert results["run"]["model"] == str(small)
     classifier = TextClassifier(recipe="lstm-small", max_tokens=16).fit(TEXTS, LABELS)
     assert classifier.classifier_.members[0].run["base"]["name"] == base

@@ -105,6 +105,7 @@ def compare(
         minutes=minutes,
         precision=precision,
         seed=seed,
+        seeds=seeds,
         show=not quiet,
     )
     problems = check(examples, test=tested, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None)
@@ -117,7 +118,6 @@ def compare(
             unlabelled=pool,
             methods=_listed(methods),
             labels=_listed(labels),
-            seeds=seeds,
             options=options,
             reuse=reuse,
         )

@@ -285,8 +285,8 @@ def test_another_way_to_read_is_another_run(tmp_path: Path, tiny_lm: Path, monke
 def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
     tmp_path: Path, tiny_lm: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", show=False)
-    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24], "seeds": 1}
+    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", seeds=1, show=False)
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24]}
     read: list[float] = []
     real = fine_tuned.adapt_seconds
     monkeypatch.setattr(fine_tuned, "adapt_seconds", lambda source: read.append(real(source)) or 3_000.0)
@@ -305,8 +305,8 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
 def test_compare_gives_up_who_would_take_longer_than_the_minutes(
     tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str]
 ) -> None:
-    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", show=False, minutes=1e-6)
-    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24], "seeds": 1}
+    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", seeds=1, show=False, minutes=1e-6)
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24]}
     found = compare(TRAIN, tmp_path / "brief", **asked, options=options)
     assert len(trained) == 1
     assert found["run"]["minutes"] == 1e-6

@@ -30,9 +30,10 @@ class MethodOptions:
 
     Where no `model` is named each method has its usual one, of `usual` (methods.model_for), which `compare` has from
     its texts.
-    `adapt_minutes` replaces the epochs of the recipe's adaptation; `seed` is that of what is done once for all
-    trainings, which have seeds of their own. `kind` is that of the labels, where it is known. `minutes` is what the
-    trainings of the language model may take in each of `default`'s blends, as in `finetune`.
+    `adapt_minutes` replaces the epochs of the recipe's adaptation. `seeds` training samples are drawn of each number of
+    labels, from `seed` upwards, which is also that of what is done once for all trainings. `kind` is that of the
+    labels, where it is known. `minutes` is what the trainings of the language model may take in each ensemble of
+    `default`, as in `finetune`.
     """
 
     model: str | Path | None = None
@@ -41,6 +42,7 @@ class MethodOptions:
     adapt_minutes: float | None = None
     precision: str = "auto"
     seed: int = 0
+    seeds: int = 5
     show: bool = True
     kind: TargetKind | None = None
     minutes: float | None = None
@@ -48,11 +50,18 @@ class MethodOptions:
 
     def __post_init__(self) -> None:
         allowed_seconds(self.minutes)  # an impossible one is refused now
-        if self.max_tokens < 1:
-            raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 1 or more.")
+        for name in ("seeds", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    @property
+    def draws(self) -> range:
+        """The seeds of the training samples."""
+        return range(self.seed, self.seed + self.seeds)
 
     @property
     def settings(self) -> Settings:
+        """Settings of what is trained once for all samples."""
         return Settings(seed=self.seed, precision=self.precision)
 
     @property
