@@ -172,7 +172,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        EarlyRejection, "lost", lambda self, logits, folds: None if self.unread else "so the judge says"
+        EarlyRejection, "rejection", lambda self, logits, folds: None if self.before_adapting else "so the judge says"
     )
     monkeypatch.setattr(
         model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
@@ -200,7 +200,7 @@ def test_who_names_a_recipe_has_it_read_at_once(
     tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hopeless(monkeypatch)
-    options = FinetuneOptions(recipe=str(recipe), folds=0, settings=SETTINGS)
+    options = FinetuneOptions(recipe=str(recipe), folds=0, settings=SETTINGS, adapt=SETTINGS)
     done = run(tmp_path / "out", tiny_lm, options=options)
     assert trained == ["seed 0"]
     assert list(done.language_models) == ["ulmfit"]
