@@ -45,7 +45,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Question:
-    """What is compared on what: the same for every method. `orders` has for each seed the texts as they are drawn."""
+    """The data of a comparison, the same for every method; `orders` has for each seed the texts as they are drawn."""
 
     train: Examples
     test: Examples
@@ -217,7 +217,7 @@ def _question(
 
 
 def _asked(question: Question, methods: Mapping[str, Method], options: MethodOptions) -> dict[str, Any]:
-    """What the numbers depend on: another of any of these is another run."""
+    """Everything that the numbers depend on; two runs that differ in any of it are different runs."""
     parts = {"train": question.train, "test": question.test}
     return {
         "stage": "compare",
@@ -311,7 +311,7 @@ def _results(question: Question, names: Sequence[str], cells: Cells) -> dict[str
 
 
 def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options: MethodOptions) -> dict[str, Any]:
-    """What was run, and on what."""
+    """The run and its data, as in results.json."""
     parts = {"train": question.train, "test": question.test}
     data: dict[str, Any] = {
         name: {"source": Path(part.source).name, "texts": len(part), "sha256": asked[name]}

@@ -174,7 +174,7 @@ def _saved(model: Predictor) -> Saved:
 def _asked(
     teacher: Classifier, saved: Sequence[Saved], source: Artifact, stage: Stage, options: DistilOptions
 ) -> dict[str, Any]:
-    """What the result depends on beside the data: another of any of these is another run."""
+    """Everything beside the data that the result depends on; runs that differ in any of it are different runs."""
     return {
         "stage": "distil",
         "teacher": content_hash([*(one.config for one in saved), teacher.weights]),

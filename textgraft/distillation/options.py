@@ -1,4 +1,4 @@
-"""What can be said of a distillation beside its data, what one leaves, and the recipes for language models."""
+"""Options and results of distillations, and the recipes for language models."""
 
 from __future__ import annotations
 

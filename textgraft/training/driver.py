@@ -54,7 +54,7 @@ class TooSlow(Exception):
 
 
 def allowed_seconds(minutes: float | None) -> float | None:
-    """What trainings may take that may take so many minutes. Raises UserError for what is no time."""
+    """A limit of minutes in seconds; None for none. Raises UserError for a limit that is no positive number."""
     if minutes is None:
         return None
     if not 0 < minutes < math.inf:

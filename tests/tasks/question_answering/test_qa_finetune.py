@@ -143,7 +143,7 @@ def test_without_a_test_articles_are_held_out(
     assert (data["train"]["questions"], data["held out"]["questions"]) == kept
     assert done.record["examined"] == "held out"
     assert "no baseline was run" in done.record["results"]["verdict"]
-    assert {a.title for a in done.examined.articles} <= {a.title for a in TRAIN.articles}
+    assert {a.title for a in done.evaluation.articles} <= {a.title for a in TRAIN.articles}
 
 
 def test_empty_windows_can_be_left_out(bert: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `compare` asks of a method, and what a method may be told."""
+"""The interface of the methods that `compare` compares, and their options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What methods may be told: the language model, how it trains, and how much of a text it reads.
+    """Options of methods: the language model, how it is trained, and how long texts may be.
 
     Where no `model` is named each method has its usual one, of `usual` (methods.model_for), which `compare` has from
     its texts.
@@ -72,7 +72,7 @@ class MethodOptions:
 
     @cached_property
     def language_model(self) -> LanguageModel:
-        """What methods have to know of the model before they start; read once for all of them."""
+        """Facts about the model that methods need before they start, loaded once for all of them."""
         source = loading.load(self.named_model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
@@ -91,7 +91,7 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What one trained model says of N texts, and its size.
+    """Predictions of one trained model for N texts, and its size.
 
     `outputs` are (N, C) probabilities, or (N,) standardised values for a numeric target. `seconds` is how long
     training took where that is known better than by the clock: it may have been interrupted and taken up again.

@@ -1,4 +1,4 @@
-"""What `finetune` makes when nobody tells it how, as a method beside its own parts."""
+"""The default of `finetune`, a weighted ensemble, as a method beside its parts."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class NoAdapt:
     def _encoded(
         self, source: Artifact, train: Examples, texts: Sequence[str], labels: Labels
     ) -> dict[str, EncodedTexts]:
-        """What is learned from, as "train", and what is asked, as "test", which is the same for all trainings."""
+        """The training texts, as "train", and those to predict, as "test", which are the same for all trainings."""
         known, _ = source.encoded(train.texts, self.options.max_tokens)
         same, asked = self._asked.get(source.model, (None, None))
         if asked is None or same is not texts:

@@ -90,7 +90,7 @@ class Comparison:
         return max(others, key=lambda o: sign * self.scores(o).mean())
 
     def against(self, rival: Outcome) -> PairedTest:
-        """Whether the first method differs from `rival` on these texts."""
+        """A paired test of the first method against `rival` on these texts."""
         return paired_test(self.scores(self.outcomes[0]), self.scores(rival))
 
     def verdict(self) -> str:

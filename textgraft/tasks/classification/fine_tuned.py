@@ -216,7 +216,7 @@ def too_long(what: str, seconds: float, allowed: float) -> str:
 
 
 def adapt_seconds(source: Artifact) -> float:
-    """What adapting the language model took, if it was, which is part of the method's price."""
+    """Seconds of the language model's adaptation, which are part of the method's costs; 0 where there was none."""
     return float(source.run.get("seconds", 0.0)) if source.run.get("stage") == "adapt" else 0.0
 
 

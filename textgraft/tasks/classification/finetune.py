@@ -49,7 +49,7 @@ from textgraft.tasks.classification.model_selection import (
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source, language_models
 from textgraft.tasks.classification.training import Plan, refuse_unpredictive
-from textgraft.tasks.finetuning import asked, given
+from textgraft.tasks.finetuning import parts_by_name, run_identity
 from textgraft.training.driver import (
     allowed_seconds,
     content_hash,
@@ -123,7 +123,7 @@ class FinetuneOptions:
 
     @property
     def blends(self) -> bool:
-        """Whether linear classifiers may take part in the answer.
+        """True where linear classifiers may be part of the ensemble.
 
         Not where the language model is what is asked about, nor with class weights, which linear ones know nothing of.
         """
@@ -178,7 +178,7 @@ def finetune(
     refuse_existing(out, context.overwrite)
     refuse_one_text(unlabelled, name="unlabelled")
     train, valid, test = read(train), read_if_given(valid), read_if_given(test)
-    parts = {"train": train, **given(valid=valid, test=test)}
+    parts = {"train": train, **parts_by_name(valid=valid, test=test)}
     sources, adapted = language_models(model or options.default_model(train)), None
     if options.adapt is not None and unlabelled:
         adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, context.at(out))
@@ -271,7 +271,9 @@ def _begun(
     evaluation_split = next((name for name in ("test", "valid") if name in parts), "folds")
     splits = chosen_folds(train, options, measured=evaluation_split != "folds")
     data = {name: _described(part) for name, part in parts.items()}
-    plan = asked("finetune", data, models.values(), stages.values(), options) | {"unlabelled": content_hash(unlabelled)}
+    plan = run_identity("finetune", data, models.values(), stages.values(), options) | {
+        "unlabelled": content_hash(unlabelled)
+    }
     plan |= {"adapt": adapted.identity()} if adapted is not None else {}
     context, seconds = context.at(work_folder(out, plan)), allowed_seconds(options.minutes)
     training_config = TrainingConfig(evaluation_split, options.seeds, splits, context, seconds)

@@ -119,7 +119,7 @@ def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, wit
 
 
 def _hurried(sequences: Sequence[TokenIds], within: float) -> ProgressCallback:
-    """Who hears how many texts are read, the longest first, and raises TooSlow as training.driver.drive does."""
+    """A callback that counts encoded texts, the longest first, and raises TooSlow as training.driver.drive does."""
     tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
     began = time.monotonic()
 
@@ -163,7 +163,7 @@ def answers(layer: NDArray, rows: NDArray) -> NDArray[np.float64]:
 
 
 def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDArray[np.float64]:
-    """What was fitted as one layer (outputs, width + 1), in whose softmax (several labels: sigmoids) it says the same.
+    """The fitted classifiers as one layer (outputs, width + 1) with the same softmax (several labels: sigmoids).
 
     Two classes were told apart by one row: the other's is zero.
     """

@@ -31,7 +31,7 @@ def language_models(model: str | Path) -> dict[str, Source]:
 
 
 def outcome_names(models: Collection[Artifact]) -> list[str]:
-    """What the classifiers grown from each are called."""
+    """The names of the classifiers that are fine-tuned from each."""
     called = [_method(model) for model in models]
     before = [called[:i].count(name) for i, name in enumerate(called)]
     return [f"{name}-{count + 1}" if count else name for name, count in zip(called, before, strict=True)]

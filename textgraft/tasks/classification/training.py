@@ -45,7 +45,7 @@ class EncodedTexts:
     read: dict[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
 
     def once(self, purpose: str, reading: Callable[[], np.ndarray]) -> np.ndarray:
-        """What `reading` gives, or has given for this purpose."""
+        """The result of `reading`, computed once for each purpose."""
         if self.read is None:
             return reading()
         if purpose not in self.read:
@@ -59,7 +59,7 @@ class EncodedTexts:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all classifiers of one fine-tuning share: where they start, how they train, what they answer."""
+    """The configuration that all classifiers of one fine-tuning share: the start, the training, the labels."""
 
     language_model: Model
     from_scratch: bool

@@ -165,7 +165,7 @@ def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary:
 
 
 def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
-    """Whether `out`, by its run.json, is what `asked` (a hash of model, texts and settings) led to.
+    """True where `out`, by its run.json, came of the run with the identity `asked` (a hash).
 
     Raises UserError where it is not, and may not be replaced.
     """

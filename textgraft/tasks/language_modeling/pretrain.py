@@ -48,7 +48,7 @@ VALIDATION_TOKENS = 100_000
 VECTORS = "vectors.f32"
 COUNTED_AT_ONCE = 1 << 22
 TOKENIZER_SETTINGS = tuple(TokenizerSettings.__annotations__)
-"""What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
+"""The keys of a recipe's tokenizer: the keyword arguments of Tokenizer.train."""
 
 
 @dataclass(frozen=True)
@@ -237,13 +237,13 @@ def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str 
 
 
 def _legs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What run.json keeps of the trainings that a model had before it went on, oldest first."""
+    """Earlier trainings of a model that goes on, as in run.json, oldest first."""
     last = {key: run[key] for key in ("name", "tokens_seen", "seconds", "history") if key in run}
     return [*run.get("earlier", []), last]
 
 
 def _shape(model: Model) -> tuple[Any, ...]:
-    """What two models have to agree in for the one to go on as the other: all but dropouts and penalties."""
+    """The shape that two models must share for one to go on as the other: all but dropouts and penalties."""
     return with_dropout(model.describe(), 0)["encoder"], {name: v.shape for name, v in model.values().items()}
 
 
@@ -255,7 +255,7 @@ def _asked(
     tokens: float | None,
     before: Artifact | None,
 ) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run."""
+    """Everything that the result depends on; two runs that differ in any of it are different runs."""
     return {
         "stage": "pretrain",
         **text.asked(),  # which also finds out whether all of it is there
@@ -284,7 +284,7 @@ def _check_held_out(corpora: Corpora, model: Model, tokenizer: Tokenizer, learns
 
 
 def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Objective, *, show: bool) -> dict[str, Any]:
-    """What run.json says of the held-out text, and of each language."""
+    """Scores of the held-out text, and of each language, as in run.json."""
     scores = {}
     for name, part in {"": corpora.held, **corpora.held_by_language}.items():
         validate = learns.validator(model, part, tokenizer, tokens=math.inf)
@@ -306,7 +306,7 @@ def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Obje
 
 
 def _stopped_by(run: Run, tokens: float | None) -> str:
-    """What ended the training, in the words of the options."""
+    """The option that ended the training."""
     if run.out_of_patience():
         return "patience"
     if run.settings.minutes is not None:

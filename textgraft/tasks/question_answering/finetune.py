@@ -24,7 +24,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, graft_on_positions
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate_layer_aggregation
-from textgraft.tasks.finetuning import asked, cost, examined, given, interval, table
+from textgraft.tasks.finetuning import cost, evaluation_split, interval, parts_by_name, run_identity, table
 from textgraft.tasks.question_answering import baseline
 from textgraft.tasks.question_answering.network import NetworkSpanModel
 from textgraft.tasks.question_answering.predictor import (
@@ -79,11 +79,11 @@ class QAOptions:
 
 @dataclass(frozen=True)
 class QAResult:
-    """A finished reader: its folder, its replies to the examined questions, their scores beside the baseline's."""
+    """A finished QA model: its folder, its replies to the evaluation split, their scores beside the baseline's."""
 
     folder: Path
     record: dict[str, Any]
-    examined: Squad
+    evaluation: Squad
     replies: list[Reply]
     scores: Mapping[str, AnswerScores]
 
@@ -131,12 +131,12 @@ def qa_finetune(
     stage = load_recipe(options.recipe).finetune
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
-    folder = work_folder(out, asked("qa", data, [source], [stage], options))
+    folder = work_folder(out, run_identity("qa", data, [source], [stage], options))
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
         drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=context.show)
     reader = Artifact(run.model.cpu().eval(), source.tokenizer)
-    name = examined(parts)
+    name = evaluation_split(parts)
     measured, precision = parts[name], options.settings.precision
     asked_of = NetworkSpanModel(reader, precision)
     replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=context.show)
@@ -164,7 +164,7 @@ def qa_finetune(
 def chosen_parts(
     train: Squad, valid: Squad | None, test: Squad | None, options: QAOptions
 ) -> tuple[Squad, dict[str, Squad]]:
-    """What is learned from, and what is looked at meanwhile or afterwards, by name.
+    """The training data, and the parts to validate and to measure on, by name.
 
     Raises UserError for questions without answers, and where there is nothing to measure on.
     """
@@ -173,11 +173,11 @@ def chosen_parts(
         train, held = split_articles(train, options.held_out, seed)
         parts = {"held out": held}
     else:
-        parts = given(valid=valid, test=test)
+        parts = parts_by_name(valid=valid, test=test)
     if options.questions is not None:
         train = train.sample(options.questions, seed)
     if options.examined_questions is not None:
-        name = examined(parts)
+        name = evaluation_split(parts)
         parts[name] = parts[name].sample(options.examined_questions, seed)
     for part in (train, *parts.values()):
         lacking = without_answers([question for _, question in part.asked()])

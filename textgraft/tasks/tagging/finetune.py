@@ -29,7 +29,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, graft_on_positions
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate_layer_aggregation
-from textgraft.tasks.finetuning import asked, cost, examined, given, interval, table
+from textgraft.tasks.finetuning import cost, evaluation_split, interval, parts_by_name, run_identity, table
 from textgraft.tasks.tagging import baseline
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, scores, tag_all
@@ -83,22 +83,22 @@ class TagOptions:
 
 
 STACKED = TagOptions(scheme="BIOES", crf=True)
-"""What suits a stack where nobody says how."""
+"""Default options over a stack."""
 
 
 @dataclass(frozen=True)
 class TagResult:
-    """A finished tagger: its folder, its replies to the examined sentences, their scores beside the baseline's."""
+    """A finished tagger: its folder, its replies to the evaluation split, their scores beside the baseline's."""
 
     folder: Path
     record: dict[str, Any]
-    examined: Tagged
+    evaluation: Tagged
     replies: list[Reply]
     scores: Mapping[str, TagScores]
 
     def table(self) -> str:
         """Every method with its scores and cost, and the verdict, as plain text."""
-        metrics = ("accuracy",) if self.examined.scheme == "plain" else ("f1", "precision", "recall")
+        metrics = ("accuracy",) if self.evaluation.scheme == "plain" else ("f1", "precision", "recall")
         return table(self.record["results"], metrics)
 
 
@@ -147,10 +147,10 @@ def tag_finetune(
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     stacked = _asked_of(source.stack, options)
-    context = context.at(work_folder(out, asked("tag", data, [source], [stage], options) | stacked))
+    context = context.at(work_folder(out, run_identity("tag", data, [source], [stage], options) | stacked))
     with Meter() as meter:
         tagger, coverage = train_tagger(source, train, options, context, parts=parts)
-    name = examined(parts)
+    name = evaluation_split(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
     replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=context.show)
     reading: dict[str, Any] = {}
@@ -215,7 +215,7 @@ def train_tagger(
 def chosen_parts(
     train: Tagged, valid: Tagged | None, test: Tagged | None, options: TagOptions
 ) -> tuple[Tagged, dict[str, Tagged]]:
-    """What is learned from, and what is looked at meanwhile or afterwards, by name.
+    """The training data, and the parts to validate and to measure on, by name.
 
     Raises UserError where one part has entities and another one other tags.
     """
@@ -223,7 +223,7 @@ def chosen_parts(
         train, held = split_sentences(train, options.held_out, options.settings.seed)
         parts = {"held out": held}
     else:
-        parts = given(valid=valid, test=test)
+        parts = parts_by_name(valid=valid, test=test)
     for part in parts.values():
         if (part.scheme == "plain") != (train.scheme == "plain"):
             message = f"these tags are {part.scheme}, and those to learn from {train.scheme}."
@@ -297,7 +297,7 @@ def predictions(examined: Tagged, replies: list[Reply]) -> str:
 
 
 def _asked_of(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
-    """What the result depends on where it is over a stack."""
+    """The part of the identity that a stack adds."""
     if stack is None:
         return {}
     return {"stack": [source.fingerprint for source in stack.sources], "network": options.network.identity()}
@@ -309,7 +309,7 @@ def _described(part: Tagged) -> dict[str, Any]:
 
 
 def _overlap(train: Tagged, parts: Mapping[str, Tagged]) -> dict[str, Any]:
-    """What of each part is learned from too, and which of its tags are not."""
+    """How many sentences of each part are training sentences too, and which of its tags are not in training."""
     read = {s.words for s in train.sentences}
     unseen = {name: sorted(set(part.tags) - set(train.tags)) for name, part in parts.items()}
     return {

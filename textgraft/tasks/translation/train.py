@@ -211,7 +211,7 @@ def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> Transl
 
 
 def _trains_words(recipe: TranslationRecipe) -> bool:
-    """Whether any phase moves the word table, the lowest layer group."""
+    """True where any phase trains the word table, the lowest layer group."""
     with torch.device("meta"), Uninitialized():
         groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
     return any(phase.rates(groups)[0] is not None for phase in recipe.stage.plan(groups))
@@ -234,7 +234,7 @@ def _tokenizers(
 
 
 def _start_table(model: Model, tokenizer: Tokenizer, vectors: StaticVectors | None) -> dict[str, int] | None:
-    """What run.json says of the vectors that the table starts from."""
+    """Facts about the vectors that the table starts from, as in run.json."""
     if vectors is None:
         return None
     assert isinstance(model.encoder, CoVe)
