@@ -45,11 +45,11 @@ def save_ensemble(
     from textgraft.models import artifact
 
     folder = Path(folder)
-    own = {name: member.files() for name, member in members.items()}
-    again = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in own.items())
+    contents = {name: member.files() for name, member in members.items()}
+    again = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in contents.items())
     model_folder.refuse_existing(folder, overwrite or again)
     files = {"run.json": model_folder.to_json(dict(run))}
-    for name, inside in own.items():
+    for name, inside in contents.items():
         files |= {f"{name}/{file}": data for file, data in inside.items()}
     description: dict[str, Any] = {"members": list(members)}
     if weights is not None:
@@ -116,15 +116,15 @@ def _resolved(device: str) -> Any:
 def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
     """The members' weights, scaled to a mean of 1. Raises UserError where they are not one positive number each."""
     members = config["members"]
-    given = config.get("weights", [1] * len(members) if isinstance(members, list) else None)
+    weights = config.get("weights", [1] * len(members) if isinstance(members, list) else None)
     sound = (
         isinstance(members, list)
-        and isinstance(given, list)
-        and len(given) == len(members) > 0
+        and isinstance(weights, list)
+        and len(weights) == len(members) > 0
         and all(isinstance(name, str) for name in members)
-        and all(isinstance(w, int | float) and math.isfinite(w) and w > 0 for w in given)
+        and all(isinstance(w, int | float) and math.isfinite(w) and w > 0 for w in weights)
     )
     if not sound:
         message = "this describes no ensemble: it takes names of members, and a positive weight each or none."
         raise UserError(message, where=str(path), remedy=model_folder.RESTORE)
-    return [weight * len(given) / sum(given) for weight in given]
+    return [weight * len(weights) / sum(weights) for weight in weights]

@@ -118,9 +118,9 @@ class Comparison:
         if not others:
             return "All of them are in the training texts too: this says nothing of new ones."
         first, rival = self.outcomes[0], self.best_baseline()
-        own = bootstrap_interval(self.scores(first)[:, ~self.seen])
+        interval = bootstrap_interval(self.scores(first)[:, ~self.seen])
         text = f"{count:,} of them {'are' if count > 1 else 'is'} in the training texts too; on the other {others:,} "
-        text += f"it has {formatting.interval(*own, self.headline)}"
+        text += f"it has {formatting.interval(*interval, self.headline)}"
         if rival is not None:
             theirs = float(self.scores(rival)[:, ~self.seen].mean())
             text += f", {rival.name} {formatting.score(theirs, self.headline)}"
@@ -139,9 +139,9 @@ class Comparison:
         ]
         rows = [head]
         for name, result in self._methods().items():
-            own = result[self.headline]
-            interval = formatting.interval(own["mean"], own["low"], own["high"], self.headline)
-            spread = formatting.score(own["spread"], self.headline)
+            score = result[self.headline]
+            interval = formatting.interval(score["mean"], score["low"], score["high"], self.headline)
+            spread = formatting.score(score["spread"], self.headline)
             others = [formatting.score((result[other] or {}).get("mean"), other) for other in beside]
             rows.append([name, interval, spread, *others, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
         shown = formatting.aligned(rows, left={0})

@@ -173,6 +173,8 @@ def finetune(
     """
     out = Path(out)
     options = options or FinetuneOptions()
+    if options.adapt is not None:
+        options = replace(options, adapt=prepared(context, options.adapt)[1])
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
     refuse_existing(out, context.overwrite)
@@ -181,7 +183,8 @@ def finetune(
     parts = {"train": train, **parts_by_name(valid=valid, test=test)}
     sources, adapted = language_models(model or options.default_model(train)), None
     if options.adapt is not None and unlabelled:
-        adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, context.at(out))
+        shown = RunContext(show=context.show, overwrite=context.overwrite)
+        adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
     begun = _begun(out, parts, sources, unlabelled or (), options, adapted, context)
     selection, options = begun.selection, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
@@ -374,7 +377,7 @@ def _language_model_comparison(
 
 def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[Outcome]]:
     """The outcome that is measured and, where that is an ensemble, those of its members."""
-    named = [replace(member.outcome, name=own if len(members) > 1 else name) for own, member in members.items()]
+    named = [replace(m.outcome, name=title if len(members) > 1 else name) for title, m in members.items()]
     return (named[0], []) if len(named) == 1 else (ensemble(named, name), named)
 
 

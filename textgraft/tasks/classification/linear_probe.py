@@ -158,8 +158,8 @@ def fitted(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[
 
 def answers(layer: NDArray, rows: NDArray) -> NDArray[np.float64]:
     """(N, outputs) logits."""
-    found: NDArray[np.float64] = rows @ layer[:, :-1].T + layer[:, -1]
-    return found
+    logits: NDArray[np.float64] = rows @ layer[:, :-1].T + layer[:, -1]
+    return logits
 
 
 def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDArray[np.float64]:
@@ -191,7 +191,7 @@ def _put(layer: NDArray, linear: Linear, classes: list[int]) -> None:
 
 
 def _artifact(
-    source: Artifact, layer: NDArray, labels: Labels, own: Mapping[str, Any], run: Mapping[str, Any]
+    source: Artifact, layer: NDArray, labels: Labels, about: Mapping[str, Any], run: Mapping[str, Any]
 ) -> Artifact:
     """The classifier that is saved: the encoder as it was, under the fitted layer."""
     head = {
@@ -214,4 +214,4 @@ def _artifact(
     with torch.no_grad():
         last.weight.copy_(torch.from_numpy(layer[:, :-1]))
         last.bias.copy_(torch.from_numpy(layer[:, -1]))
-    return Artifact(model, source.tokenizer, labels, {**run, **own})
+    return Artifact(model, source.tokenizer, labels, {**run, **about})
