@@ -43,7 +43,7 @@ _PUBLIC = {
     "QAOptions": "textgraft.tasks.question_answering.finetune",
     "qa_answer": "textgraft.tasks.question_answering.predictor",
     "qa_evaluate": "textgraft.tasks.question_answering.predictor",
-    "Reader": "textgraft.tasks.question_answering.predictor",
+    "QAModel": "textgraft.tasks.question_answering.predictor",
     "read_conll": "textgraft.data.conll",
     "tag_finetune": "textgraft.tasks.tagging.finetune",
     "TagOptions": "textgraft.tasks.tagging.finetune",

@@ -55,7 +55,7 @@ def export(
     """
     out = Path(out)
     model_folder.refuse_existing(out, overwrite)
-    artifact = loading.load(model)
+    artifact = loading.load_network(model)
     made = graph_of(artifact, str(model))
     difference = largest_difference(artifact, made)
     if difference > TOLERANCE:

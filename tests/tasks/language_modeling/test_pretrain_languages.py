@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.streams.languages import smoothed_shares
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import TextByLanguage, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ def recipe(tmp_path: Path) -> str:
 def test_each_language_has_its_share_and_its_figures(
     sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:
-    made = load(
+    made = load_network(
         pretrain(sources, tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     )
     languages, held = made.run["languages"], made.run["held_out"]
@@ -200,7 +200,7 @@ def test_held_out_text_of_ones_own_and_a_tokenizer_that_is_there(
     (tmp_path / "held-th.txt").write_text("\n".join(thai(9, 7)))
     valid: dict[str, list[str | Path]] = {name: [tmp_path / f"held-{name}.txt"] for name in ("en", "th")}
     given = tmp_path / "tokenizer.json"
-    made = load(
+    made = load_network(
         pretrain(
             sources,
             tmp_path / "lm",
@@ -215,7 +215,7 @@ def test_held_out_text_of_ones_own_and_a_tokenizer_that_is_there(
 
 
 def test_one_language_is_all_of_it(sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path) -> None:
-    made = load(
+    made = load_network(
         pretrain(
             {"en": sources["en"]},
             tmp_path / "lm",

@@ -15,7 +15,7 @@ from textgraft import GenerateOptions, Settings, TextClassifier, UserError, adap
 from textgraft.core.context import QUIET
 from textgraft.data.streams.base import LanguageModelStream
 from textgraft.generation.generation import score
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import build
 from textgraft.tasks.language_modeling.adapt import held_out, move_to_vocabulary
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, new_language_model
@@ -76,7 +76,7 @@ def xl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_learns_goes_on_and_scores(xl: Path) -> None:
-    made = load(xl)
+    made = load_network(xl)
     after = made.run["held_out"]["after"]
     assert after["perplexity"] < 0.3 * made.tokenizer.vocab_size
     long = GenerateOptions(max_tokens=60)  # three times what it remembers
@@ -92,14 +92,14 @@ def test_adapts_and_a_classifier_grows_on_it(xl: Path, tmp_path: Path) -> None:
     texts, labels = reviews(60, 7)
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
     out = adapt(praise, out=tmp_path / "domain", model=xl, recipe="full", context=QUIET)
-    scores = load(out).run["held_out"]
+    scores = load_network(out).run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
     classifier = TextClassifier(model=str(out), adapt=False).fit(texts, labels)
     assert classifier.predict_proba(texts).shape == (60, 2)
 
 
 def test_another_vocabulary_moves_one_table_and_not_several(xl: Path) -> None:
-    made = load(xl)
+    made = load_network(xl)
     other = Tokenizer.train(["the film was good and new words came"], kind="word", min_frequency=1)
     if made.model.describe()["encoder"]["cutoffs"]:
         with pytest.raises(UserError, match="narrower vectors"):
@@ -180,7 +180,7 @@ def test_the_recipe_that_ships_has_five_million_parameters_and_runs(tmp_path: Pa
         options=PretrainOptions(recipe="en-xl-small", tokens=600),
         context=QUIET,
     )
-    assert load(out).model.describe()["encoder"] == replace(encoder.config, vocab_size=0).__dict__ | {
+    assert load_network(out).model.describe()["encoder"] == replace(encoder.config, vocab_size=0).__dict__ | {
         "name": "transformer_xl",
-        "vocab_size": load(out).tokenizer.vocab_size,
+        "vocab_size": load_network(out).tokenizer.vocab_size,
     }

@@ -62,7 +62,7 @@ class Adapted:
         options: dict[str, Any] = {"recipe": self.recipe, "settings": self.settings, "context": self.context}
         adapt(self.texts, folder, model=place, reuse=True, **options)
         self.folders[name] = folder
-        return loading.load(folder)
+        return loading.load_network(folder)
 
     def _folder(self, name: str) -> Path:
         return adapted_path(self.out, name, self.sources)

@@ -119,7 +119,7 @@ class FinetuneOptions:
     def default_model(self, train: Examples) -> str:
         """The language model where none is named."""
         usual = default_models_for(train.texts)
-        return usual.blended if self.blends else usual.alone
+        return usual.ensemble if self.blends else usual.alone
 
     @property
     def blends(self) -> bool:
@@ -385,7 +385,7 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
     name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
-    source = loading.load(folders[name]) if name in folders else reading.source
+    source = loading.load_network(folders[name]) if name in folders else reading.source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)

@@ -110,7 +110,7 @@ def qa_finetune(
     Args:
         train: Contexts with questions and answers.
         out: Folder for the QA model.
-        model: A name that `loading.load` takes; None: the default model for the script of the texts
+        model: A name that `loading.load_network` takes; None: the default model for the script of the texts
             (models.default_models).
         valid: Questions that are answered after every epoch: the weights with the best F1 are kept.
         test: Questions to measure on; without them scores are of `valid`, else of articles held out of `train`.
@@ -125,7 +125,7 @@ def qa_finetune(
     options = replace(options, settings=settings)
     refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
-    source = loading.load(model or default_models_for(context for context, _ in train.asked()).alone)
+    source = loading.load_network(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune

@@ -123,7 +123,7 @@ def tag_finetune(
     Args:
         train: Sentences with tags.
         out: Folder for the tagger.
-        model: A name that `loading.load` takes, or a Stack; None: the default model for the script of the sentences
+        model: A name that `loading.load_network` takes, or a Stack; None: the default model for the script of the sentences
             (models.default_models).
         valid: Sentences that are tagged after every epoch: the weights with the best F1 of entities, or accuracy, are
             kept.
@@ -140,7 +140,9 @@ def tag_finetune(
     refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
-    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load(model)
+    source = (
+        options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load_network(model)
+    )
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
@@ -152,7 +154,7 @@ def tag_finetune(
         tagger, coverage = train_tagger(source, train, options, context, parts=parts)
     name = evaluation_split(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=context.show)
+    replies, seen = tag_all(NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=context.show)
     reading: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
         reading, replies = faster(tagger, replies, options.max_tokens, show=context.show)
