@@ -26,6 +26,7 @@ from curves import DATA, HERE, examples
 from torch import Tensor
 from torch.nn import functional as F
 
+from textgraft.core.context import QUIET, RunContext
 from textgraft.core.files import write_atomically
 from textgraft.data.batch import Batch, iterate
 from textgraft.data.examples import Examples
@@ -132,10 +133,8 @@ def trained(
             draw.plan(source, stage, dropouts=dropouts),
             EncodedTexts(draw.encoded(source, texts), targets),
             {"test": EncodedTexts(draw.encoded(source, draw.texts))},
-            seed=draw.seed if seed is None else seed,
-            folder=Path(folder),
             title="run",
-            show=False,
+            context=RunContext(Path(folder), draw.seed if seed is None else seed, show=False),
         )
 
 
@@ -223,7 +222,7 @@ def adapted(epochs: float) -> Callable[[Draw], np.ndarray]:
             text = f'name = "{key}"\ndescription = "x"\nsource = "x"\n' + _toml(replace(recipe.adapt, phases=phases))
             path = folder.with_suffix(".toml")
             path.write_text(text)
-            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), show=False)
+            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), context=QUIET)
         return tuned(draw, source=loading.load_network(folder), stage=at_least(120))
 
     return way

@@ -58,7 +58,7 @@ def phase(**changed: Any) -> Side:
 
 def stage(rows: int, **changed: Any) -> Side:
     """The same with batches of `rows` rows."""
-    return lambda r: replace(r, stage=replace(phase(**changed)(r).stage, rows=rows))
+    return lambda r: replace(r, stage=replace(phase(**changed)(r).stage, batch_size=rows))
 
 
 def shape(**changed: Any) -> Side:

@@ -163,8 +163,8 @@ def main() -> None:
         unlabelled=pool,
         methods=asked.methods.split(","),
         labels=asked.labels.split(","),
-        seeds=asked.seeds,
         options=MethodOptions(
+            seeds=asked.seeds,
             model=asked.model,
             recipe=asked.recipe,
             max_tokens=asked.max_tokens,

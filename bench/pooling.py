@@ -25,6 +25,7 @@ from record import Record
 
 from textgraft.comparison.methods import MethodOptions, new_method
 from textgraft.comparison.methods.default import Default
+from textgraft.core.context import RunContext
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
@@ -33,9 +34,10 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.ensemble_weights import NOTHING, STEPS, mean_loss
 from textgraft.tasks.classification.fine_tuned import read_parts
-from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext, linear_candidates
+from textgraft.tasks.classification.linear_candidates import Candidate, linear_candidates
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate
 from textgraft.tasks.classification.model_selection import selection_splits
+from textgraft.tasks.classification.selection_context import SelectionContext
 
 HERE = Path(__file__).parent
 TINY = 1e-12
@@ -180,22 +182,23 @@ class Draws:
         folder.mkdir()
         if self.method is None:
             unseen = Examples(list(self.test.texts))
-            ground = SelectionContext(train, unseen, self.labels, self.pool, splits, seed, folder)
-            candidates: list[Candidate] = linear_candidates(ground, self.spaces, show=False).candidates
+            context = RunContext(folder, seed, precision="fp32", show=False)
+            selection = SelectionContext(train, unseen, "test", self.labels, self.pool, splits, context)
+            candidates: list[Candidate] = linear_candidates(selection, self.spaces).candidates
             if self.probed is not None:
-                candidates.append(self.probe(self.probed, ground))
+                candidates.append(self.probe(self.probed, selection))
         else:
-            about = (train, self.test.texts, self.labels, splits, seed, folder)
-            candidates = list(self.method.weighed(*about)[0].candidates)
+            about = (train, self.test.texts, self.labels, splits, RunContext(folder, seed))
+            candidates = list(self.method.selected(*about)[0].candidates)
         known = np.array(sorted({int(i) for _, fold in splits for i in fold}))
         held = np.stack([candidate.held_out[known] for candidate in candidates]).astype(float)
         asked = np.stack([candidate.outcome.outputs[0] for candidate in candidates]).astype(float)
         names = [candidate.name for candidate in candidates]
         return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test), names)
 
-    def probe(self, model: Artifact, ground: SelectionContext) -> Candidate:
-        parts = read_parts(model, {"train": ground.train, "test": self.test}, self.labels, self.max_tokens).parts
-        return linear_probe_candidate("probe", model, parts, ground, examined="test", precision="fp32")
+    def probe(self, model: Artifact, selection: SelectionContext) -> Candidate:
+        reading = read_parts(model, {"train": selection.train, "test": self.test}, self.labels, self.max_tokens)
+        return linear_probe_candidate("probe", reading, selection)
 
 
 def main() -> None:

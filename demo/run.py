@@ -17,8 +17,7 @@ from textgraft.core.files import write_atomically
 
 HERE = Path(__file__).parent
 WORK = HERE / "work"
-ADAPTING = Settings(minutes=2)
-OPTIONS = FinetuneOptions(max_tokens=400, minutes=10)
+OPTIONS = FinetuneOptions(max_tokens=400, minutes=10, adapt=Settings(minutes=2))
 
 
 def main() -> None:
@@ -26,8 +25,7 @@ def main() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     train, test = read(HERE / "data" / "train.csv.xz"), read(HERE / "data" / "test.csv.xz")
     pool = list(read(HERE / "data" / "pool.txt.xz").texts)
-    given = {"test": test, "unlabelled": pool, "adapting": ADAPTING}
-    tuned = finetune(train, WORK / "classifier", options=OPTIONS, **given)
+    tuned = finetune(train, WORK / "classifier", test=test, unlabelled=pool, options=OPTIONS)
     write_atomically(HERE / "results.json", (json.dumps(tuned.record["results"], indent=1) + "\n").encode())
     shutil.copy(tuned.folder / "report.html", HERE / "report.html")
     print(tuned.comparison.table())

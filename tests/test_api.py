@@ -42,8 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_data_may_be_a_path_as_for_read(table: Path, tmp_path: Path) -> None:
-    options = textgraft.MethodOptions(show=False)
-    asked: dict[str, Any] = {"methods": ["linear"], "labels": ["all"], "seeds": 1, "options": options}
+    options = textgraft.MethodOptions(seeds=1, show=False)
+    asked: dict[str, Any] = {"methods": ["linear"], "labels": ["all"], "options": options}
     textgraft.compare(str(table), tmp_path / "path", test=table, **asked)
     read = textgraft.read(table)
     textgraft.compare(read, tmp_path / "read", test=read, **asked)

@@ -17,6 +17,7 @@ from made_up_reviews import reviews
 from torch.utils.flop_counter import FlopCounterMode
 
 from textgraft import FinetuneOptions, Settings, finetune, load
+from textgraft.core.context import QUIET
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.examples import Examples
 from textgraft.data.sequences import TokenIds
@@ -173,7 +174,7 @@ def passes(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, out: Path, epochs: in
     options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(seed=0))
     train = Examples(texts[:30], labels[:30], "single", source="train")
     test = Examples(texts[30:], labels[30:], "single", source="test")
-    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    finetune(train, out, model=tiny_lm, test=test, options=options, context=QUIET)
     monkeypatch.undo()
     return {text: counted[text] for text in texts}
 
@@ -210,7 +211,7 @@ def tiny_classifier(tiny_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     options = FinetuneOptions(recipe="frozen", baselines=False)
     test = Examples(texts[:10], labels[:10], "single", source="test")
     train = Examples(texts, labels, "single", source="train")
-    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    finetune(train, out, model=tiny_lm, test=test, options=options, context=QUIET)
     return out
 
 
@@ -231,11 +232,13 @@ def test_pretraining_and_fine_tuning_load_no_compiler(tiny_recipe: Path, tmp_pat
     program = f"""
 import sys
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, pretrain
-from textgraft import FinetuneOptions, finetune, read
+from textgraft import FinetuneOptions, PretrainOptions, RunContext, finetune, read
 for name in ("en-ulmfit", "en-bert-small", "en-xl-small", "en-elmo-small"):
     load_pretrain_recipe(name)
-lm = pretrain(["{tmp_path}/pool.txt"], "{tmp_path}/lm", recipe="{tiny_recipe}", show=False)
-finetune(read("{tmp_path}/train.csv"), "{tmp_path}/out", model=lm, options=FinetuneOptions(recipe="frozen"), show=False)
+quiet, options = RunContext(show=False), PretrainOptions(recipe="{tiny_recipe}")
+lm = pretrain(["{tmp_path}/pool.txt"], "{tmp_path}/lm", options=options, context=quiet)
+options = FinetuneOptions(recipe="frozen")
+finetune(read("{tmp_path}/train.csv"), "{tmp_path}/out", model=lm, options=options, context=quiet)
 print(*{{"torch._dynamo", "torch._inductor", "sympy"}} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "pretrain": "textgraft.tasks.language_modeling.pretrain",
+    "PretrainOptions": "textgraft.tasks.language_modeling.pretrain",
+    "RunContext": "textgraft.core.context",
     "tokenize": "textgraft.tasks.language_modeling.tokenize",
     "adapt": "textgraft.tasks.language_modeling.adapt",
     "finetune": "textgraft.tasks.classification.finetune",

@@ -10,6 +10,8 @@ from given import Given
 from race import Measure, Quality, Row, Turn
 from timing import clocks, since
 
+from textgraft.core.context import QUIET
+
 ROW = Row(
     title="up to 16 labels of each of six classes to a classifier, MiniLM's body",
     peer="setfit, its defaults",
@@ -67,7 +69,7 @@ def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
         texts, labels = task["draws"][number]
         shutil.rmtree(folder, ignore_errors=True)
         start = clocks()
-        finetune(Examples(texts, labels, "single", source="draw"), folder, model=task["body"], show=False)
+        finetune(Examples(texts, labels, "single", source="draw"), folder, model=task["body"], context=QUIET)
         spent = since(start)
         answers = [said.label for said in load(folder).predict(task["held"])]
         return {"time": {"units": 1, **spent}, "quality": scored(answers, task)}

@@ -19,12 +19,12 @@ import pytest
 import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file, save
-from small_comparisons import examples, quick_options
+from small_comparisons import compare, examples, quick_options
 
-import textgraft
 from textgraft.comparison import compare as stage
 from textgraft.comparison.cells import Cells, Place
 from textgraft.comparison.methods import METHODS, MethodOptions, Predictions
+from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -81,15 +81,13 @@ def settled(value: Any) -> Any:
 
 def test_two_language_models_in_one_table(tmp_path: Path, quick: MethodOptions, tiny_lm: Path) -> None:
     other = tmp_path / "deep" / "another model"
-    adapt(reviews(100, 5)[0], other, model=tiny_lm, show=False)
+    adapt(reviews(100, 5)[0], other, model=tiny_lm, context=QUIET)
     names = ["ulmfit", f"ulmfit@{other}", f"no-adapt@{other}"]
     asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(100, 3)[0], "labels": [6], "seeds": 1}
-    results = textgraft.compare(examples(), tmp_path / "out", **asked, methods=names, options=quick)
+    results = compare(examples(), tmp_path / "out", **asked, methods=names, options=quick)
     (budget,) = results["budgets"]
     assert list(budget["methods"]) == names
-    alone = textgraft.compare(
-        examples(), tmp_path / "alone", **asked, methods=["no-adapt"], options=replace(quick, model=other)
-    )
+    alone = compare(examples(), tmp_path / "alone", **asked, methods=["no-adapt"], options=replace(quick, model=other))
     scores = [budget["methods"][name]["log_loss"] for name in names]
     assert settled(scores[2]) == settled(alone["budgets"][0]["methods"]["no-adapt"]["log_loss"])
     assert settled(scores[0]) != settled(scores[1])
@@ -104,7 +102,7 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
 ) -> None:
     asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "labels": [6, "all"]}
     asked |= {"seeds": 2, "options": quick}
-    whole = textgraft.compare(examples(), tmp_path / "whole", **asked)
+    whole = compare(examples(), tmp_path / "whole", **asked)
     answer, seen = METHODS["fasttext"].answer, []
 
     def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
@@ -115,17 +113,17 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
 
     monkeypatch.setattr(METHODS["fasttext"], "answer", counted)
     with pytest.raises(KeyboardInterrupt):
-        textgraft.compare(examples(), tmp_path / "cut", **asked)
+        compare(examples(), tmp_path / "cut", **asked)
     assert not (tmp_path / "cut").exists()
     with pytest.raises(UserError, match=r"differs in: labels\."):
-        textgraft.compare(examples(), tmp_path / "cut", **asked | {"labels": [6]})
+        compare(examples(), tmp_path / "cut", **asked | {"labels": [6]})
     (tmp_path / "cut").mkdir()
     with pytest.raises(UserError, match="exists already"):  # somebody else's folder
-        textgraft.compare(examples(), tmp_path / "cut", **asked)
+        compare(examples(), tmp_path / "cut", **asked)
     (tmp_path / "cut").rmdir()
     with pytest.raises(UserError, match=r"differs in: test\."):
-        textgraft.compare(examples(), tmp_path / "cut", **asked | {"test": examples(30, 3)})
-    textgraft.compare(examples(), tmp_path / "cut", **asked)
+        compare(examples(), tmp_path / "cut", **asked | {"test": examples(30, 3)})
+    compare(examples(), tmp_path / "cut", **asked)
     assert seen == [(6, 0), (6, 1), (40, 0), (40, 0), (40, 1)]  # only what was under way is done again
     assert results_at(tmp_path / "cut") == results_at(tmp_path / "whole") == settled(json.loads(json.dumps(whole)))
     assert sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".toml") == ["cut", "whole"]
@@ -136,8 +134,8 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
 ) -> None:
     asked: dict[str, Any] = {"test": examples(30, 2), "options": quick}
     grown = asked | {"methods": ["fasttext", "no-adapt"], "labels": [6, "all"], "seeds": 3}
-    textgraft.compare(examples(), tmp_path / "small", **asked, methods=["fasttext"], labels=[6], seeds=2)
-    whole = textgraft.compare(examples(), tmp_path / "whole", **grown)
+    compare(examples(), tmp_path / "small", **asked, methods=["fasttext"], labels=[6], seeds=2)
+    whole = compare(examples(), tmp_path / "whole", **grown)
     answer, seen = METHODS["fasttext"].answer, []
 
     def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
@@ -146,14 +144,14 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
 
     monkeypatch.setattr(METHODS["fasttext"], "answer", counted)
     grown["options"] = replace(quick, show=True)
-    more = textgraft.compare(examples(), tmp_path / "more", **grown, reuse=tmp_path / "small")
+    more = compare(examples(), tmp_path / "more", **grown, reuse=tmp_path / "small")
     assert seen == [(6, 2), (40, 0), (40, 1), (40, 2)]
     assert more["run"].pop("reused") == "2 of 12 trainings, with their minutes, from small"
     assert "<dd>2 of 12 trainings, with their minutes, from small</dd>" in (tmp_path / "more/report.html").read_text()
     assert settled(more) == settled(whole)
     assert f"2 of 12 trainings are taken from {tmp_path / 'small'}" in capsys.readouterr().err
     seen.clear()
-    again = textgraft.compare(examples(), tmp_path / "again", **grown, reuse=tmp_path / "more")
+    again = compare(examples(), tmp_path / "again", **grown, reuse=tmp_path / "more")
     assert seen == []
     assert again["run"].pop("reused").startswith("12 of 12 trainings")
     assert settled(again) == settled(whole)
@@ -161,7 +159,7 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     other = tmp_path / "other.toml"
     other.write_text((tmp_path / "quick.toml").read_text().replace("lr = 0.01", "lr = 0.02"))
     grown["options"] = replace(quick, recipe=str(other), show=True)
-    textgraft.compare(examples(), tmp_path / "slower", **grown, reuse=tmp_path / "more")
+    compare(examples(), tmp_path / "slower", **grown, reuse=tmp_path / "more")
     assert "6 of 12 trainings are taken" in capsys.readouterr().err
 
 
@@ -178,7 +176,7 @@ def killed_at(out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     with monkeypatch.context() as patched:
         patched.setattr(METHODS["fasttext"], "answer", killed)
         with pytest.raises(KeyboardInterrupt):
-            textgraft.compare(examples(), out, **asked, labels=[6, "all"])
+            compare(examples(), out, **asked, labels=[6, "all"])
     return asked
 
 
@@ -186,12 +184,12 @@ def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = killed_at(tmp_path / "cut", monkeypatch)
-    smaller = textgraft.compare(examples(), tmp_path / "smaller", **asked, labels=[6], reuse=tmp_path / "cut")
+    smaller = compare(examples(), tmp_path / "smaller", **asked, labels=[6], reuse=tmp_path / "cut")
     assert smaller["run"].pop("reused") == "4 of 4 trainings, with their minutes, from cut"
-    assert settled(smaller) == settled(textgraft.compare(examples(), tmp_path / "direct", **asked, labels=[6]))
-    grown = textgraft.compare(examples(), tmp_path / "grown", **asked, labels=[6, "all"], reuse=tmp_path / "cut")
+    assert settled(smaller) == settled(compare(examples(), tmp_path / "direct", **asked, labels=[6]))
+    grown = compare(examples(), tmp_path / "grown", **asked, labels=[6, "all"], reuse=tmp_path / "cut")
     assert grown["run"].pop("reused") == "6 of 8 trainings, with their minutes, from cut"
-    whole = textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])  # which goes on itself
+    whole = compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])  # which goes on itself
     assert settled(grown) == settled(whole)
 
 
@@ -204,17 +202,17 @@ def test_a_comparison_that_ends_while_another_reads_it(
 
     def ended(self: Cells, place: Place) -> Any:
         if next(times) == nth:
-            textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
+            compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
         return before(self, place)
 
     monkeypatch.setattr(Cells, asked_for, ended)
-    grown = textgraft.compare(examples(), tmp_path / "grown", **asked, labels=[6, "all"], reuse=tmp_path / "cut")
+    grown = compare(examples(), tmp_path / "grown", **asked, labels=[6, "all"], reuse=tmp_path / "cut")
     assert grown["run"]["reused"] == "8 of 8 trainings, with their minutes, from cut"
 
 
 def test_answers_lie_beside_the_results_in_the_order_of_the_texts(tmp_path: Path) -> None:
     test = examples(30, 2)
-    results = textgraft.compare(examples(), tmp_path / "out", test=test, methods=["linear"], labels=[10, 20], seeds=2)
+    results = compare(examples(), tmp_path / "out", test=test, methods=["linear"], labels=[10, 20], seeds=2)
     answers = load_file(tmp_path / "out" / "answers.safetensors")
     assert sorted(answers) == [f"linear, {n} labels, seed {seed}" for n in (10, 20) for seed in (0, 1)]
     truth = Labels.fit(examples()).encode(test)
@@ -244,7 +242,7 @@ def test_answers_lie_beside_the_results_in_the_order_of_the_texts(tmp_path: Path
 def test_answers_to_another_question_are_not_taken(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     asked: dict[str, Any] = {"train": examples(), "test": examples(30, 2), "methods": ["linear"], "labels": [6]}
     asked |= {"seeds": 1, "options": MethodOptions()}
-    textgraft.compare(out=tmp_path / "small", **asked)
+    compare(out=tmp_path / "small", **asked)
     whole = (tmp_path / "small" / "answers.safetensors").read_bytes()
     for name, content in (("broken", whole[:-5]), ("model", save({"weight": torch.zeros(3)}))):
         (tmp_path / name).mkdir()
@@ -257,14 +255,14 @@ def test_answers_to_another_question_are_not_taken(tmp_path: Path, changed: dict
         (tmp_path / f"{name}.run" / "plan.json").write_text(json.dumps(plan))
     reuse = tmp_path / changed.get("reuse", "small")
     with pytest.raises(UserError, match=said):
-        textgraft.compare(out=tmp_path / "more", **asked | changed | {"reuse": reuse})
+        compare(out=tmp_path / "more", **asked | changed | {"reuse": reuse})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapted.run", "broken", "cut.run", "model", "small"]
 
 
 def test_a_kill_while_tidying_up_leaves_a_result_to_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def call(**changed: Any) -> dict[str, Any]:
         asked: dict[str, Any] = {"methods": ["linear"], "labels": [6], "seeds": 1} | changed
-        return textgraft.compare(examples(), tmp_path / "out", **asked)
+        return compare(examples(), tmp_path / "out", **asked)
 
     def killed(out: Path) -> None:
         raise KeyboardInterrupt
@@ -296,7 +294,7 @@ def test_all_methods_get_the_same_texts_and_none_of_the_held_out(
     texts, labels = reviews(50, 1)
     train = Examples([f"{i} {text}" for i, text in enumerate(texts)], labels, "single", source="train.csv")
     options = MethodOptions(seed=7, show=False)
-    results = textgraft.compare(
+    results = compare(
         train, tmp_path / "out", methods=["linear", "fasttext"], labels=["all", 4, 10], seeds=2, options=options
     )
     assert seen["linear"] == seen["fasttext"]
@@ -320,7 +318,7 @@ def test_a_scale_is_learned_from_the_sample_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(METHODS["linear"], "answer", mean_of_sample)
     values = [float(i**2) for i in range(30)]
     train, test = (Examples([f"text {i}" for i in range(30)], v, "numeric") for v in (values, values[::-1]))
-    results = textgraft.compare(train, tmp_path / "out", test=test, methods=["linear"], labels=[5, "all"], seeds=1)
+    results = compare(train, tmp_path / "out", test=test, methods=["linear"], labels=[5, "all"], seeds=1)
     for budget in results["budgets"]:
         sample = [values[i] for i in nested_order(train, 0)[: budget["labels"]]]
         error = np.abs(np.array(values) - np.mean(sample)).mean()
@@ -335,7 +333,7 @@ def test_what_is_done_once_is_counted_in_every_row_and_what_was_interrupted_in_f
 
     monkeypatch.setattr(METHODS["linear"], "prepare", lambda self, pool, folder: 6_000.0)
     monkeypatch.setattr(METHODS["linear"], "answer", answer)
-    results = textgraft.compare(examples(), tmp_path / "out", methods=["linear"], labels=[5, 10], seeds=3)
+    results = compare(examples(), tmp_path / "out", methods=["linear"], labels=[5, 10], seeds=3)
     rows = [budget["methods"]["linear"] for budget in results["budgets"]]
     assert [row["minutes"] for row in rows] == [pytest.approx(102.0)] * 2  # 100 once, and 1, 2, 3 for the seeds
     assert [row["model_mb"] for row in rows] == [3.0] * 2
@@ -345,7 +343,7 @@ def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
     texts, names = reviews(60, 1)
     values = [100.0 * (name == "pos") + i % 5 for i, name in enumerate(names)]
     train = Examples(texts, values, "numeric")
-    results = textgraft.compare(
+    results = compare(
         train, tmp_path / "out", methods=["linear", "fasttext"], labels=[8, "all"], seeds=2, options=MethodOptions()
     )
     errors = [budget["methods"]["linear"]["mae"]["mean"] for budget in results["budgets"]]
@@ -394,7 +392,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_done(
 ) -> None:
     asked: dict[str, Any] = {"test": examples(10, 2), "methods": ["linear"], "labels": ["all"], "seeds": 1} | changed
     with pytest.raises(UserError) as refused:
-        textgraft.compare(examples(), tmp_path / "out", **asked)
+        compare(examples(), tmp_path / "out", **asked)
     for part in parts:
         assert part in str(refused.value), str(refused.value)
     assert list(tmp_path.iterdir()) == []
@@ -425,8 +423,8 @@ from textgraft.data.examples import Examples
 
 if __name__ == "__main__":
     train, test = (Examples(*reviews(40, seed), "single") for seed in (1, 2))
-    options = textgraft.MethodOptions(model=sys.argv[2], recipe=sys.argv[3], max_tokens=32, show=False)
-    textgraft.compare(train, Path(sys.argv[4]), test=test, unlabelled=reviews(60, 3)[0], options=options, seeds=2,
+    options = textgraft.MethodOptions(model=sys.argv[2], recipe=sys.argv[3], max_tokens=32, seeds=2, show=False)
+    textgraft.compare(train, Path(sys.argv[4]), test=test, unlabelled=reviews(60, 3)[0], options=options,
         methods=["linear", "ulmfit", "no-adapt"], labels=[8, "all"])
 """
 

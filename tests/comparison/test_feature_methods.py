@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from made_up_reviews import reviews
 from numpy.typing import NDArray
-from small_comparisons import examples, family_model, quick_options, write_family, write_vectors
+from small_comparisons import compare, examples, family_model, quick_options, write_family, write_vectors
 
 import textgraft
 from textgraft.comparison.methods import METHODS, MethodOptions, new_method
@@ -179,7 +179,7 @@ def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
     asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(60, 3)[0], "labels": [6, "all"], "seeds": 2}
     asked["methods"] = [f"flair@{models['flair']}", f"vectors@{models['vectors']}"]
     asked["options"] = MethodOptions(show=False)
-    textgraft.compare(examples(), tmp_path / "whole", **asked)
+    compare(examples(), tmp_path / "whole", **asked)
     answer, answered = Features.answer, []
 
     def cut_short(self: Any, *given: Any) -> Any:
@@ -190,8 +190,8 @@ def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
 
     monkeypatch.setattr(Features, "answer", cut_short)
     with pytest.raises(KeyboardInterrupt):
-        textgraft.compare(examples(), tmp_path / "cut", **asked)
-    textgraft.compare(examples(), tmp_path / "cut", **asked)
+        compare(examples(), tmp_path / "cut", **asked)
+    compare(examples(), tmp_path / "cut", **asked)
     assert len(answered) == 5
     found = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "cut")]
     assert settled(found[0]) == settled(found[1])

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from made_up_reviews import BAD, GOOD, PLAIN, reviews
 
+import textgraft
 from textgraft.comparison.methods import MethodOptions
 from textgraft.data.examples import Examples
 from textgraft.models import artifact, loading
@@ -43,6 +44,11 @@ name = "all"
 epochs = 2
 lr = 0.01
 """
+
+
+def compare(*given: Any, seeds: int = 5, options: MethodOptions | None = None, **asked: Any) -> dict[str, Any]:
+    """textgraft.compare, with the number of seeds beside its options."""
+    return textgraft.compare(*given, options=replace(options or MethodOptions(), seeds=seeds), **asked)
 
 
 def examples(count: int = 40, seed: int = 1) -> Examples:

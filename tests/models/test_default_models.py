@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune
 from textgraft.comparison.methods import MethodOptions
+from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.examples import Examples, Pair
@@ -83,12 +84,12 @@ def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
     train = Examples(TEXTS, LABELS, "single")
     base = loading.load_network(small).run["name"]
-    adapted = load_network(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, show=False))
+    adapted = load_network(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, context=QUIET))
     assert adapted.run["base"]["name"] == base
-    asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "show": False}
+    asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "context": QUIET}
     assert finetune(train, tmp_path / "made", **asked).record["base"]["name"] == base
-    options = MethodOptions(show=False, max_tokens=16)
-    results = compare(train, tmp_path / "curve", methods=["frozen"], labels=[12], seeds=1, options=options)
+    options = MethodOptions(show=False, max_tokens=16, seeds=1)
+    results = compare(train, tmp_path / "curve", methods=["frozen"], labels=[12], options=options)
     assert results["run"]["model"] == str(small)
     classifier = TextClassifier(recipe="lstm-small", max_tokens=16).fit(TEXTS, LABELS)
     assert classifier.classifier_.members[0].run["base"]["name"] == base

@@ -1,22 +1,23 @@
-"""What all fine-tunings say alike: what was asked, what is measured on, and the table."""
+"""What all fine-tunings say alike: what was run_identity, what is measured on, and the table."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 from made_up_questions import encoder
 
 from textgraft.core import formatting
+from textgraft.core.identity import changed_keys
 from textgraft.core.resource_meter import Meter
 from textgraft.models import artifact
-from textgraft.tasks.finetuning import asked, cost, examined, given, table
+from textgraft.tasks.finetuning import cost, evaluation_split, parts_by_name, run_identity, table
 from textgraft.tasks.tagging.finetune import TagOptions
 from textgraft.training.recipes import load_recipe
 
 
 def test_asked_names_all_that_a_result_depends_on() -> None:
-    """Word for word, since unfinished work of earlier versions goes on only if it is asked the same."""
     source, recipe, options = encoder("bert"), load_recipe("transformer").finetune, TagOptions()
     weights = hashlib.sha256(artifact.weights(source.model)).hexdigest()
     expected = {
@@ -24,18 +25,19 @@ def test_asked_names_all_that_a_result_depends_on() -> None:
         "data": {"train": 1},
         "model": weights,
         "tokenizer": source.tokenizer.fingerprint,
-        "recipe": recipe.identity,
-        "options": repr(options),
+        "recipe": [recipe.identity()],
+        "options": options.identity(),
     }
-    assert asked("tag", {"train": 1}, [source], [recipe], options) == expected
-    two = asked("tag", {"train": 1}, [source, source], [recipe, recipe], options)
+    assert run_identity("tag", {"train": 1}, [source], [recipe], options) == expected
+    two = run_identity("tag", {"train": 1}, [source, source], [recipe, recipe], options)
     assert (two["model"], two["tokenizer"]) == (f"{weights} {weights}", " ".join([source.tokenizer.fingerprint] * 2))
-    assert two["recipe"] == recipe.identity
     other = load_recipe("default").finetune
-    both = asked("tag", {"train": 1}, [source, source], [recipe, other], options)
-    assert both["recipe"] == f"{recipe.identity} {other.identity}"
-    mixed = TagOptions(layer_aggregation="mix")
-    assert asked("tag", {"train": 1}, [source], [recipe], mixed) == expected | {"layer_aggregation": "mix"}
+    both = run_identity("tag", {"train": 1}, [source, source], [recipe, other], options)
+    assert both["recipe"] == [recipe.identity(), other.identity()]
+    assert changed_keys(both, two) == [f"recipe[1].{key}" for key in changed_keys(other.identity(), recipe.identity())]
+    mixed = run_identity("tag", {"train": 1}, [source], [recipe], TagOptions(layer_aggregation="mix"))
+    assert changed_keys(mixed, expected) == ["options.layer_aggregation"]
+    json.dumps(mixed)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +45,11 @@ def test_asked_names_all_that_a_result_depends_on() -> None:
     [({"valid": 1}, "valid"), ({"valid": 1, "test": 2}, "test"), ({"held out": 3}, "held out")],
 )
 def test_what_nothing_is_chosen_by_is_measured_on(parts: dict[str, int], name: str) -> None:
-    assert examined(parts) == name
+    assert evaluation_split(parts) == name
 
 
 def test_parts_that_are_not_there_are_left_out() -> None:
-    assert given(valid=None, test=[]) == {"test": []}
+    assert parts_by_name(valid=None, test=[]) == {"test": []}
 
 
 def test_a_run_that_was_resumed_costs_its_own_seconds() -> None:

@@ -25,6 +25,7 @@ import pytest
 import torch
 from small_models import classifier, copied, examples
 
+from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.core.interrupts import ctrl_c_prevails
 from textgraft.data.examples import Examples
@@ -32,7 +33,7 @@ from textgraft.models import artifact, loading, model_folder
 from textgraft.models.model import Model
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training import driver
 from textgraft.training.driver import Stopped, TooSlow, drive, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores, Settings, Step
@@ -96,8 +97,9 @@ def test_saving_is_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(saved) == 16  # 15 steps and the end
 
 
-def test_how_often_to_save_is_no_part_of_what_is_asked() -> None:
-    assert repr(replace(OFTEN, save_seconds=7.0)) == repr(OFTEN)
+def test_how_often_to_save_does_not_identify_a_run() -> None:
+    assert replace(OFTEN, save_seconds=7.0).identity() == OFTEN.identity()
+    assert replace(OFTEN, seed=7).identity() != OFTEN.identity()
 
 
 class InterruptedAt:
@@ -259,7 +261,7 @@ def test_a_write_that_the_system_cuts_short_leaves_the_old_file(tmp_path: Path) 
 
 
 def adapted(out: Path, lm: Path, **options) -> Path:
-    return adapt(TEXTS, out, model=lm, settings=options.pop("settings", OFTEN), show=False, **options)
+    return adapt(TEXTS, out, model=lm, settings=options.pop("settings", OFTEN), context=QUIET, **options)
 
 
 def test_the_work_folder_is_gone_after_success_and_nothing_else_is_left(tiny_lm: Path, tmp_path: Path) -> None:
@@ -321,13 +323,14 @@ from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import torch
 torch.set_num_threads(1)
+from textgraft.core.context import QUIET
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.loop import Settings
 from textgraft.training.driver import Stopped
 texts = Path(sys.argv[1]).read_text().splitlines()
 settings = Settings(precision="fp32", save_seconds=0.05)
 try:
-    adapt(texts, sys.argv[2], model=sys.argv[3], recipe="full", settings=settings, show=False)
+    adapt(texts, sys.argv[2], model=sys.argv[3], recipe="full", settings=settings, context=QUIET)
 except Stopped as stopped:
     print(stopped)
     sys.exit(3)
@@ -372,13 +375,13 @@ def random_states() -> tuple[bytes, bytes, object]:
 def test_no_stage_touches_the_callers_random_state(tiny_lm: Path, tiny_recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "pool.txt").write_text("\n".join(TEXTS * 6))
     before = random_states()
-    pretrain([tmp_path / "pool.txt"], tmp_path / "lm", recipe=str(tiny_recipe), show=False)
+    pretrain([tmp_path / "pool.txt"], tmp_path / "lm", options=PretrainOptions(recipe=str(tiny_recipe)), context=QUIET)
     assert random_states() == before
     adapted(tmp_path / "adapted", tiny_lm, own_vocabulary=True)
     assert random_states() == before
     train = Examples(TEXTS[:32], ["dull" if i % 4 == 2 else "fine" for i in range(32)], "single")
     options = FinetuneOptions(folds=2, baselines=False, settings=OFTEN)
-    finetune(train, tmp_path / "out", model=tiny_lm, options=options, show=False)
+    finetune(train, tmp_path / "out", model=tiny_lm, options=options, context=QUIET)
     assert random_states() == before
 
 
@@ -393,7 +396,7 @@ def test_a_finetuning_is_told_from_one_of_another_model(tiny_lm: Path, tmp_path:
                 "textgraft.tasks.classification.finetune.put_in_place",
                 lambda *_, **__: (_ for _ in ()).throw(Stopped("")),
             )
-            finetune(train, tmp_path / "out", model=model, valid=train, options=options, show=False)
+            finetune(train, tmp_path / "out", model=model, valid=train, options=options, context=QUIET)
 
     with pytest.raises(Stopped):
         stop(tiny_lm)

@@ -37,6 +37,7 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Continue the pretraining of a language model on text from your domain; no labels needed."""
+    from textgraft.core.context import RunContext
     from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
     from textgraft.training.loop import Settings
@@ -53,7 +54,6 @@ def adapt(
             recipe=recipe,
             own_vocabulary=own_vocabulary,
             settings=settings,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     print_language_model(out, load_network(out).run, as_json)

@@ -102,6 +102,7 @@ def compare(
         minutes=minutes,
         precision=precision,
         seed=seed,
+        seeds=seeds,
         show=not quiet,
     )
     problems = check(
@@ -116,7 +117,6 @@ def compare(
             unlabelled=pool,
             methods=_listed(methods),
             labels=_listed(labels),
-            seeds=seeds,
             options=options,
             reuse=reuse,
         )

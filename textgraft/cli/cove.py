@@ -12,6 +12,7 @@ from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
 from textgraft.cli.plots import Plot, validate_plot
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ def train(
             valid=held_out,
             vectors=None if vectors is None else textgraft.load_vectors(vectors),
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     if as_json:
         keys = ("stage", "data", "vectors", "held_out", "seconds", "parameters")

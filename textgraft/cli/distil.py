@@ -10,6 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
+from textgraft.core.context import RunContext
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
@@ -99,8 +100,7 @@ def distil(
             labelled=parts.get("labelled"),
             test=parts.get("test"),
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     _print_result(result, as_json)
 

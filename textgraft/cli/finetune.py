@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -105,6 +106,7 @@ def finetune(
     Without --recipe it is the best weighted ensemble of a fine-tuned language model and linear classifiers, chosen by
     cross-validation; the scores of all candidates are printed.
     """
+    from textgraft.core.context import RunContext
     from textgraft.data.checks import to_json
     from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
     from textgraft.tasks.classification.preflight import check_finetune
@@ -136,9 +138,9 @@ def finetune(
     held_out = [part for name, part in examples.items() if name != "train"]
     models = check_finetune(examples["train"], model=model, held_out=held_out, options=options)
     problems = _data_problems(examples, pool, quiet)
-    adapting = None
     if pool and adapt_first and load_recipe(options.language_recipe).adapt.phases:
-        adapting = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
+        adapt_settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
+        options = replace(options, adapt=adapt_settings)
     with resumable(out, *(adapted_path(out, name, models) for name in models)):
         result = finetune(
             examples["train"],
@@ -147,10 +149,8 @@ def finetune(
             valid=examples.get("valid"),
             test=examples.get("test"),
             unlabelled=pool,
-            adapting=adapting,
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     report = out / "report.html"
     if as_json:

@@ -42,8 +42,9 @@ def pretrain(
     as_json: o.AsJson = False,
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
+    from textgraft.core.context import RunContext
     from textgraft.models.loading import load_network
-    from textgraft.tasks.language_modeling.pretrain import pretrain
+    from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
     from textgraft.training.loop import Settings
 
     validate_out(out, overwrite=None)
@@ -54,12 +55,10 @@ def pretrain(
         pretrain(
             source_texts,
             out,
-            recipe=recipe,
             valid=by_language("--valid", valid) if language and valid else valid,
             tokenizer=tokenizer,
             model=model,
-            tokens=tokens,
-            settings=settings,
-            show=not quiet,
+            options=PretrainOptions(recipe, tokens, settings),
+            context=RunContext(show=not quiet),
         )
     print_language_model(out, load_network(out).run, as_json)

@@ -12,6 +12,7 @@ from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
 from textgraft.cli.output_files import validate_out_file
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -114,8 +115,7 @@ def finetune(
             valid=parts.get("valid"),
             test=parts.get("test"),
             options=options,
-            overwrite=overwrite,
-            show=not quiet,
+            context=RunContext(show=not quiet, overwrite=overwrite),
         )
     if as_json:
         print_json({"out": out, "evaluation_split": result.record["examined"], **result.record["results"]})

@@ -1,4 +1,4 @@
-"""What a comparison has been told so far: a file for each training, in one file when all are there.
+"""Predictions of a comparison: a file for each training, in one file when all are there.
 
 A cell is one method with one number of labels and one seed. While the comparison runs, each lies in a file of its own,
 so that a killed run keeps it; the results have all of them in `answers.safetensors`. From either a later comparison on
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What its answers are called among all."""
+        """The name of its predictions among all."""
         return f"{self.method}, {self.labels} labels, seed {self.seed}"
 
 
@@ -83,7 +83,7 @@ class Cells:
         return self._cost_path(method).exists()
 
     def cost(self, method: str) -> dict[str, float]:
-        """What a method did once, before any training: seconds and peak_mb."""
+        """Costs of a method before any training: seconds and peak_mb."""
         return dict(json.loads(self._cost_path(method).read_text(encoding="utf-8")))
 
     def write_cost(self, method: str, cost: Mapping[str, float]) -> None:
@@ -125,7 +125,7 @@ class Known:
 
     @classmethod
     def open(cls, folder: Path, asked: Mapping[str, Any]) -> Known:
-        """What the comparison at `folder`, finished or killed on the way, has found of what is `asked` now.
+        """The predictions of the comparison at `folder`, finished or killed, that serve one with the plan `asked`.
 
         A method whose model or recipe is another by now is left out. Raises UserError where there are no answers, or
         answers on other texts or by other settings.
@@ -143,7 +143,7 @@ class Known:
 
 
 Found = tuple[dict[str, Any], dict[Place, Cell], dict[str, dict[str, float]]]
-"""What a comparison was asked, its cells so far, and what its methods did once."""
+"""The plan of a comparison, its cells so far, and the costs of its methods before any training."""
 
 
 def _found(folder: Path) -> Found:

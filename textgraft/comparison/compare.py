@@ -45,7 +45,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Question:
-    """What is compared on what: the same for every method. `orders` has for each seed the texts as they are drawn."""
+    """The data of a comparison, the same for every method; `orders` has for each seed the texts as they are drawn."""
 
     train: Examples
     test: Examples
@@ -72,37 +72,43 @@ def compare(
     unlabelled: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     labels: Sequence[int | str] | None = None,
-    seeds: int = 5,
     options: MethodOptions | None = None,
     reuse: Path | str | None = None,
 ) -> dict[str, Any]:
-    """How good each method is with how many labels; writes `out`/results.json and report.html, returns the results.
+    """Learning curves: scores of every method for every number of labels, with results.json and report.html in `out`.
 
-    `train` and `test` are what `read` takes.
+    For each seed one stratified order of the training texts is drawn, whose beginnings every method is trained on.
+    Methods that use unlabelled text are trained on `unlabelled` and nothing else, once; that time counts in each of
+    their rows. Nothing is chosen by the test texts. Rows are shown on stderr as they come. Killed, the same call goes
+    on where it was and ends with the same numbers. Beside the results lie the predictions, answers.safetensors: a
+    tensor a training, (N, C) or (N,), in the order of the test texts.
 
-    `methods` are names of textgraft.comparison.methods.METHODS (None: all that the texts allow and that read
-    `options.model` or none), or METHOD@MODEL with another model, or several (methods.new_method); `labels` numbers of
-    labels or "all" (None: BUDGETS below what there is, and all). For each of `seeds` seeds, from `options.seed`
-    upwards, one stratified order of the training texts is drawn, whose beginnings every method is trained on. All are
-    measured on `test`; without one, on a stratified fifth of `train` that is split off first. Methods that read
-    unlabelled text read `unlabelled` and nothing else, once; that time is counted in each of their rows. Nothing is
-    chosen by the test texts. Rows are shown on stderr as they come. Killed, the same call goes on where it was and ends
-    with the same numbers. `reuse` is the `out` of another comparison on the same texts by the same settings, finished
-    or not, whose answers are taken where a method, number of labels and seed are asked again: so one grows by methods,
-    labels and seeds.
+    Args:
+        train: Labelled texts: anything that `read` takes.
+        out: Folder for the results.
+        test: Labelled texts to measure on; None: a stratified fifth of `train`, split off first.
+        unlabelled: Texts without labels.
+        methods: Names of comparison.methods.METHODS, or METHOD@MODEL with another model, or several
+            (methods.new_method); None: all that the texts allow and that use `options.model` or none.
+        labels: Numbers of labels, or "all"; None: BUDGETS below what there is, and all.
+        options: Seeds, the language model, and how it is trained.
+        reuse: The `out` of another comparison on the same texts by the same settings, finished or not, whose
+            predictions are taken for the same method, number of labels and seed: so one grows by methods, labels and
+            seeds.
 
-    Beside the results lie the answers, answers.safetensors: a tensor a training, (N, C) or (N,), in the order of the
-    test texts.
+    Returns:
+        The results as in results.json.
 
-    Raises UserError if `out` exists, for unknown methods, methods that lack a pool, numbers of labels that there are
-    not or that are fewer than the classes, labels that cannot be learned or were not seen in training, and where
-    `reuse` has no answers or answers to another question.
+    Raises:
+        UserError: `out` exists; methods are unknown or lack unlabelled text; there are fewer labels than asked for, or
+            fewer than classes; labels cannot be learned, or are unseen in training; or `reuse` has no predictions, or
+            those of another question.
     """
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
     refuse_one_text(unlabelled, name="unlabelled")
     train, test = read(train), read_if_given(test)
-    question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
+    question = _question(train, test, unlabelled, labels, options.draws)
     options = replace(options, kind=kind_of_texts(train, question.labels), usual=default_models_for(train.texts))
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: new_method(name, options) for name in names}
@@ -190,12 +196,6 @@ def chosen_budgets(
     return tuple(sorted(found))
 
 
-def _counted(seeds: int) -> int:
-    if seeds < 1:
-        raise UserError(f"seeds is {seeds}.", remedy="Give 1 or more.")
-    return seeds
-
-
 def _question(
     train: Examples,
     test: Examples | None,
@@ -217,7 +217,7 @@ def _question(
 
 
 def _asked(question: Question, methods: Mapping[str, Method], options: MethodOptions) -> dict[str, Any]:
-    """What the numbers depend on: another of any of these is another run."""
+    """Everything that the numbers depend on; two runs that differ in any of it are different runs."""
     parts = {"train": question.train, "test": question.test}
     return {
         "stage": "compare",
@@ -311,7 +311,7 @@ def _results(question: Question, names: Sequence[str], cells: Cells) -> dict[str
 
 
 def _run_facts(out: Path, question: Question, asked: Mapping[str, Any], options: MethodOptions) -> dict[str, Any]:
-    """What was run, and on what."""
+    """The run and its data, as in results.json."""
     parts = {"train": question.train, "test": question.test}
     data: dict[str, Any] = {
         name: {"source": Path(part.source).name, "texts": len(part), "sha256": asked[name]}

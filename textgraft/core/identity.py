@@ -1,9 +1,9 @@
-"""What identifies a run: explicit, versioned dictionaries, compared key by key when an unfinished run goes on."""
+"""Identity of a run: explicit, versioned dictionaries, compared key by key when an unfinished run goes on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -28,6 +28,38 @@ def identity_of(settings: Any, *, version: int = 1, without: Collection[str] = (
 def identity_text(identity: Any) -> str:
     """An identity as text, the same for equal identities; what hashes and file names are made from."""
     return json.dumps(identity, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def changed_keys(now: Any, before: Any, key: str = "") -> list[str]:
+    """The keys under which two identities differ, such as "options.max_tokens" or "recipe.phases[1].lr".
+
+    Args:
+        now: An identity, or any part of one.
+        before: Another, as JSON gives it back.
+        key: The key that both parts stand under, "" for whole identities.
+
+    Returns:
+        Dotted keys in alphabetical order, none for equal identities. A dictionary with a "sha256" describes data and
+        is compared as a whole; so is a list whose length has changed.
+    """
+    if now == before:
+        return []
+    if isinstance(now, Mapping) and isinstance(before, Mapping) and "sha256" not in now:
+        inside = sorted(now.keys() | before.keys())
+        return [
+            changed
+            for name in inside
+            for changed in changed_keys(now.get(name), before.get(name), f"{key}.{name}" if key else name)
+        ]
+    if _dictionaries(now) and _dictionaries(before) and len(now) == len(before):
+        keys = [key] if len(now) == 1 else [f"{key}[{i}]" for i in range(len(now))]
+        parts = zip(now, before, keys, strict=True)
+        return [changed for one, other, name in parts for changed in changed_keys(one, other, name)]
+    return [key]
+
+
+def _dictionaries(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def _plain(value: Any) -> Any:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from textgraft.core.errors import UserError
+from textgraft.core.keywords import check_keywords
 from textgraft.data.columns import (
     ID_NAMES,
     LABEL_NAMES,
@@ -40,50 +41,69 @@ _FORMATS = (
 )
 
 
-def read(
-    source: Any,
-    *,
-    text: str | None = None,
-    text2: str | None = None,
-    label: str | None = None,
-    id: str | None = None,
-    kind: TargetKind | None = None,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    label_separator: str | None = None,
-) -> Examples:
-    """Texts, and labels if there are any, from `source`, all in memory.
+class Columns(TypedDict, total=False):
+    """The keyword arguments of `read`; what is None or left out is guessed.
 
-    `source` is the path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or compressed; a
-    folder with one subfolder a class; a pandas or polars frame; a list of strings, of pairs of strings or of dicts; or
-    the tuple `(texts, labels)`. `text`, `label` and `id` name columns that are else guessed; `text2` names that of the
-    second text of pairs, else guessed where `text` is not named and none looks like a single text; `kind` says what
-    labels are ("single", "multi", "numeric", or "choice" where each row has options to choose from, see
-    data.multiple_choice; then `text` is the context and `text2` the question), else guessed by `guess_kind`;
-    `label_separator` cuts several labels in one CSV cell. Columns are guessed by their names, a label of two columns
-    also by its values, with a warning. An `Examples` comes back as it is. Raises UserError for whatever cannot be read,
-    is empty, or lacks a column, with the place and the remedy.
+    Attributes:
+        text: The column of texts; of the context, for multiple choice.
+        text2: The column of the second text of pairs, guessed where `text` is not named and no column looks like a
+            single text; of the question, for multiple choice.
+        label: The column of labels.
+        id: The column of ids.
+        kind: Of labels: "single", "multi", "numeric", or "choice" where each row has options (data.multiple_choice).
+        encoding: Of the characters of a file.
+        delimiter: Between the cells of a table.
+        label_separator: Between several labels in one cell of a CSV file.
     """
+
+    text: str | None
+    text2: str | None
+    label: str | None
+    id: str | None
+    kind: TargetKind | None
+    encoding: str | None
+    delimiter: str | None
+    label_separator: str | None
+
+
+def read(source: Any, **columns: Unpack[Columns]) -> Examples:
+    """Texts, and labels if there are any, all in memory.
+
+    Columns are guessed by their names, a label of two columns also by its values, with a warning; the kind of labels by
+    `guess_kind`.
+
+    Args:
+        source: The path of a CSV, TSV, JSON-lines, Parquet or text file (one text a line), plain or compressed; a
+            folder with one subfolder a class; a pandas or polars frame; a list of strings, of pairs of strings or of
+            dicts; or the tuple `(texts, labels)`. An `Examples` comes back as it is.
+        columns: The keys of Columns.
+
+    Raises:
+        UserError: The source cannot be read, is empty, or lacks a column.
+    """
+    check_keywords("read", columns, Columns.__annotations__)
+    text, text2, label = columns.get("text"), columns.get("text2"), columns.get("label")
+    kind, label_separator = columns.get("kind"), columns.get("label_separator")
     if kind is not None and kind not in KINDS:
         raise UserError(f"unknown kind of label '{kind}'.", remedy=f"Known: {', '.join(KINDS)}.")
     if isinstance(source, Examples):
         return source
     if _is_path(source) and Path(source).is_dir():
-        return _read_folder(Path(source), encoding)
-    name, unit, found = _all_rows(source, encoding, delimiter)
+        return _read_folder(Path(source), columns.get("encoding"))
+    name, unit, found = _all_rows(source, columns.get("encoding"), columns.get("delimiter"))
     cells = Cells(name, unit, [number for number, _ in found])
-    columns = list(dict.fromkeys(column for _, row in found for column in row))
-    id_column = find_column(columns, id, ID_NAMES, "the id", name)
+    names = list(dict.fromkeys(column for _, row in found for column in row))
+    id_column = find_column(names, columns.get("id"), ID_NAMES, "the id", name)
     table = [row for _, row in found]
     in_memory = isinstance(table[0].get("text"), Choice)
-    if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))):
-        texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=label)
+    if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(names, text, text2))):
+        texts, labels = read_choices(names, table, cells, context=text, question=text2, answer=label)
         kind = "choice"
     else:
-        label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
+        label_column = find_column(names, label, LABEL_NAMES, "the label", name)
         if label_column is None and text2 is None:
-            label_column = _guessed_label(columns, table, text, id_column, name)
-        texts, chosen = _texts(columns, table, cells, (text, text2), (label_column, id_column))
+            label_column = _guessed_label(names, table, text, id_column, name)
+        texts, chosen = _texts(names, table, cells, (text, text2), (label_column, id_column))
         labels = None
         if label_column is not None and label_column not in chosen:
             answers = [row.get(label_column) for row in table]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
@@ -65,8 +66,7 @@ def distil_classifier(
     labelled: Examples | None,
     test: Examples | None,
     options: DistilOptions,
-    overwrite: bool,
-    show: bool,
+    context: RunContext,
 ) -> Distilled:
     """Teach a classifier by the loss of distillation.losses.FromAnswers; see distillation.distil.
 
@@ -89,12 +89,12 @@ def distil_classifier(
     asked = _asked(teacher, saved, source, stage, options) | {
         "data": {name: content_hash([*part, *map(str, targets.get(name, ()))]) for name, part in parts.items()}
     }
-    folder = work_folder(out, asked)
+    context = context.at(work_folder(out, asked))
     count = len(labelled) if labelled is not None else 0
-    material = _material(teacher, source, parts, targets, folder, labelled=count, options=options, show=show)
+    material = _material(teacher, source, parts, targets, count, options=options, context=context)
     plan = _plan(teacher, source, stage, options)
     with Meter() as meter:
-        model, history, seconds = _taught(plan, material, options, folder, show)
+        model, history, seconds = _taught(plan, material, options, context)
     record = provenance(
         stage="distil", name=out.name, base=source.run, data={}, recipe=recipe, settings=options.settings.of(stage)
     )
@@ -108,7 +108,7 @@ def distil_classifier(
     if comparison is not None:
         record["results"] = comparison.results(labels=material.labelled, seeds=1)
     record["verdict"] = _verdict(record)
-    _save(made, Distilled(out, record, comparison), stage, material, test, overwrite=overwrite)
+    _save(made, Distilled(out, record, comparison), stage, material, test, overwrite=context.overwrite)
     return Distilled(out, record, comparison)
 
 
@@ -174,14 +174,14 @@ def _saved(model: Predictor) -> Saved:
 def _asked(
     teacher: Classifier, saved: Sequence[Saved], source: Artifact, stage: Stage, options: DistilOptions
 ) -> dict[str, Any]:
-    """What the result depends on beside the data: another of any of these is another run."""
+    """Everything beside the data that the result depends on; runs that differ in any of it are different runs."""
     return {
         "stage": "distil",
         "teacher": content_hash([*(one.config for one in saved), teacher.weights]),
         "student": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": stage.identity(),
-        "options": repr(options),
+        "options": options.identity(),
     }
 
 
@@ -202,11 +202,10 @@ def _material(
     source: Artifact,
     parts: Mapping[str, list[str]],
     targets: Mapping[str, np.ndarray],
-    folder: Path,
-    *,
     labelled: int,
+    *,
     options: DistilOptions,
-    show: bool,
+    context: RunContext,
 ) -> Material:
     device = resolve_device(options.settings.device)
     for member in teacher.members:
@@ -220,13 +219,14 @@ def _material(
         sequences, cut[name] = source.encoded(texts, options.max_tokens)
         encoded[name] = EncodedTexts(sequences, targets.get(name))
         title = f"answers {name}"
-        answers[name], seconds = kept_answers(teacher.outputs, texts, kind, folder=folder, title=title, show=show)
+        shown: Any = {"folder": context.work, "title": title, "show": context.show}
+        answers[name], seconds = kept_answers(teacher.outputs, texts, kind, **shown)
         total += seconds
     return Material(parts, answers, encoded, cut, labelled, total)
 
 
 def _taught(
-    plan: Plan, material: Material, options: DistilOptions, folder: Path, show: bool
+    plan: Plan, material: Material, options: DistilOptions, context: RunContext
 ) -> tuple[Model, list[dict[str, Any]], float]:
     """The student after its lessons, and after its labels where these are asked for; its history; the seconds."""
     temperature = TEMPERATURE if options.temperature is None else options.temperature
@@ -235,12 +235,12 @@ def _taught(
     lesson = FromAnswers(answers, plan.labels.kind, temperature, alpha)
     taught = Taught(new_classifier(plan, plan.settings.seed), lesson)
     run = _run(plan, taught, train, _validator(plan, material, temperature))
-    drive(run, folder / "distil.checkpoint.safetensors", title="distil", show=show)
+    drive(run, context.work / "distil.checkpoint.safetensors", title="distil", show=context.show)
     history, seconds = run.progress.history, run.progress.seconds
     if options.finetune:
         first = len(train.sequences) - material.labelled
         run = _run(plan, taught.student, train.take(range(first, len(train.sequences))), None)
-        drive(run, folder / "finetune.checkpoint.safetensors", title="finetune", show=show)
+        drive(run, context.work / "finetune.checkpoint.safetensors", title="finetune", show=context.show)
         history = [*history, *({**row, "phase": f"finetune, {row['phase']}"} for row in run.progress.history)]
         seconds += run.progress.seconds
     return taught.student, history, seconds

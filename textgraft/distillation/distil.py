@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, refuse_one_text
 from textgraft.data.readers import read_if_given
@@ -17,6 +19,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.training.driver import refuse_existing
+from textgraft.training.loop import prepared
 from textgraft.training.objectives import OBJECTIVES
 
 
@@ -29,48 +32,49 @@ def distil(
     labelled: Any = None,
     test: Any = None,
     options: DistilOptions | None = None,
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> Distilled:
-    """Teach a student on `texts`, which need no labels, and save it at `out`; it becomes what its teacher is.
+    """Train a student on a teacher's predictions for `texts` and save it at `out`.
 
-    A classifier of any kind (a network, a linear one, an ensemble) teaches a `student` that is a pretrained language
-    model (None: the usual one for the script of the texts, textgraft.models.default_models) its answers, softened
-    (Hinton et al. 2015; Turc et al. 2019): distillation.classifier. `labelled` texts teach their labels too, and on
-    `test` both are measured; both data sets are what `read` takes. A language model teaches half of itself (None), or a
-    `student` over the same vocabulary (Sanh et al. 2019): distillation.language_model. One text in twenty is held out,
-    to measure on how well the student follows. Killed, the same call goes on where it was.
+    A classifier of any kind (a network, a linear one, an ensemble) teaches a pretrained language model its softened
+    predictions (Hinton et al. 2015; Turc et al. 2019): distillation.classifier. A language model teaches half of
+    itself, or another over the same vocabulary (Sanh et al. 2019): distillation.language_model. One text in twenty is
+    held out, to measure the agreement with the teacher. Killed, the same call goes on where it was.
 
-    Raises UserError if `out` exists, for a teacher that is neither, for labels where the teacher is a language model,
-    for labels that the teacher does not know, for another vocabulary, and for fewer than 20 texts.
+    Args:
+        teacher: Name or folder of a classifier or of a language model.
+        texts: Texts without labels, 20 or more.
+        out: Folder for the student.
+        student: Name or folder of a language model; None: for a classifier the default model for the script of the
+            texts (models.default_models), for a language model half of the teacher.
+        labelled: Texts whose labels are trained on too: anything that `read` takes.
+        test: Labelled texts on which both are measured.
+        options: Everything about the distillation but teacher, texts and student.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
+
+    Raises:
+        UserError: `out` exists; the teacher is neither, or a language model and there are labels; it does not know a
+            label; the student has another vocabulary; or there are fewer than 20 texts.
     """
     out, options = Path(out), options or DistilOptions()
-    refuse_existing(out, overwrite)
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_one_text(texts, name="texts")
     labelled, test = read_if_given(labelled), read_if_given(test)
     found = loading.open_models(teacher)
     first = found.members[0]
     if isinstance(first, Artifact) and first.labels is None and first.model.describe()["head"]["name"] in OBJECTIVES:
         _refuse_labels(str(teacher), labelled, test, options)
-        return distil_language_model(
-            first, texts, out, student=student, options=options, overwrite=overwrite, show=show
-        )
+        return distil_language_model(first, texts, out, student=student, options=options, context=context)
     precision = options.settings.precision
     try:
         classifier = Classifier(found.members, weights=found.weights, precision=precision)
     except UserError as error:
         raise UserError(error.message, where=str(teacher), remedy=error.remedy) from error
-    return distil_classifier(
-        classifier,
-        texts,
-        out,
-        student=default_models_for(texts).alone if student is None else student,
-        labelled=labelled,
-        test=test,
-        options=options,
-        overwrite=overwrite,
-        show=show,
-    )
+    student = default_models_for(texts).alone if student is None else student
+    about: Any = {"labelled": labelled, "test": test, "options": options, "context": context}
+    return distil_classifier(classifier, texts, out, student=student, **about)
 
 
 def _refuse_labels(teacher: str, labelled: Examples | None, test: Examples | None, options: DistilOptions) -> None:

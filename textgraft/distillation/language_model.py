@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.memory import all_parts_kept
@@ -36,8 +37,7 @@ def distil_language_model(
     *,
     student: str | Path | None,
     options: DistilOptions,
-    overwrite: bool,
-    show: bool,
+    context: RunContext,
 ) -> Distilled:
     """Teach a language model by the losses of distillation.losses.FromLanguageModel; see distillation.distil.
 
@@ -63,21 +63,21 @@ def distil_language_model(
         "student": weights_hash(pupil),
         "tokenizer": teacher.tokenizer.fingerprint,
         "texts": content_hash(texts),
-        "recipe": repr(recipe),
-        "options": repr(options),
+        "recipe": recipe.identity(),
+        "options": options.identity(),
     }
     train, valid = _corpora(texts, teacher)
     folder = work_folder(out, asked)
     teacher.model.to(resolve_device(settings.device)).eval()
     validate = learns.validator(pupil, valid, teacher.tokenizer, tokens=math.inf)
-    scored = partial(_scored, validate=validate, tokens=valid.num_tokens, show=show)
+    scored = partial(_scored, validate=validate, tokens=valid.num_tokens, show=context.show)
     of_teacher, teacher_seconds = scored(teacher.model)
     before, _ = scored(pupil.to(teacher.model.device))
     stream = learns.stream(pupil, train, teacher.tokenizer, recipe.stage, settings.seed)
     taught = Taught(pupil, lesson)
     run = Run(taught, recipe.stage.plan(len(taught.layer_groups())), stream, settings, validate)
     with all_parts_kept():
-        drive(run, folder / "checkpoint.safetensors", title="distil", show=show)
+        drive(run, folder / "checkpoint.safetensors", title="distil", show=context.show)
     made = taught.student
     after, student_seconds = scored(made)
     record = _record(out, teacher, base, recipe, options) | {"parameters": _parameters(made)}
@@ -87,7 +87,7 @@ def distil_language_model(
     record["sizes"] = {"teacher": _size(teacher.model), "student": _size(made)}
     record["sizes"]["speed_ratio"] = teacher_seconds / student_seconds
     record["verdict"] = _verdict(record)
-    put_in_place(Artifact(made, teacher.tokenizer, None, record), out, overwrite=overwrite)
+    put_in_place(Artifact(made, teacher.tokenizer, None, record), out, overwrite=context.overwrite)
     return Distilled(out, record)
 
 

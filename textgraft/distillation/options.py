@@ -1,4 +1,4 @@
-"""What can be said of a distillation beside its data, what one leaves, and the recipes for language models."""
+"""Options and results of distillations, and the recipes for language models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.tasks.classification.evaluation import Comparison
 from textgraft.training.loop import Settings
 from textgraft.training.phases import STRICT, Stage
@@ -44,6 +45,10 @@ class DistilOptions:
         if self.max_tokens < 1:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 1 or more.")
 
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change what is saved."""
+        return identity_of(self)
+
 
 @dataclass(frozen=True)
 class DistilRecipe:
@@ -72,6 +77,10 @@ class DistilRecipe:
             raise UserError("soft, hard and hidden are all 0, so there is nothing to learn.", remedy="Raise one.")
         if not self.stage.phases:
             raise UserError("this recipe has no phases to train in.", remedy="Add one.")
+
+    def identity(self) -> dict[str, Any]:
+        """The whole recipe."""
+        return identity_of(self)
 
 
 def check_temperature(value: float) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.contexts import Context, Place, contexts_of, drawn_places, places_of, read_contexts
 from textgraft.experiments.geometry_measures import (
     cone,
@@ -55,6 +56,10 @@ class GeometryOptions:
         for name, least in {"words": 2, "contexts": 2, "random": 2, "sentences": 2, "read": 2, "seed": 0}.items():
             if getattr(self, name) < least:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy=f"Give {least} or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change the results."""
+        return identity_of(self)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def inspect_geometry(
         "stage": "inspect geometry",
         "model": layers.fingerprint,
         "texts": content_hash(context.text for context in sample.contexts),
-        "options": repr(options),
+        "options": options.identity(),
     }
 
     def made(_: Path) -> tuple[dict[str, Any], str]:

@@ -18,8 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
+from textgraft.core.identity import identity_of
 from textgraft.data.conll import Tagged
 from textgraft.data.examples import Examples, refuse_unread
 from textgraft.data.labels import Labels
@@ -67,6 +69,10 @@ class LayerOptions:
         if self.seeds < 1:
             raise UserError(f"seeds is {self.seeds}.", remedy="Give 1 or more.")
 
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change the results."""
+        return identity_of(self)
+
 
 class Task(Protocol):
     """Something to learn through a layer aggregation, and what is measured of it."""
@@ -103,7 +109,8 @@ class Tagging:
         options = TagOptions(recipe=self.options.recipe, max_tokens=self.options.max_tokens, settings=settings)
         options = fitted(replace(options, layer_aggregation=layer_aggregation), self.source)
         title = f"{layer_aggregation}, seed {seed}"
-        tagger, _ = train_tagger(self.source, self.train, options, folder, title=title, show=show)
+        context = RunContext(folder, seed, show=show)
+        tagger, _ = train_tagger(self.source, self.train, options, context, title=title)
         replies, _ = tag_all(NetworkTagger(tagger, settings.precision), self.test.sentences, options.max_tokens)
         found = scores(self.test, replies).headline
         minutes = tagger.run["seconds"] / 60
@@ -146,7 +153,8 @@ class Labelling:
     def trained(self, layer_aggregation: str, seed: int, folder: Path, *, show: bool) -> Cell:
         plan, kind = replace(self.plan, layer_aggregation=layer_aggregation), self.labels.kind
         tested, title = {"test": self.encoded["test"]}, f"{layer_aggregation}, seed {seed}"
-        done = train_classifier(plan, self.encoded["train"], tested, seed=seed, folder=folder, title=title, show=show)
+        context = RunContext(folder, seed, show=show)
+        done = train_classifier(plan, self.encoded["train"], tested, context=context, title=title)
         targets = self.encoded["test"].targets
         assert targets is not None
         each = document_scores(kind, targets, outputs_from_logits(done.logits["test"], kind))
@@ -185,7 +193,7 @@ def inspect_layers(
         "model": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": load_recipe(options.recipe).finetune.identity(),
-        "options": repr(options),
+        "options": options.identity(),
     }
 
     def made(folder: Path) -> tuple[dict[str, Any], str]:

@@ -9,13 +9,15 @@ what follows the last group (n = all) is nothing but the head.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read, read_if_given
@@ -73,6 +75,10 @@ class TransferOptions:
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All but the layers, of which a plan has those that the model has."""
+        return identity_of(self, without=("layers",))
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,7 @@ def _asked(question: Question) -> dict[str, Any]:
         "tokenizer": question.source.tokenizer.fingerprint,
         "recipe": question.stage.identity(),
         "layers": list(question.layers),
-        "options": repr(replace(question.options, layers=None)),
+        "options": question.options.identity(),
     }
 
 
@@ -240,10 +246,8 @@ def _train(question: Question, kind: Kind, seed: int, source: Encoder, folder: P
         _plan(question, kind, seed, source),
         question.encoded["train"],
         {"test": question.encoded["test"]},
-        seed=seed + OWN_SEED if kind == B else seed,
-        folder=folder,
+        context=RunContext(folder, seed + OWN_SEED if kind == B else seed, show=show),
         title=title,
-        show=show,
         watched="test" if kind in question.kinds[:2] else None,
     )
     return trained if kind == B else drop_weights(trained, folder, title)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.data.contexts import Context, Place, places_of, read_contexts
 from textgraft.experiments.geometry_measures import directions, mean_cosine
 from textgraft.training.driver import content_hash
@@ -53,6 +54,10 @@ class WordOptions:
         if self.projection not in PROJECTIONS:
             remedy = did_you_mean(self.projection, PROJECTIONS)
             raise UserError(f"unknown projection '{self.projection}'.", remedy=remedy)
+
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change the results."""
+        return identity_of(self)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def inspect_words(
         "model": layers.fingerprint,
         "texts": content_hash(context.text for context in found.contexts),
         "words": list(found.places),
-        "options": repr(options),
+        "options": options.identity(),
     }
 
     def made(_: Path) -> tuple[dict[str, Any], str]:

@@ -6,7 +6,7 @@ Ids in, ids out. Only what every such family has is used: `begin`, the state, th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -48,7 +48,7 @@ class GenerateOptions:
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int = 0
-    precision: str = field(default="auto", repr=False)
+    precision: str = "auto"
 
     def __post_init__(self) -> None:
         least = {"max_tokens": 1, "temperature": 0, "top_k": 1, "beams": 1, "repetition_penalty": 1, "seed": 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,6 +79,15 @@ def _compiled_loss(
     return total, d_hidden, d_weight, d_bias
 
 
+class _Chunking(NamedTuple):
+    """Settings of `_ChunkedCrossEntropy`: label smoothing, rows at a time, and whether gradients are needed."""
+
+    smoothing: float
+    rows: int
+    slice_rows: int
+    wants_gradients: bool
+
+
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """Loss and gradients of `hidden @ weight.T + bias`, so many rows of logits at a time.
 
@@ -98,11 +107,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         weights: Tensor | None,
-        smoothing: float,
-        rows: int,
-        slice_rows: int,
-        wants: bool,
+        chunking: _Chunking,
     ) -> Tensor:
+        smoothing, rows, slice_rows, wants = chunking
         if wants and not on_cpu(hidden) and hidden.dtype == torch.bfloat16 and len(targets) >= COMPILED_FROM:
             total, *gradients = _compiled_loss(hidden, weight, bias, targets, weights, smoothing)
             ctx.save_for_backward(*gradients)
@@ -160,7 +167,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         # A loss that is not scaled has a 1 here, which is asked on a processor only: a GPU would have to wait.
         scaled = not on_cpu(scale) or scale != 1
         d_hidden, d_weight, d_bias = (g * scale if scaled and g is not None else g for g in ctx.saved_tensors)
-        return d_hidden, d_weight, d_bias, None, None, None, None, None, None
+        return d_hidden, d_weight, d_bias, None, None, None
 
 
 def chunked_cross_entropy(
@@ -181,15 +188,7 @@ def chunked_cross_entropy(
     """
     dtype = compute_dtype(hidden)
     chunk_rows = chunk_rows or CHUNK_ROWS[on_cpu(hidden)]
-    total = _ChunkedCrossEntropy.apply(
-        hidden.to(dtype),
-        weight.to(dtype),
-        bias,
-        targets,
-        weights,
-        label_smoothing,
-        chunk_rows,
-        max(1, IN_CACHE // len(weight)) if on_cpu(hidden) else chunk_rows,
-        torch.is_grad_enabled(),
-    )
+    slice_rows = max(1, IN_CACHE // len(weight)) if on_cpu(hidden) else chunk_rows
+    chunking = _Chunking(label_smoothing, chunk_rows, slice_rows, torch.is_grad_enabled())
+    total = _ChunkedCrossEntropy.apply(hidden.to(dtype), weight.to(dtype), bias, targets, weights, chunking)
     return total, int((targets != IGNORE).sum())

@@ -1,4 +1,4 @@
-"""What fine-tunings have in common, whatever their heads answer: what was asked, what is measured on, the table."""
+"""Shared parts of all fine-tunings, whatever their head: the identity of a run, the evaluation split, the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 from textgraft.core import formatting
 from textgraft.core.resource_meter import Meter
 from textgraft.models.artifact import Artifact
-from textgraft.nn.layer_aggregation import LAST
 from textgraft.training.driver import weights_hash
 from textgraft.training.phases import Stage
 
@@ -16,39 +15,49 @@ Part = TypeVar("Part")
 
 
 class Options(Protocol):
-    """The settings of any fine-tuning."""
+    """The options of any fine-tuning."""
 
-    @property
-    def layer_aggregation(self) -> str: ...
+    def identity(self) -> dict[str, Any]: ...
 
 
-def asked(
+def run_identity(
     stage: str, data: Mapping[str, Any], sources: Iterable[Artifact], recipes: Iterable[Stage], options: Options
 ) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run. `recipes` may be alike."""
-    found = list(sources)
+    """Everything that the result of a fine-tuning depends on; two runs that differ in any of it are different runs.
+
+    Args:
+        stage: Name of the verb.
+        data: A description of each part of the data, with its hash.
+        sources: The pretrained models.
+        recipes: The stage that each is trained by.
+        options: Everything about the fine-tuning but the data.
+
+    Returns:
+        A dictionary as plan.json holds it.
+    """
+    models = list(sources)
     return {
         "stage": stage,
         "data": data,
-        "model": " ".join(weights_hash(source.model) for source in found),
-        "tokenizer": " ".join(source.tokenizer.fingerprint for source in found),
+        "model": " ".join(weights_hash(source.model) for source in models),
+        "tokenizer": " ".join(source.tokenizer.fingerprint for source in models),
         "recipe": [recipe.identity() for recipe in recipes],
-        "options": repr(options),
-    } | ({"layer_aggregation": options.layer_aggregation} if options.layer_aggregation != LAST else {})
+        "options": options.identity(),
+    }
 
 
-def given(**parts: Part | None) -> dict[str, Part]:
-    """The parts of the data that there are, by name."""
+def parts_by_name(**parts: Part | None) -> dict[str, Part]:
+    """The parts of the data that are not None, by name."""
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def examined(parts: Mapping[str, Any]) -> str:
-    """Which of the parts is measured on: what nothing is chosen by, if there is such a one."""
+def evaluation_split(parts: Mapping[str, Any]) -> str:
+    """The name of the part that is measured on: the one that nothing is chosen by, if there is one."""
     return next(name for name in ("test", "held out", "valid") if name in parts)
 
 
 def cost(meter: Meter, seconds: float | None = None) -> dict[str, float]:
-    """What a method took, as results.json has it; `seconds` are those of a run that was resumed."""
+    """Costs of a method as in results.json; `seconds` replaces the meter's for a run that was resumed."""
     minutes = (meter.seconds if seconds is None else seconds) / 60
     return {"minutes": round(minutes, 3), "peak_mb": round(meter.peak_mb)}
 

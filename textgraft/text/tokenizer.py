@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
@@ -22,6 +22,7 @@ from tokenizers import Tokenizer as Pipeline
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
+from textgraft.core.keywords import check_keywords
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.detokenize import detokenize, parting, settled
 from textgraft.text.limits import limited, limited_unspaced, without_rare_characters
@@ -38,6 +39,7 @@ _RESTORE = "Give a tokenizer.json that textgraft wrote, or train one."
 SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
 """How many tokens a vocabulary of each kind has where nobody says."""
 MIN_FREQUENCY = 2
+MAX_CHARACTERS, MAX_UNSPACED = 200_000_000, 4_000_000
 
 PIECE_CHARACTERS = 100_000
 """Longer texts go to the library in pieces, so that its memory stays small and both cores have work."""
@@ -74,6 +76,34 @@ class Encoding:
     ids: list[int]
     tokens: list[str]
     offsets: list[Span]
+
+
+class TokenizerSettings(TypedDict, total=False):
+    """The keyword arguments of Tokenizer.train.
+
+    Attributes:
+        kind: "subword" (the default), "word", or Flair's "character" (see characters.py; no control words, no rules).
+        model: "unigram" (the default), "bpe"; GPT-2's "byte_level" (see byte_level.py: no control words, no rules,
+            every text comes back); BERT's "wordpiece" (see wordpiece.py); of kind "word", ELMo's "spelling".
+        vocab_size: A ceiling that counts the control words (10,000 subwords, 60,000 words as in ULMFiT, 1,000
+            characters).
+        min_frequency: Of a word (word level), of a pair to be merged (BPE), or of a character to be part of any
+            subword; the rest becomes `xxunk`.
+        max_characters: How many characters are read at most.
+        max_unspaced: How many characters of text without spaces (Thai, Chinese), where every stretch is a new one,
+            subwords learn from; a unigram model needs about half a minute for each million.
+        segmenter: "thai" for kind "word", or None.
+        lowercase: Of wordpiece alone; True by default.
+    """
+
+    kind: Kind
+    model: ModelName
+    vocab_size: int | None
+    min_frequency: int
+    max_characters: int
+    max_unspaced: int
+    segmenter: str | None
+    lowercase: bool
 
 
 class Tokenizer:
@@ -225,48 +255,41 @@ class Tokenizer:
     def train(
         cls,
         texts: Iterable[str],
-        *,
-        kind: Kind = "subword",
-        model: ModelName = "unigram",
-        vocab_size: int | None = None,
-        min_frequency: int = MIN_FREQUENCY,
-        max_characters: int = 200_000_000,
-        max_unspaced: int = 4_000_000,
-        segmenter: str | None = None,
-        lowercase: bool = True,
+        **settings: Unpack[TokenizerSettings],
     ) -> Tokenizer:
         """A tokenizer learned from one pass over `texts`, the same for the same stream.
 
-        `vocab_size` counts the control words and is a ceiling (default: 10,000 subwords, 60,000 words as in ULMFiT, and
-        1,000 characters, which is Flair's `kind`: see characters.py; no control words, no rules).
-        `min_frequency` is what a word must reach (word level), a pair to be merged (BPE), or a character to be part
-        of any subword; the rest read as `xxunk`. The library holds what it counts in memory, so no more than
-        `max_characters` are read: mix a corpus that is sorted by topic before you pass it. Of text without spaces
-        (Thai, Chinese), where every stretch is a new one, subwords learn from the first `max_unspaced` characters:
-        a unigram model needs about half a minute for each million. Raises UserError for settings out of range or
-        no text.
-
-        The `model` "byte_level" is GPT-2's (see byte_level.py): no control words, no rules, every text comes back.
-        "wordpiece" is BERT's (see wordpiece.py), which alone asks whether to `lowercase`. "spelling", of kind "word",
-        is ELMo's (see spelling.py).
+        The library holds its counts in memory: shuffle a corpus that is sorted by topic before you pass it.
 
         Word level cuts at whitespace and punctuation and splits off English clitics. fastai uses spaCy's rules, which
         also keep abbreviations ("U.S."), URLs and emoticons whole; we cut these, and need no model. Languages
         written without spaces want subwords, or the `segmenter` "thai" (see thai.py; extra `[thai]`).
+
+        Args:
+            texts: Texts, in any number.
+            settings: The keys of TokenizerSettings.
+
+        Raises:
+            UserError: A setting is out of range, or there is no text.
         """
+        check_keywords("Tokenizer.train", settings, TokenizerSettings.__annotations__)
+        kind, model = settings.get("kind", "subword"), settings.get("model", "unigram")
+        vocab_size, min_frequency = settings.get("vocab_size"), settings.get("min_frequency", MIN_FREQUENCY)
+        max_characters = settings.get("max_characters", MAX_CHARACTERS)
         size = vocab_size if vocab_size is not None else SIZES.get(kind, 0)
         _check_settings(kind, model, size, min_frequency)
-        cutter = _segmenter(segmenter, kind)
+        cutter = _segmenter(settings.get("segmenter"), kind)
         from textgraft.text import tokenizer_kinds  # which imports this module
 
         sizes = {"vocab_size": size, "min_frequency": min_frequency, "max_characters": max_characters}
-        own = tokenizer_kinds.trained(kind, model, texts, lowercase=lowercase, **sizes)
+        own = tokenizer_kinds.trained(kind, model, texts, lowercase=settings.get("lowercase", True), **sizes)
         if own is not None:
             return own
         pipeline, trainer = _untrained(kind, model, size, min_frequency)
         stream: Iterator[str] = (_prepared(text, kind, cutter) for text in limited(texts, max_characters))
         if kind == "subword":
-            stream = without_rare_characters(limited_unspaced(stream, max_unspaced), min_frequency)
+            spaced = limited_unspaced(stream, settings.get("max_unspaced", MAX_UNSPACED))
+            stream = without_rare_characters(spaced, min_frequency)
         pipeline.train_from_iterator(stream, trainer)
         return cls(_finished(pipeline, kind), cutter)
 

@@ -27,6 +27,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from textgraft.core.device import device_name, peak
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
+from textgraft.core.identity import changed_keys
 from textgraft.core.interrupts import already_pressed
 from textgraft.core.progress_bar import Bar
 from textgraft.data.fingerprint import difference
@@ -53,7 +54,7 @@ class TooSlow(Exception):
 
 
 def allowed_seconds(minutes: float | None) -> float | None:
-    """What trainings may take that may take so many minutes. Raises UserError for what is no time."""
+    """A limit of minutes in seconds; None for none. Raises UserError for a limit that is no positive number."""
     if minutes is None:
         return None
     if not 0 < minutes < math.inf:
@@ -75,9 +76,8 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
             before = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
             before = {}
-        keys = sorted(plan.keys() | before.keys())
-        pairs = {key: (json.loads(text).get(key), before.get(key)) for key in keys}
-        changed = [_changed(key, now, then) for key, (now, then) in pairs.items() if now != then]
+        now = json.loads(text)
+        changed = [name for key in sorted(now.keys() | before.keys()) for name in _changed(key, now, before)]
         if changed:
             raise UserError(
                 f"an unfinished run is here that differs in: {', '.join(changed)}.",
@@ -89,11 +89,12 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
     return folder
 
 
-def _changed(key: str, now: Any, before: Any) -> str:
-    """What a plan calls something that differs, with the names of the files where it is a list of fingerprints."""
-    lists = isinstance(now, list) and isinstance(before, list)
-    of_files = lists and all(isinstance(item, dict) and "name" in item for item in [*now, *before])
-    return f"{key} ({difference(now, before)})" if of_files else key
+def _changed(key: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """The names of what differs between two plans below one key; of fingerprints of files, the names of the files."""
+    lists = [value for side in (plan, before) if isinstance(value := side.get(key), list)]
+    if len(lists) == 2 and all(isinstance(item, dict) and "ends" in item for item in [*lists[0], *lists[1]]):
+        return [f"{key} ({difference(*lists)})"] if lists[0] != lists[1] else []
+    return changed_keys(plan.get(key), before.get(key), key)
 
 
 def work_path(out: Path) -> Path:

@@ -21,8 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import Stream, ahead
 from textgraft.encoders.base import State
@@ -49,7 +51,7 @@ class Settings:
 
     `minutes` (of training time), if given, replaces the phases' epochs: each phase gets the share of the time that it
     has of the epochs. `device` is a name of core.device.DEVICES. `save_seconds` is how often an unfinished run is
-    saved. Neither is part of what identifies a run (its repr): a run may go on elsewhere.
+    saved. Neither is part of the identity of a run: it may go on elsewhere.
     """
 
     seed: int = 0
@@ -59,8 +61,8 @@ class Settings:
     patience: int | None = None  # validations without a better score before stopping
     validate_every: int | None = None  # steps; None: at the end of each epoch
     minutes: float | None = None
-    save_seconds: float = field(default=60.0, repr=False)
-    device: str = field(default="auto", repr=False)
+    save_seconds: float = 60.0
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         least = {"seed": 0, "accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
@@ -71,9 +73,31 @@ class Settings:
             raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
         resolve(self.precision, resolve_device(self.device))  # here, so that a misspelt one is not noticed hours later
 
+    def identity(self) -> dict[str, Any]:
+        """All but what changes no result: how often the run is saved, and where it is computed."""
+        return identity_of(self, without=("save_seconds", "device"))
+
     def of(self, stage: Stage) -> Settings:
         """These settings with the stage's bound on the gradient's norm, if it has one of its own."""
         return replace(self, clip=stage.clip or self.clip)
+
+
+def prepared(context: RunContext | None, settings: Settings) -> tuple[RunContext, Settings]:
+    """A run's context and settings, made to agree, with torch set to the context's number of threads.
+
+    Args:
+        context: Seed, device and precision, where given, replace those of the settings; None: nothing is given.
+        settings: What holds where the context gives nothing.
+
+    Returns:
+        The context with seed, device and precision filled in, and settings with the same.
+    """
+    context = context or RunContext()
+    names = ("seed", "device", "precision")
+    settings = replace(settings, **{n: value for n in names if (value := getattr(context, n)) is not None})
+    if context.threads is not None:
+        torch.set_num_threads(context.threads)
+    return replace(context, **{n: getattr(settings, n) for n in names}), settings
 
 
 @dataclass(frozen=True)

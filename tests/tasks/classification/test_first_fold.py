@@ -17,6 +17,7 @@ from sudden import Killed, killed_at
 import textgraft
 from textgraft import compare
 from textgraft.comparison.methods import MethodOptions
+from textgraft.core.context import QUIET, RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -56,7 +57,8 @@ lr = 0.01
 """
 POOL = reviews(150, 9)[0]
 SETTINGS = Settings(precision="fp32", save_seconds=0.0)
-OPTIONS = FinetuneOptions(folds=2, settings=SETTINGS)
+OPTIONS = FinetuneOptions(folds=2, settings=SETTINGS, adapt=SETTINGS)
+NOT_ADAPTED = replace(OPTIONS, adapt=None)
 AFTER = ("fold 1 of 2", "fold 2 of 2", "seed 0")
 
 
@@ -100,14 +102,14 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def run(out: Path, model: Path, **given: Any) -> FinetuneResult:
-    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "adapting": SETTINGS, "options": OPTIONS} | given
-    return finetune(TRAIN, out, model=model, show=False, **asked)
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "options": OPTIONS} | given
+    return finetune(TRAIN, out, model=model, context=QUIET, **asked)
 
 
 def hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has not read the unlabelled texts loses."""
     monkeypatch.setattr(
-        EarlyRejection, "lost", lambda self, logits, folds: "so the judge says" if self.unread else None
+        EarlyRejection, "rejection", lambda self, logits, folds: "so the judge says" if self.before_adapting else None
     )
 
 
@@ -124,8 +126,8 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
     folder = adapted_path(tmp_path / "out", "ulmfit", ["ulmfit"])
     assert done.language_models == {"ulmfit": folder}
     assert json.loads((folder / "run.json").read_text())["stage"] == "adapt"
-    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
-    alike = run(tmp_path / "alike", before, adapting=None)
+    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
+    alike = run(tmp_path / "alike", before, options=NOT_ADAPTED)
     assert done.record["blend"]["candidates"] == alike.record["blend"]["candidates"]
     for name in ("blend", "ulmfit"):
         assert np.array_equal(answers(done, name), answers(alike, name)), name
@@ -135,13 +137,13 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
 def test_each_of_several_is_judged_and_reads_for_itself(
     tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = EarlyRejection.lost
+    real = EarlyRejection.rejection
 
-    def lost(race: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
-        first = "ulmfit-probe" not in [rival.name for rival in early_rejection.rivals]
-        return "so the judge says" if first and early_rejection.unread else real(race, logits, folds)
+    def rejection(self: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
+        first = "ulmfit-probe" not in [rival.name for rival in self.rivals]
+        return "so the judge says" if first and self.before_adapting else real(self, logits, folds)
 
-    monkeypatch.setattr(EarlyRejection, "lost", lost)
+    monkeypatch.setattr(EarlyRejection, "rejection", rejection)
     gpt = write_family(tmp_path, "gpt")
     done = run(tmp_path / "out", f"{tiny_lm}+{gpt}")
     assert trained == ["ulmfit as it is, fold 1 of 2", *(f"gpt {name}" for name in ("as it is, fold 1 of 2", *AFTER))]
@@ -170,7 +172,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        EarlyRejection, "lost", lambda self, logits, folds: None if self.unread else "so the judge says"
+        EarlyRejection, "rejection", lambda self, logits, folds: None if self.before_adapting else "so the judge says"
     )
     monkeypatch.setattr(
         model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
@@ -180,9 +182,9 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     assert "ulmfit-probe" in done.record["results"]["methods"]
     assert (done.record["base"]["stage"], done.record["base"]["name"]) == ("adapt", "out.lm")
     before = adapt(
-        POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, show=False
+        POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, context=QUIET
     )
-    alike = run(tmp_path / "alike", before, adapting=None)
+    alike = run(tmp_path / "alike", before, options=NOT_ADAPTED)
     assert np.array_equal(answers(done, "ulmfit-probe"), answers(alike, "ulmfit-probe"))
 
 
@@ -198,7 +200,7 @@ def test_who_names_a_recipe_has_it_read_at_once(
     tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hopeless(monkeypatch)
-    options = FinetuneOptions(recipe=str(recipe), folds=0, settings=SETTINGS)
+    options = FinetuneOptions(recipe=str(recipe), folds=0, settings=SETTINGS, adapt=SETTINGS)
     done = run(tmp_path / "out", tiny_lm, options=options)
     assert trained == ["seed 0"]
     assert list(done.language_models) == ["ulmfit"]
@@ -209,7 +211,7 @@ def test_where_the_fold_is_dear_beside_the_reading_it_is_not_tried(
     tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hopeless(monkeypatch)
-    done = run(tmp_path / "out", tiny_lm, adapting=replace(SETTINGS, minutes=1e-4))
+    done = run(tmp_path / "out", tiny_lm, options=replace(OPTIONS, adapt=replace(SETTINGS, minutes=1e-4)))
     assert trained == ["fold 1 of 2", "fold 2 of 2", "seed 0"]
     assert list(done.language_models) == ["ulmfit"]
 
@@ -218,7 +220,7 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
     tmp_path: Path, tiny_lm: Path, trained: list[str]
 ) -> None:
     briefly = replace(SETTINGS, minutes=1e-4)
-    done = run(tmp_path / "out", tiny_lm, adapting=briefly, options=replace(OPTIONS, minutes=1e-6))
+    done = run(tmp_path / "out", tiny_lm, options=replace(OPTIONS, adapt=briefly, minutes=1e-6))
     assert trained == ["as it is, fold 1 of 2"]
     assert done.language_models == {}
     assert "its trainings would take" in done.record["blend"]["left_out"]["ulmfit"]
@@ -227,13 +229,14 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
     source, stage = loading.load_network(tiny_lm), load_recipe(str(recipe))
     about = tokens_to_read(POOL, source, stage.adapt, None)
-    folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
+    folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
     assert about == pytest.approx(json.loads((folder / "run.json").read_text())["tokens_seen"], rel=0.15)
     assert tokens_to_read(POOL, source, stage.adapt, 0.01) == 2_400
     labels = Labels.fit(TRAIN)
     reading = read_parts(source, {"train": TRAIN}, labels, 512)
     plan = Plan(source.model, False, stage.finetune, SETTINGS, labels, None, source.tokenizer.pad_id)
-    training_config = TrainingConfig("folds", 0, 1, [(list(range(12)), list(range(12, 24)))], tmp_path, False)
+    splits = [(list(range(12)), list(range(12, 24)))]
+    training_config = TrainingConfig("folds", 1, splits, RunContext(tmp_path, 0, show=False))
     lengths = [len(ids) for ids in reading.parts["train"].sequences[:12]]
     assert fold_tokens(plan, reading, training_config) == pytest.approx(
         2 * 8 * np.mean(lengths)
@@ -260,8 +263,8 @@ def test_what_reading_would_trip_over_is_told_first(tmp_path: Path, tiny_lm: Pat
     with pytest.raises(UserError, match="too few to adapt a language model to"):
         run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10])
     with pytest.raises(UserError, match=r"^1 text is too few to adapt"):
-        adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, show=False)
-    adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, show=False)
+        adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, context=QUIET)
+    adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, context=QUIET)
     with pytest.raises(UserError, match="was not adapted from the same model on the same texts"):
         run(tmp_path / "out", tiny_lm)
     assert trained == []
@@ -275,15 +278,15 @@ def test_another_way_to_read_is_another_run(tmp_path: Path, tiny_lm: Path, monke
         patch.setattr(fine_tuned, "train_classifier", killed)
         with pytest.raises(Killed):
             run(tmp_path / "out", tiny_lm)
-    with pytest.raises(UserError, match="differs in: adapting"):
-        run(tmp_path / "out", tiny_lm, adapting=None)
+    with pytest.raises(UserError, match=r"differs in: adapt\."):
+        run(tmp_path / "out", tiny_lm, options=NOT_ADAPTED)
 
 
 def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
     tmp_path: Path, tiny_lm: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", show=False)
-    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24], "seeds": 1}
+    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", seeds=1, show=False)
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24]}
     read: list[float] = []
     real = fine_tuned.adapt_seconds
     monkeypatch.setattr(fine_tuned, "adapt_seconds", lambda source: read.append(real(source)) or 3_000.0)
@@ -302,8 +305,8 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
 def test_compare_gives_up_who_would_take_longer_than_the_minutes(
     tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str]
 ) -> None:
-    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", show=False, minutes=1e-6)
-    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24], "seeds": 1}
+    options = MethodOptions(model=str(tiny_lm), recipe=str(recipe), precision="fp32", seeds=1, show=False, minutes=1e-6)
+    asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "methods": ["default"], "labels": [24]}
     found = compare(TRAIN, tmp_path / "brief", **asked, options=options)
     assert len(trained) == 1
     assert found["run"]["minutes"] == 1e-6

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from made_up_reviews import reviews
 
+from textgraft.core.context import RunContext
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.splits import stratified_folds
@@ -18,9 +19,10 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.inference import embed_sequences, predict_logits
 from textgraft.models.loading import load_network
 from textgraft.tasks.classification import linear_probe
-from textgraft.tasks.classification.fine_tuned import EarlyRejected
-from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, Reading
+from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.linear_probe import answers, as_layer, fitted, linear_probe_candidate
+from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
 from textgraft.training.driver import TooSlow
 
@@ -77,7 +79,7 @@ def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
 
 
 def candidate(
-    source: Artifact, kind: str, folder: Path, *, examined: bool, within: float | None = None
+    source: Artifact, kind: str, folder: Path, *, tested: bool, within: float | None = None
 ) -> tuple[Candidate, SelectionContext, dict[str, EncodedTexts]]:
     train, test = examples(kind, 40, 1), examples(kind, 30, 2)
     labels = Labels.fit(train)
@@ -85,32 +87,33 @@ def candidate(
         name: EncodedTexts(source.encoded(part.texts, 200)[0], labels.encode(part))
         for name, part in (("train", train), ("test", test))
     }
-    ground = SelectionContext(train, test if examined else None, labels, (), stratified_folds(train, 4, 0), 0, folder)
-    part = "test" if examined else "folds"
-    found = linear_probe_candidate("p", source, encoded, ground, examined=part, precision="fp32", within=within)
-    return found, ground, encoded
+    evaluation, split = (test, "test") if tested else (None, "folds")
+    folds, context = stratified_folds(train, 4, 0), RunContext(folder, 0, precision="fp32")
+    selection = SelectionContext(train, evaluation, split, labels, (), folds, context)
+    found = linear_probe_candidate("p", Reading(source, encoded), selection, within=within)
+    return found, selection, encoded
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_saved_answers_as_what_was_measured(kind: TargetKind, tiny_lm: Path, tmp_path: Path) -> None:
     source = load_network(tiny_lm)
-    found, ground, encoded = candidate(source, kind, tmp_path, examined=True)
+    found, selection, encoded = candidate(source, kind, tmp_path, tested=True)
     made = found.predictor({"stage": "finetune"})
     logits = predict_logits(made.model, encoded["test"].sequences, source.tokenizer.pad_id, "fp32")
     temperature = made.run["temperature"] or 1.0
     np.testing.assert_allclose(outputs_from_logits(logits, kind, temperature), found.outcome.outputs[0], atol=1e-4)
-    assert made.labels == ground.labels
+    assert made.labels == selection.labels
     assert source.model.encoder.state_dict().keys() == made.model.encoder.state_dict().keys()
 
 
 def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None:
     """The held-out answers are those of layers fitted on the other folds; measured on folds, they are the outcome."""
     source = load_network(tiny_lm)
-    found, ground, encoded = candidate(source, "single", tmp_path, examined=False)
+    found, selection, encoded = candidate(source, "single", tmp_path, tested=False)
     x = embed_sequences(source.model, encoded["train"].sequences, source.tokenizer.pad_id, "mean", "fp32")
     raw = np.full_like(found.outcome.raw[0], np.nan)
-    for kept, held in ground.splits:
-        layer, _ = fitted(x[kept], ground.targets[kept], ground.labels, 0)
+    for kept, held in selection.splits:
+        layer, _ = fitted(x[kept], selection.targets[kept], selection.labels, 0)
         raw[held] = outputs_from_logits(answers(layer, x[held]), "single")
     np.testing.assert_allclose(found.outcome.raw[0], raw, atol=1e-6)
     assert np.array_equal(found.held_out, found.outcome.outputs[0], equal_nan=True)
@@ -118,11 +121,11 @@ def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None
 
 def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = load_network(tiny_lm)
-    first = candidate(source, "single", tmp_path, examined=True)[0].outcome
+    first = candidate(source, "single", tmp_path, tested=True)[0].outcome
     monkeypatch.setattr(
         "textgraft.tasks.classification.linear_probe.embed_sequences", lambda *a, **k: pytest.fail("read again")
     )
-    again = candidate(source, "single", tmp_path, examined=True)[0].outcome
+    again = candidate(source, "single", tmp_path, tested=True)[0].outcome
     assert np.array_equal(first.outputs, again.outputs)
 
 
@@ -130,10 +133,10 @@ def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path
     """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
     source = load_network(tiny_lm)
     with pytest.raises(EarlyRejected, match="its reading would take"):
-        candidate(source, "single", tmp_path, examined=True, within=1e-6)
+        candidate(source, "single", tmp_path, tested=True, within=1e-6)
     assert not (tmp_path / "candidates" / "p.safetensors").exists()
-    hurried = candidate(source, "single", tmp_path, examined=True, within=3600.0)[0]
-    patient = candidate(source, "single", tmp_path / "patient", examined=True)[0]
+    hurried = candidate(source, "single", tmp_path, tested=True, within=3600.0)[0]
+    patient = candidate(source, "single", tmp_path / "patient", tested=True)[0]
     assert np.array_equal(hurried.held_out, patient.held_out)
 
 

@@ -15,6 +15,7 @@ from small_comparisons import backwards, write_family
 from sudden import killed_at
 
 import textgraft
+from textgraft.core.context import QUIET, RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -28,8 +29,9 @@ from textgraft.tasks.classification.ensemble_weights import mean_loss
 from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.fine_tuned import FinetuneResult
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
-from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
+from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.model_selection import selection_splits
+from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.training.driver import Stopped
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
@@ -76,7 +78,7 @@ def quick(tmp_path: Path, tiny_lm: Path, recipe: Path) -> Callable[..., Finetune
 
     def run(train: Examples = TRAIN, out: str = "out", *, options: Any = None, **given: Any) -> FinetuneResult:
         asked = options or FinetuneOptions(folds=2, settings=SETTINGS)
-        return finetune(train, tmp_path / out, options=asked, show=False, **{"model": tiny_lm, **given})
+        return finetune(train, tmp_path / out, options=asked, context=QUIET, **{"model": tiny_lm, **given})
 
     return run
 
@@ -86,7 +88,7 @@ def blended(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Pat
     """One run in peace, with a pool and a test set."""
     out = tmp_path_factory.mktemp("peace") / "out"
     options = FinetuneOptions(folds=2, settings=SETTINGS)
-    return finetune(TRAIN, out, model=tiny_lm, test=TEST, unlabelled=POOL, options=options, show=False)
+    return finetune(TRAIN, out, model=tiny_lm, test=TEST, unlabelled=POOL, options=options, context=QUIET)
 
 
 def lasting(folder: Path) -> dict[str, Any]:
@@ -319,7 +321,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
 def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_path: Path) -> None:
     options = FinetuneOptions(recipe="default", folds=0, baselines=False, settings=SETTINGS)
     gpt = write_family(tmp_path, "gpt")
-    done = finetune(TRAIN, tmp_path / "out", model=f"{gpt}+{tiny_lm}", test=TEST, options=options, show=False)
+    done = finetune(TRAIN, tmp_path / "out", model=f"{gpt}+{tiny_lm}", test=TEST, options=options, context=QUIET)
     assert done.record["recipe"] == "transformer + default"
     assert done.stages == {
         name: load_recipe(recipe).finetune for name, recipe in {"gpt": "transformer", "ulmfit": "default"}.items()
@@ -366,9 +368,9 @@ def answer(right: bool) -> np.ndarray:
     return chances
 
 
-def ground_of(folds: int) -> SelectionContext:
+def selection_of(folds: int) -> SelectionContext:
     splits = selection_splits(TRAIN, 0)[:folds]
-    return SelectionContext(TRAIN, None, Labels.fit(TRAIN), (), splits, 0, Path("nowhere"))
+    return SelectionContext(TRAIN, None, "folds", Labels.fit(TRAIN), (), splits, RunContext(Path("nowhere"), 0))
 
 
 def rival(answers: np.ndarray) -> Candidate:
@@ -376,29 +378,29 @@ def rival(answers: np.ndarray) -> Candidate:
     return Candidate("linear", answers, lambda: outcome, 0.0, 0.0, lambda _: None)  # type: ignore[arg-type,return-value]
 
 
-def test_a_race_is_lost_only_by_who_is_surely_worse_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_rejected_only_if_it_is_significantly_worse_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(early_rejection, "SURE", 0.05)
-    ground = ground_of(5)
+    selection = selection_of(5)
     unsure = np.log(np.full((len(TRAIN), 2), 0.5))
     good, bad = answer(True), answer(False)
-    behind = EarlyRejection([rival(good)], ground)
-    why = behind.lost(unsure, 5)
+    behind = EarlyRejection([rival(good)], selection)
+    why = behind.rejection(unsure, 5)
     assert why is not None
     assert why.startswith("given up after 5 of 5 folds: accuracy ")
     assert why.endswith("on 24 texts, linear 100.0 %")
-    assert behind.lost(np.log(good), 5) is None  # as good is no loss
-    assert EarlyRejection([rival(bad)], ground).lost(unsure, 5) is None
-    assert EarlyRejection([], ground).lost(unsure, 5) is None
+    assert behind.rejection(np.log(good), 5) is None  # as good is no loss
+    assert EarlyRejection([rival(bad)], selection).rejection(unsure, 5) is None
+    assert EarlyRejection([], selection).rejection(unsure, 5) is None
     early = unsure.copy()
     early[4:] = np.nan
-    assert behind.lost(early, 1) is None  # four texts say nothing
-    assert behind.lost(np.full_like(unsure, np.nan), 0) is None
+    assert behind.rejection(early, 1) is None  # four texts say nothing
+    assert behind.rejection(np.full_like(unsure, np.nan), 0) is None
     half = good.copy()
     half[:12] = bad[:12]  # each knows what the other does not: together they are better than the one alone
     other = good.copy()
     other[12:20] = bad[12:20]
     other[20:] = 0.5
-    assert EarlyRejection([rival(half)], ground).lost(np.log(other), 5) is None
+    assert EarlyRejection([rival(half)], selection).rejection(np.log(other), 5) is None
 
 
 def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
@@ -406,7 +408,7 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
 ) -> None:
     asked: list[int] = []
 
-    def lost(self: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
+    def rejected(self: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
         asked.append(int((~np.isnan(logits[:, 0])).sum()))
         return "given up after 1 of 2 folds: so the judge says"
 
@@ -417,7 +419,7 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
         trained.append(named["title"])
         return real(*given, **named)
 
-    monkeypatch.setattr(EarlyRejection, "lost", lost)
+    monkeypatch.setattr(EarlyRejection, "rejection", rejected)
     monkeypatch.setattr(fine_tuned, "train_classifier", counted)
     done = quick(test=TEST, unlabelled=POOL)
     assert trained == ["fold 1 of 2"]
@@ -526,6 +528,6 @@ def test_minutes_are_for_a_choice() -> None:
 def test_each_training_has_the_share_that_its_texts_have(tmp_path: Path) -> None:
     """Two folds of 6 of 12 texts, and two seeds on all 12: 36 texts are read in an epoch of each."""
     splits = [(list(range(6)), list(range(6, 12))), (list(range(6, 12)), list(range(6)))]
-    training_config = fine_tuned.TrainingConfig("test", 0, 2, splits, tmp_path, False, seconds=72.0)
+    training_config = fine_tuned.TrainingConfig("test", 2, splits, RunContext(tmp_path, 0, show=False), seconds=72.0)
     assert training_config.may_take(splits[0][0], 12) == pytest.approx(12.0)
     assert replace(training_config, seconds=None).may_take(splits[0][0], 12) is None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.tasks.classification.finetune import FinetuneOptions, FinetuneResult, finetune
@@ -46,7 +47,7 @@ def tune(tiny_lm: Path, tmp_path: Path) -> Any:
     def tuned(train: Examples, valid: Examples | None = None, **options: Any) -> FinetuneResult:
         asked = FinetuneOptions(recipe=str(tmp_path / "recipe.toml"), baselines=False)
         asked = replace(asked, **{"settings": Settings(precision="fp32"), **options})
-        return finetune(train, tmp_path / "out", model=tiny_lm, valid=valid, options=asked, show=False)
+        return finetune(train, tmp_path / "out", model=tiny_lm, valid=valid, options=asked, context=QUIET)
 
     return tuned
 
@@ -67,7 +68,7 @@ def test_a_few_texts_in_folds(train: Examples, options: dict[str, Any], tune: An
     assert [row["step"] for row in member.runs[0].history] == [1, 2]  # 17 texts are one batch of 17, not 16 and 1
     assert member.folds.logits is not None
     answered = ~np.isnan(member.folds.logits[:, 0])
-    assert answered.sum() == len(done.examined) >= 2
+    assert answered.sum() == len(done.evaluation) >= 2
 
 
 @pytest.mark.parametrize(

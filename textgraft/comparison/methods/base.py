@@ -1,4 +1,4 @@
-"""What `compare` asks of a method, and what a method may be told."""
+"""The interface of the methods that `compare` compares, and their options."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What methods may be told: the language model, how it trains, and how much of a text it reads.
+    """Options of methods: the language model, how it is trained, and how long texts may be.
 
     Where no `model` is named each method has its usual one, of `usual` (methods.model_for), which `compare` has from
     its texts.
-    `adapt_minutes` replaces the epochs of the recipe's adaptation; `seed` is that of what is done once for all
-    trainings, which have seeds of their own. `kind` is that of the labels, where it is known. `minutes` is what the
-    trainings of the language model may take in each of `default`'s blends, as in `finetune`.
+    `adapt_minutes` replaces the epochs of the recipe's adaptation. `seeds` training samples are drawn of each number of
+    labels, from `seed` upwards, which is also that of what is done once for all trainings. `kind` is that of the
+    labels, where it is known. `minutes` is what the trainings of the language model may take in each ensemble of
+    `default`, as in `finetune`.
     """
 
     model: str | Path | None = None
@@ -41,6 +42,7 @@ class MethodOptions:
     adapt_minutes: float | None = None
     precision: str = "auto"
     seed: int = 0
+    seeds: int = 5
     show: bool = True
     kind: TargetKind | None = None
     minutes: float | None = None
@@ -48,11 +50,18 @@ class MethodOptions:
 
     def __post_init__(self) -> None:
         allowed_seconds(self.minutes)  # an impossible one is refused now
-        if self.max_tokens < 1:
-            raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 1 or more.")
+        for name in ("seeds", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    @property
+    def draws(self) -> range:
+        """The seeds of the training samples."""
+        return range(self.seed, self.seed + self.seeds)
 
     @property
     def settings(self) -> Settings:
+        """Settings of what is trained once for all samples."""
         return Settings(seed=self.seed, precision=self.precision)
 
     @property
@@ -63,7 +72,7 @@ class MethodOptions:
 
     @cached_property
     def language_model(self) -> LanguageModel:
-        """What methods have to know of the model before they start; read once for all of them."""
+        """Facts about the model that methods need before they start, loaded once for all of them."""
         source = loading.load_network(self.named_model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
@@ -82,7 +91,7 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What one trained model says of N texts, and its size.
+    """Predictions of one trained model for N texts, and its size.
 
     `outputs` are (N, C) probabilities, or (N,) standardised values for a numeric target. `seconds` is how long
     training took where that is known better than by the clock: it may have been interrupted and taken up again.

@@ -1,4 +1,4 @@
-"""What `finetune` makes when nobody tells it how, as a method beside its own parts."""
+"""The default of `finetune`, a weighted ensemble, as a method beside its parts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from textgraft.comparison.methods.base import KINDS, POOL_AT_LEAST, MethodOptions, Predictions
 from textgraft.comparison.methods.fine_tuned import Ulmfit, mean_answers
+from textgraft.core.context import RunContext
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
@@ -19,13 +20,14 @@ from textgraft.models.model_folder import models_of
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.fine_tuned import Member, Reading, TrainingConfig, adapt_seconds, train_member
 from textgraft.tasks.classification.first_fold import tokens_to_read, trial
-from textgraft.tasks.classification.linear_candidates import SelectionContext, linear_candidates
+from textgraft.tasks.classification.linear_candidates import linear_candidates
 from textgraft.tasks.classification.model_selection import (
     FineTuningCandidate,
     WeightedEnsemble,
     select_models,
     selection_splits,
 )
+from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import outcome_names
 from textgraft.training.driver import allowed_seconds, content_hash
 from textgraft.training.phases import Stage
@@ -76,17 +78,18 @@ class EnsembleModel(Ulmfit):
         alone = super().answer(train, texts, labels, seed, folder)
         return replace(alone, seconds=alone.seconds + adapt_seconds(self._source))
 
-    def entrant(
+    def candidate(
         self, name: str, train: Examples, texts: Sequence[str], labels: Labels, training_config: TrainingConfig
     ) -> FineTuningCandidate:
-        """It has its chance on these labels; `name` is what it is called beside the other candidates."""
-        title = f"{self.name}, {len(train):,} labels, seed {training_config.seed}, {name}"
+        """The language model as a candidate for these labels, by a name that differs from the other candidates'."""
+        title = f"{self.name}, {len(train):,} labels, seed {training_config.context.first_seed}, {name}"
 
         def reading(source: Artifact) -> Reading:
             return Reading(source, self._encoded(source, train, texts, labels))
 
-        def training(read: Reading, race: EarlyRejection) -> Member:
-            return train_member(title, self._plan(read.source, labels), read, training_config, race)
+        def training(adapted: Reading, early_rejection: EarlyRejection) -> Member:
+            plan = self._plan(adapted.source, labels)
+            return train_member(title, plan, adapted, training_config, early_rejection)
 
         as_it_is = reading(self.as_it_is)
         if not self._adapts:
@@ -125,28 +128,23 @@ class Default:
         splits = selection_splits(train, seed)
         if not splits:
             return mean_answers(self._models, train, texts, labels, seed, folder)
-        chosen, shared_seconds = self.weighed(train, texts, labels, splits, seed, folder)
+        context = RunContext(folder, seed, precision=self.options.precision, show=self.options.show)
+        chosen, shared_seconds = self.selected(train, texts, labels, splits, context)
         size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
         outcome = chosen.outcome(shared_seconds)
         return Predictions(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", 60 * outcome.minutes)
 
-    def weighed(
-        self,
-        train: Examples,
-        texts: Sequence[str],
-        labels: Labels,
-        splits: Sequence[Split],
-        seed: int,
-        folder: Path,
+    def selected(
+        self, train: Examples, texts: Sequence[str], labels: Labels, splits: Sequence[Split], context: RunContext
     ) -> tuple[WeightedEnsemble, float]:
-        """The candidates with their answers for `texts` and their weights, and the seconds that they share."""
+        """The weighted ensemble with its predictions for `texts`, and the seconds that candidates share."""
         assert self._spaces is not None, "prepare comes first"
-        ground = SelectionContext(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
-        tried = linear_candidates(ground, self._spaces, show=False)
+        test, quiet = Examples(list(texts)), replace(context, show=False)
+        selection = SelectionContext(train, test, "test", labels, self._spaces.texts, splits, quiet)
+        linear = linear_candidates(selection, self._spaces)
         seconds = allowed_seconds(self.options.minutes)
-        training_config = TrainingConfig("test", seed, 1, splits, folder, self.options.show, seconds)
+        config = TrainingConfig("test", 1, splits, context, seconds)
         names = outcome_names([one.as_it_is for one in self._models])
-        entrants = [one.entrant(name, train, texts, labels, training_config) for one, name in zip(self._models, names)]
-        precision = self.options.precision
-        chosen, _ = select_models(tried, entrants, ground, examined="test", precision=precision, within=seconds)
-        return chosen, tried.shared_seconds
+        models = [one.candidate(name, train, texts, labels, config) for one, name in zip(self._models, names)]
+        chosen, _ = select_models(linear, models, selection, within=seconds)
+        return chosen, linear.shared_seconds

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, refuse_other_family
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_text
 from textgraft.data.examples import Examples
@@ -72,10 +73,8 @@ class NoAdapt:
             self._plan(self._source, labels),
             parts["train"],
             {"test": parts["test"]},
-            seed=seed,
-            folder=folder,
+            context=RunContext(folder, seed, show=self.options.show),
             title=f"{self.name}, {len(train):,} labels, seed {seed}",
-            show=self.options.show,
         )
         tokenizer = len(self._source.tokenizer.to_json().encode())
         size = sum(value.nbytes for value in trained.values.values()) + tokenizer
@@ -86,7 +85,7 @@ class NoAdapt:
     def _encoded(
         self, source: Artifact, train: Examples, texts: Sequence[str], labels: Labels
     ) -> dict[str, EncodedTexts]:
-        """What is learned from, as "train", and what is asked, as "test", which is the same for all trainings."""
+        """The training texts, as "train", and those to predict, as "test", which are the same for all trainings."""
         known, _ = source.encoded(train.texts, self.options.max_tokens)
         same, asked = self._asked.get(source.model, (None, None))
         if asked is None or same is not texts:
@@ -143,8 +142,8 @@ class Ulmfit(NoAdapt):
         return stage
 
     def _recipe_stages(self) -> str:
-        options = self.options
-        return f"{super()._recipe_stages()} {self._adapt_stage()!r} {options.adapt_minutes} {options.seed}"
+        adaptation = [self._adapt_stage().identity(), self.options.adapt_minutes, self.options.seed]
+        return f"{super()._recipe_stages()} {identity_text(adaptation)}"
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         options = self.options
@@ -157,7 +156,7 @@ class Ulmfit(NoAdapt):
             recipe=options.recipe,
             settings=replace(options.settings, minutes=options.adapt_minutes),
             reuse=True,
-            show=options.show,
+            context=RunContext(show=options.show),
         )
         self._source = loading.load_network(adapted)
         return float(self._source.run["seconds"])

@@ -1,4 +1,4 @@
-"""Language models of a fine-tuning that read its unlabelled texts, once they are asked for."""
+"""Language models of a fine-tuning that are adapted to its unlabelled texts when they are needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from textgraft.core.identity import identity_text
+from textgraft.core.context import RunContext
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.first_fold import tokens_to_read
@@ -19,9 +19,16 @@ from textgraft.training.recipes import load_recipe
 
 @dataclass(frozen=True)
 class Adapted:
-    """What `adapt` is told of each language model, and where its work lies: beside `out`, that of the fine-tuning.
+    """Adaptations of language models, made when they are needed and kept beside `out`, that of the fine-tuning.
 
-    Called with a model's name, gives the model that has read the texts. `folders` are those that have been asked for.
+    Attributes:
+        out: The output of the fine-tuning.
+        texts: Unlabelled texts.
+        sources: The language models, by name.
+        recipe: Name of the recipe.
+        settings: Of the adaptation.
+        context: Progress, and whether a folder may be replaced.
+        folders: Where those lie that have been adapted by now.
     """
 
     out: Path
@@ -29,35 +36,33 @@ class Adapted:
     sources: Mapping[str, Source]
     recipe: str
     settings: Settings
-    overwrite: bool = False
-    show: bool = True
+    context: RunContext
     folders: dict[str, Path] = field(default_factory=dict)
 
-    @property
-    def identity(self) -> str:
-        return identity_text([load_recipe(self.recipe).adapt.identity(), repr(self.settings)])
+    def identity(self) -> dict[str, Any]:
+        """The recipe's stage and the settings of the adaptation."""
+        return {"recipe": load_recipe(self.recipe).adapt.identity(), "settings": self.settings.identity()}
 
     def check(self) -> None:
         """Raises UserError for what `adapt` would refuse."""
-        for name in self.sources:
-            check_adapt(self.texts, self._folder(name), **self._asked(name))
+        for name, source in self.sources.items():
+            overwrite = self.context.overwrite
+            folder = self._folder(name)
+            check_adapt(self.texts, folder, source.place, self.recipe, self.settings, overwrite=overwrite)
 
     def tokens(self, name: str) -> float:
-        """About how many tokens it is to read."""
+        """An estimate of how many tokens the language model is to be trained on."""
         source = self.sources[name].model
         stage = load_recipe(source.recommended_recipe(self.recipe)).adapt
         return tokens_to_read(self.texts, source, stage, self.settings.minutes)
 
     def __call__(self, name: str) -> Artifact:
-        """Read now, or taken from where an earlier call has left it."""
-        folder = self._folder(name)
-        adapt(self.texts, folder, **self._asked(name), reuse=True, show=self.show)
+        """The adapted language model, trained now or taken from where an earlier call has left it."""
+        folder, place = self._folder(name), self.sources[name].place
+        options: dict[str, Any] = {"recipe": self.recipe, "settings": self.settings, "context": self.context}
+        adapt(self.texts, folder, model=place, reuse=True, **options)
         self.folders[name] = folder
         return loading.load_network(folder)
 
     def _folder(self, name: str) -> Path:
         return adapted_path(self.out, name, self.sources)
-
-    def _asked(self, name: str) -> dict[str, Any]:
-        place = self.sources[name].place
-        return {"model": place, "recipe": self.recipe, "settings": self.settings, "overwrite": self.overwrite}

@@ -49,14 +49,14 @@ def ensemble_weights(
     weights. We start from one model where they start from several: so few models have little to overfit with.
     """
     stack = np.stack([np.asarray(one, dtype=np.float64) for one in outputs])
-    found = [mean_loss(kind, targets, one) for one in stack]
+    candidate_losses = [mean_loss(kind, targets, one) for one in stack]
     counts, total = np.zeros(len(stack), dtype=np.int64), np.zeros_like(stack[0])
     best, chosen = np.inf, counts
     for size in range(1, steps + 1):
-        added = int(np.argmin(found))
+        added = int(np.argmin(candidate_losses))
         counts[added] += 1
         total += stack[added]
-        if found[added] < best - NOTHING:
-            best, chosen = found[added], counts.copy()
-        found = [mean_loss(kind, targets, (total + one) / (size + 1)) for one in stack]
+        if candidate_losses[added] < best - NOTHING:
+            best, chosen = candidate_losses[added], counts.copy()
+        candidate_losses = [mean_loss(kind, targets, (total + one) / (size + 1)) for one in stack]
     return chosen / chosen.sum()

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text, is_missing, reads
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
@@ -166,7 +167,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             model=model,
             recipe=self.recipe,
             settings=Settings(seed=self.seed, precision=self.precision),
-            show=self.verbose,
+            context=RunContext(show=self.verbose),
         )
         return loading.load_network(adapted)
 
@@ -189,9 +190,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         )
         sequences, lost = source.encoded(examples.texts, self.max_tokens)
         encoded = EncodedTexts(sequences, labels.encode(examples))
-        trained = train_classifier(
-            plan, encoded, {}, seed=self.seed, folder=folder, title="classifier", show=self.verbose
-        )
+        context = RunContext(folder, self.seed, show=self.verbose)
+        trained = train_classifier(plan, encoded, {}, context=context, title="classifier")
         data = {"train": {"texts": len(examples), "sha256": content_hash(zip(examples.texts, given.labels))}}
         record = provenance(
             stage="finetune", name="classifier", base=source.run, data=data, recipe=recipe, settings=settings

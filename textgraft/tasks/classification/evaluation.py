@@ -10,7 +10,7 @@ import numpy as np
 
 from textgraft.core import formatting
 from textgraft.core.resource_meter import Meter
-from textgraft.data.examples import Examples, reads
+from textgraft.data.examples import reads
 from textgraft.data.labels import Labels
 from textgraft.linear.baselines import Baseline, LinearBaseline, LsaBaseline
 from textgraft.linear.lsa import plain_and_residual_idf
@@ -26,11 +26,12 @@ from textgraft.metrics.classification import (
     mean_and_spread,
     paired_test,
 )
+from textgraft.tasks.classification.selection_context import SelectionContext
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one method answered on the examined texts; equal to itself only.
+    """Predictions of one method for the evaluation split; equal to itself only.
 
     `outputs` (seeds, N, C) are probabilities, or (seeds, N) standardised values for a numeric target; `raw` the same
     before temperature scaling; `minutes` is for one training.
@@ -89,7 +90,7 @@ class Comparison:
         return max(others, key=lambda o: sign * self.scores(o).mean())
 
     def against(self, rival: Outcome) -> PairedTest:
-        """Whether the first method differs from `rival` on these texts."""
+        """A paired test of the first method against `rival` on these texts."""
         return paired_test(self.scores(self.outcomes[0]), self.scores(rival))
 
     def verdict(self) -> str:
@@ -117,9 +118,9 @@ class Comparison:
         if not others:
             return "All of them are in the training texts too: this says nothing of new ones."
         first, rival = self.outcomes[0], self.best_baseline()
-        own = bootstrap_interval(self.scores(first)[:, ~self.seen])
+        interval = bootstrap_interval(self.scores(first)[:, ~self.seen])
         text = f"{count:,} of them {'are' if count > 1 else 'is'} in the training texts too; on the other {others:,} "
-        text += f"it has {formatting.interval(*own, self.headline)}"
+        text += f"it has {formatting.interval(*interval, self.headline)}"
         if rival is not None:
             theirs = float(self.scores(rival)[:, ~self.seen].mean())
             text += f", {rival.name} {formatting.score(theirs, self.headline)}"
@@ -138,9 +139,9 @@ class Comparison:
         ]
         rows = [head]
         for name, result in self._methods().items():
-            own = result[self.headline]
-            interval = formatting.interval(own["mean"], own["low"], own["high"], self.headline)
-            spread = formatting.score(own["spread"], self.headline)
+            score = result[self.headline]
+            interval = formatting.interval(score["mean"], score["low"], score["high"], self.headline)
+            spread = formatting.score(score["spread"], self.headline)
             others = [formatting.score((result[other] or {}).get("mean"), other) for other in beside]
             rows.append([name, interval, spread, *others, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
         shown = formatting.aligned(rows, left={0})
@@ -177,27 +178,21 @@ class Comparison:
 
 
 def compare_methods(
-    train: Examples,
-    examined: Examples | None,
-    outcome: Outcome,
-    *,
-    labels: Labels,
-    targets: np.ndarray,
-    folds: Sequence[Sequence[int]] | None = None,
-    unlabelled: Sequence[str] | None = None,
-    baselines: bool = True,
-    beside: Sequence[Outcome] = (),
-    parts: Sequence[Outcome] = (),
-    seed: int = 0,
+    selection: SelectionContext, outcome: Outcome, *, baselines: bool = True, parts: Sequence[Outcome] = ()
 ) -> Comparison:
-    """`outcome` beside the n-gram linear baseline and, where there is unlabelled text, the one on its LSA.
+    """A classifier beside the n-gram linear baseline and, where there is unlabelled text, the one on its LSA.
 
-    Where options are to choose from, it is beside what knows only their words and places (linear.multiple_choice).
+    For multiple choice the baselines know only the words and places of the options (linear.multiple_choice).
 
-    Baselines train on `train` and answer for `examined`; with `folds` (each a list of held-out training indices)
-    they are cross-validated on the same folds instead. `beside` are outcomes of other methods on the same texts, and
-    `parts` those of the members of an ensemble.
+    Args:
+        selection: The data. Baselines train on the training texts and predict the evaluation split; where that is the
+            folds, they are cross-validated on the same folds.
+        outcome: Predictions of the classifier.
+        baselines: Whether to train baselines.
+        parts: Predictions of the members, where the classifier is an ensemble.
     """
+    train, labels, seed = selection.train, selection.labels, selection.seed
+    folds, unlabelled = selection.evaluation_folds, selection.unlabelled
     outcomes = [outcome]
     if baselines:
         rivals: list[Baseline] = [LinearBaseline(seed=seed)]
@@ -207,53 +202,47 @@ def compare_methods(
             # Spaces need no labels, so one fit on all text there is serves every fold.
             counted = NgramCounts.of([*train.texts, *unlabelled], seed=seed)
             rivals.append(LsaBaseline(spaces=plain_and_residual_idf(counted, seed=seed), seed=seed))
-        outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
-    compared = on_held_out(Comparison(labels, targets, tuple(outcomes), tuple(parts)), folds)
-    return replace(compared, outcomes=(*compared.outcomes, *beside))
+        outcomes += [_predictions(baseline, selection) for baseline in rivals]
+    return on_held_out(Comparison(labels, selection.evaluation_targets, tuple(outcomes), tuple(parts)), folds)
 
 
 def on_held_out(comparison: Comparison, folds: Sequence[Sequence[int]] | None) -> Comparison:
     """A comparison on all training texts, narrowed down to those that `folds` hold out; as it is without folds."""
     if not folds:
         return comparison
-    known = np.array(sorted(i for held in folds for i in held), dtype=int)
+    indices = np.array(sorted(i for held_out in folds for i in held_out), dtype=int)
     return replace(
         comparison,
-        targets=comparison.targets[known],
-        outcomes=tuple(_only(o, known) for o in comparison.outcomes),
-        parts=tuple(_only(o, known) for o in comparison.parts),
+        targets=comparison.targets[indices],
+        outcomes=tuple(_only(o, indices) for o in comparison.outcomes),
+        parts=tuple(_only(o, indices) for o in comparison.parts),
     )
 
 
-def _answers(
-    baseline: Baseline,
-    train: Examples,
-    examined: Examples | None,
-    labels: Labels,
-    folds: Sequence[Sequence[int]] | None,
-    unlabelled: Sequence[str] | None,
-) -> Outcome:
-    targets = labels.encode(train)
+def _predictions(baseline: Baseline, selection: SelectionContext) -> Outcome:
+    train, labels, targets, folds = selection.train, selection.labels, selection.targets, selection.evaluation_folds
 
     def fitted(indices: Sequence[int]) -> Baseline:
         texts = [train.texts[i] for i in indices]
         classes = labels.num_outputs if labels.kind != "numeric" else None
-        return baseline.fit(texts, targets[list(indices)], kind=labels.kind, num_classes=classes, unlabelled=unlabelled)
+        return baseline.fit(
+            texts, targets[list(indices)], kind=labels.kind, num_classes=classes, unlabelled=selection.unlabelled
+        )
 
     with Meter() as meter:
         if folds is None:
-            assert examined is not None
-            answers = fitted(range(len(train))).predict_proba(list(examined.texts))
+            assert selection.evaluation is not None
+            answers = fitted(range(len(train))).predict_proba(list(selection.evaluation.texts))
         else:
             everything = set(range(len(train)))
             shape = (len(train),) if labels.kind == "numeric" else (len(train), labels.num_outputs)
             answers = np.full(shape, np.nan)
-            for held in folds:
-                kept = sorted(everything - set(held))
-                found = fitted(kept).predict_proba([train.texts[i] for i in held])
-                if found.ndim > 1:  # none of these may have as many options as others
-                    found = np.pad(found, ((0, 0), (0, answers.shape[1] - found.shape[1])))
-                answers[list(held)] = found
+            for held_out in folds:
+                kept = sorted(everything - set(held_out))
+                predicted = fitted(kept).predict_proba([train.texts[i] for i in held_out])
+                if predicted.ndim > 1:  # none of these may have as many options as others
+                    predicted = np.pad(predicted, ((0, 0), (0, answers.shape[1] - predicted.shape[1])))
+                answers[list(held_out)] = predicted
     return Outcome(baseline.name, answers[None], answers[None], meter.seconds / 60, meter.peak_mb, baseline.about)
 
 

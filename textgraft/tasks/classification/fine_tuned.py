@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
 from textgraft.data.checks import Problem
@@ -52,8 +53,8 @@ class Folds:
 class Member:
     """One language model's classifiers, trained: a run a seed, and the folds where cross-validation was asked for.
 
-    `outcome` is what they answer on the examined texts (all training texts, for folds); `best` the index of the run
-    that is kept.
+    `outcome` are their predictions of the evaluation split (all training texts, for folds); `best` the index of the
+    run that is kept.
     """
 
     source: Artifact
@@ -71,7 +72,7 @@ class Member:
 
 @dataclass
 class EarlyRejected(Exception):
-    """A language model is not trained to the end, or not read with: why, and what was spent on it until then."""
+    """A language model is not trained to the end, or not used as a probe: the reason, and the costs until then."""
 
     why: str
     seconds: float
@@ -80,18 +81,18 @@ class EarlyRejected(Exception):
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
+    """The results of a fine-tuning: the folder, the record as in run.json, and the material of a report.
 
-    `examined` are the texts of `comparison`, in its order; `members` the trained models, none where all were given up,
-    and `stages` how each was trained, by the names of tasks.classification.sources; `cut` says for each part of the
-    data what truncation lost; `counted` how much each of the outcomes named counts in what is saved, where that is not
-    the mean of the members. `language_models` are where those lie that have read the unlabelled texts.
+    `evaluation` are the texts of `comparison`, in its order; `members` the trained models, none where all were
+    rejected, and `stages` how each was trained, by the names of tasks.classification.sources; `cut` says for each part
+    of the data what truncation lost; `counted` are the weights of outcomes, by name, where the result is not the mean
+    of the members. `language_models` are the folders of those that were adapted to the unlabelled texts.
     """
 
     folder: Path
     comparison: Comparison
     record: dict[str, Any]
-    examined: Examples
+    evaluation: Examples
     members: dict[str, Member]
     stages: Mapping[str, Stage]
     cut: dict[str, Truncation]
@@ -122,35 +123,40 @@ def read_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """What all members have in common: seeds, folds, which part is examined, and where unfinished work lies.
+    """The configuration that all members share.
 
-    `seconds`, if not None, is what the trainings of one language model may take in all; who would take longer is given
-    up in a fold. Each training has a share of it by the number of its texts.
+    Attributes:
+        evaluation_split: The name of the part of the data that is measured on: "test", "valid" or "folds".
+        seeds: How many classifiers are trained, by consecutive seeds.
+        splits: (training, held-out) indices of each fold.
+        context: Folder, first seed and progress.
+        seconds: Duration that the trainings of one language model may have in all; None: any. A model that would take
+            longer is rejected in a fold. Each training has a share by the number of its texts.
     """
 
-    examined: str  # "test", "valid" or "folds"
-    seed: int
+    evaluation_split: str
     seeds: int
     splits: Sequence[Split]
-    folder: Path
-    show: bool
+    context: RunContext
     seconds: float | None = None
 
     def may_take(self, kept: Sequence[int], texts: int) -> float | None:
-        """How many seconds the training of a fold may take that is on the texts `kept` of so many."""
+        """Seconds that the training of a fold on the texts `kept`, of `texts` in all, may take."""
         if self.seconds is None:
             return None
         return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits) + self.seeds * texts)
 
 
-def try_out(name: str, plan: Plan, reading: Reading, training_config: TrainingConfig, race: EarlyRejection) -> float:
-    """Train the first fold of a language model that has not read the unlabelled texts; how many seconds that took.
+def try_out(
+    name: str, plan: Plan, reading: Reading, training_config: TrainingConfig, early_rejection: EarlyRejection
+) -> float:
+    """Train the first fold of a language model that is not adapted to the unlabelled texts; returns its seconds.
 
-    As in `train_member`, to which its files are nothing. Raises EarlyRejected where the `race` is lost already.
+    As in `train_member`, which uses other files. Raises EarlyRejected where `early_rejection` rejects it.
     """
     title = f"{name} as it is, " if name else "as it is, "
     with Meter() as meter:
-        folds, lost = _train_folds(title, plan, reading.parts["train"], training_config, race, most=1)
+        folds, lost = _train_folds(title, plan, reading.parts["train"], training_config, early_rejection, most=1)
     if lost is not None:
         raise EarlyRejected(lost, folds.seconds, meter.peak_mb)
     return folds.seconds
@@ -161,37 +167,41 @@ def train_member(
     plan: Plan,
     reading: Reading,
     training_config: TrainingConfig,
-    race: EarlyRejection | None = None,
+    early_rejection: EarlyRejection | None = None,
 ) -> Member:
-    """Train all classifiers of one language model, the folds first; those that `training_config.folder` holds are taken
-    from it.
+    """Train all classifiers of one language model, the folds first; what the run's folder holds is taken from it.
 
-    `name` prefixes the files in the folder and the lines shown, and may be empty. Raises EarlyRejected after the fold
-    in which the `race` is lost.
+    Args:
+        name: Prefix of the files in the folder and of the lines shown; may be empty.
+        plan: What the classifiers share.
+        reading: The language model and the encoded parts of the data.
+        training_config: Seeds, folds and the run.
+        early_rejection: The test to pass after every fold; None: no test.
+
+    Raises:
+        EarlyRejected: After the fold in which the test rejects it.
     """
     title = f"{name} " if name else ""
-    source, encoded = reading.source, reading.parts
+    source, encoded, context = reading.source, reading.parts, training_config.context
     evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
     with Meter() as meter:
-        folds, lost = _train_folds(title, plan, encoded["train"], training_config, race)
+        folds, lost = _train_folds(title, plan, encoded["train"], training_config, early_rejection)
         runs = [
             train_classifier(
                 plan,
                 encoded["train"],
                 evaluated,
-                seed=seed,
-                folder=training_config.folder,
+                context=context.with_seed(seed),
                 title=f"{title}seed {seed}",
-                show=training_config.show,
             )
-            for seed in range(training_config.seed, training_config.seed + training_config.seeds)
+            for seed in range(context.first_seed, context.first_seed + training_config.seeds)
             if lost is None
         ]
     adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
     if lost is not None:
         raise EarlyRejected(lost, folds.seconds + adapting, meter.peak_mb)
     temperature = _temperature(plan.labels, runs, folds, encoded)
-    outcome = _outcome(training_config.examined, plan.labels, runs, folds, temperature)
+    outcome = _outcome(training_config.evaluation_split, plan.labels, runs, folds, temperature)
     seconds = sum(run.seconds for run in runs) / len(runs) + adapting
     method = source.model.encoder.method
     outcome = replace(outcome, name=method, minutes=seconds / 60, peak_mb=meter.peak_mb)
@@ -206,7 +216,7 @@ def too_long(what: str, seconds: float, allowed: float) -> str:
 
 
 def adapt_seconds(source: Artifact) -> float:
-    """What adapting the language model took, if it was, which is part of the method's price."""
+    """Seconds of the language model's adaptation, which are part of the method's costs; 0 where there was none."""
     return float(source.run.get("seconds", 0.0)) if source.run.get("stage") == "adapt" else 0.0
 
 
@@ -227,10 +237,10 @@ def _train_folds(
     plan: Plan,
     encoded: EncodedTexts,
     training_config: TrainingConfig,
-    race: EarlyRejection | None,
+    early_rejection: EarlyRejection | None,
     most: int | None = None,
 ) -> tuple[Folds, str | None]:
-    """One classifier per fold, each answering for the texts that it has not seen, and why the race is lost if it is.
+    """One classifier per fold with predictions for its held-out texts, and the reason of an early rejection or None.
 
     `most` folds are trained, if that is not None.
     """
@@ -238,17 +248,15 @@ def _train_folds(
         return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
     seconds, lost = 0.0, None
-    for number, (kept, held) in enumerate(training_config.splits[:most], start=1):
+    for number, (kept, held_out) in enumerate(training_config.splits[:most], start=1):
         within = training_config.may_take(kept, len(encoded.sequences))
         try:
             trained = train_classifier(
                 plan,
                 encoded.take(kept),
-                {"held": encoded.take(held)},
-                seed=training_config.seed,
-                folder=training_config.folder,
+                {"held": encoded.take(held_out)},
+                context=training_config.context,
                 title=f"{title}fold {number} of {len(training_config.splits)}",
-                show=training_config.show,
                 within=within,
             )
         except TooSlow as slow:
@@ -257,11 +265,11 @@ def _train_folds(
             seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / within
             lost = too_long("trainings", whole, training_config.seconds)
             break
-        found = trained.logits["held"]
-        logits[held] = -np.inf  # where others have more options than any of these
-        logits[held, : found.shape[1]] = found
+        predicted = trained.logits["held"]
+        logits[held_out] = -np.inf  # where others have more options than any of these
+        logits[held_out, : predicted.shape[1]] = predicted
         seconds += trained.seconds
-        lost = race.lost(logits, number) if race is not None else None
+        lost = early_rejection.rejection(logits, number) if early_rejection is not None else None
         if lost is not None:
             break
     return Folds(training_config.splits, logits, seconds), lost
@@ -277,19 +285,19 @@ def _temperature(
         logits = np.concatenate([run.logits["valid"] for run in runs])
         return fit_temperature(logits, np.concatenate([encoded["valid"].targets] * len(runs)), labels.kind)
     if folds.logits is not None and encoded["train"].targets is not None:
-        known = ~np.isnan(folds.logits[:, 0])
-        return fit_temperature(folds.logits[known], encoded["train"].targets[known], labels.kind)
+        predicted = ~np.isnan(folds.logits[:, 0])
+        return fit_temperature(folds.logits[predicted], encoded["train"].targets[predicted], labels.kind)
     return None
 
 
 def _outcome(
-    examined: str, labels: Labels, runs: Sequence[Trained], folds: Folds, temperature: float | None
+    evaluation_split: str, labels: Labels, runs: Sequence[Trained], folds: Folds, temperature: float | None
 ) -> Outcome:
-    if examined == "folds":
+    if evaluation_split == "folds":
         assert folds.logits is not None
         logits = [folds.logits]
     else:
-        logits = [run.logits[examined] for run in runs]
+        logits = [run.logits[evaluation_split] for run in runs]
     with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
         outputs = np.stack([outputs_from_logits(one, labels.kind, temperature or 1.0) for one in logits])
         raw = np.stack([outputs_from_logits(one, labels.kind) for one in logits])

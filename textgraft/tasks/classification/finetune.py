@@ -1,4 +1,4 @@
-"""Stage three: a classifier from a few labels, with an honest account of how good it is."""
+"""Stage three: a classifier from a few labels, and an evaluation beside baselines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.checks import LEAK_SHARE, check, found_in
 from textgraft.data.examples import Examples, reads, refuse_one_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
@@ -35,7 +37,6 @@ from textgraft.tasks.classification.first_fold import trial
 from textgraft.tasks.classification.linear_candidates import (
     FROM_NO_MODEL,
     LinearCandidates,
-    SelectionContext,
     linear_candidates,
 )
 from textgraft.tasks.classification.linear_probe import linear_probe_name
@@ -45,9 +46,10 @@ from textgraft.tasks.classification.model_selection import (
     select_models,
     selection_splits,
 )
+from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source, language_models
 from textgraft.tasks.classification.training import Plan, refuse_unpredictive
-from textgraft.tasks.finetuning import asked, given
+from textgraft.tasks.finetuning import parts_by_name, run_identity
 from textgraft.training.driver import (
     allowed_seconds,
     content_hash,
@@ -56,7 +58,7 @@ from textgraft.training.driver import (
     remove_work,
     work_folder,
 )
-from textgraft.training.loop import Settings
+from textgraft.training.loop import Settings, prepared
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import ancestry, provenance
 from textgraft.training.recipes import load_recipe
@@ -77,7 +79,8 @@ class FinetuneOptions:
     (Radford et al. 2018, "similarity"). `layer_aggregation` is which layers the head reads
     (nn.layer_aggregation.LAYER_AGGREGATIONS). `minutes` is what the trainings of one language model may take in all,
     for the blend: who would take longer is given up as soon as that is to be seen, and so is its probe, if reading the
-    labelled texts would. What the model reads unlabelled text in does not count, nor a first fold before that.
+    labelled texts would. What the model reads unlabelled text in does not count, nor a first fold before that. With
+    `adapt` the language models are adapted to the unlabelled texts first, by these settings.
     """
 
     recipe: str | None = None
@@ -90,8 +93,9 @@ class FinetuneOptions:
     both_orders: bool = False
     baselines: bool = True
     settings: Settings = field(default_factory=Settings)
-    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
-    minutes: float | None = field(default=None, repr=False)  # so is this
+    layer_aggregation: str = LAST
+    minutes: float | None = None
+    adapt: Settings | None = None
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
@@ -102,6 +106,10 @@ class FinetuneOptions:
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All but the adaptation, which depends on the data too: a plan has a key for it where there is one."""
+        return identity_of(self, without=("adapt",))
 
     @property
     def language_recipe(self) -> str:
@@ -115,7 +123,7 @@ class FinetuneOptions:
 
     @property
     def blends(self) -> bool:
-        """Whether linear classifiers may take part in the answer.
+        """True where linear classifiers may be part of the ensemble.
 
         Not where the language model is what is asked about, nor with class weights, which linear ones know nothing of.
         """
@@ -131,62 +139,72 @@ def finetune(
     valid: Any = None,
     test: Any = None,
     unlabelled: Sequence[str] | None = None,
-    adapting: Settings | None = None,
     options: FinetuneOptions | None = None,
-    beside: Sequence[Outcome] = (),
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> FinetuneResult:
-    """Fine-tune `model` (None: `options.default_model`) on labelled texts and save a classifier at `out`, measured.
+    """Fine-tune a language model on labelled texts and save a classifier at `out`, with an evaluation.
 
-    `train`, `valid` and `test` are what `read` takes.
+    Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Without a recipe the result is a weighted ensemble
+    of the language model and of linear classifiers (tasks.classification.linear_candidates), with weights by their
+    predictions for held-out training texts (tasks.classification.model_selection); `comparison.chosen` says what and
+    why. Probabilities are temperature-scaled on `valid` or on the folds' held-out texts. The folder holds report.html
+    too. Killed, the same call goes on where it was.
 
-    Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Without a recipe what is saved is the best mean of
-    the language model's answers and those of the linear classifiers (tasks/classification/linear_candidates.py), with
-    weights chosen by what each said of training texts that it had not seen (tasks/classification/model_selection.py);
-    `comparison.chosen` says what and why. Scores come from `test`; without one, from `valid`, or else from
-    cross-validation. Probabilities are temperature-scaled on `valid` or on the folds' held-out texts. `model` may be
-    several language models, parted by +, such as one that reads from left to right and one that reads from right to
-    left: a classifier grows from each, by a recipe of its own where none is named, and what is saved is the mean of
-    their answers (§5); for the blend each is a candidate. `unlabelled` serves the linear classifiers, and with
-    `adapting` the language models too, which then read it first (tasks/language_modeling/adapt.py, by these settings
-    and the recipe) and are kept beside `out` (`adapted_path`); without a recipe they do so only once a first fold has
-    shown that it is worth it as they are. `beside` are other methods' outcomes on the same texts, to stand in the same
-    table. The folder holds report.html too. Killed, the same call goes on where it was.
+    Args:
+        train: Labelled texts: anything that `read` takes.
+        out: Folder for the classifier.
+        model: Name or folder of the language model (None: `options.default_model`), or several, separated by +, such
+            as one from left to right and one from right to left: a classifier is fine-tuned from each, by a recipe of
+            its own where none is named, and the result is the mean of their predictions (§5); without a recipe each is
+            a candidate.
+        valid: Labelled texts for early stopping.
+        test: Labelled texts to measure on; without them scores are of `valid`, or else of cross-validation.
+        unlabelled: Texts without labels for the linear classifiers, and with `options.adapt` for the language models,
+            which are then adapted to them first (tasks.language_modeling.adapt, by the same recipe) and kept beside
+            `out` (`adapted_path`); without a recipe only once a first fold has shown that it is worth it.
+        options: Everything about the fine-tuning but the data.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
 
-    Raises UserError if `out` exists, for labels that cannot be learned, for labels unseen in training, and as `adapt`
-    does.
+    Returns:
+        The folder, the scores beside those of baselines, and the trained models.
+
+    Raises:
+        UserError: `out` exists; labels cannot be learned, or are unseen in training; or as `adapt` does.
     """
     out = Path(out)
-    refuse_existing(out, overwrite)
+    options = options or FinetuneOptions()
+    if options.adapt is not None:
+        options = replace(options, adapt=prepared(context, options.adapt)[1])
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_one_text(unlabelled, name="unlabelled")
     train, valid, test = read(train), read_if_given(valid), read_if_given(test)
-    parts = {"train": train, **given(valid=valid, test=test)}
-    options = options or FinetuneOptions()
+    parts = {"train": train, **parts_by_name(valid=valid, test=test)}
     sources, adapted = language_models(model or options.default_model(train)), None
-    if adapting is not None and unlabelled:
-        recipe = options.language_recipe
-        adapted = Adapted(out, unlabelled, sources, recipe, adapting, overwrite=overwrite, show=show)
-    begun = _begun(out, parts, sources, unlabelled or (), options, adapted, show=show)
-    ground, options = begun.ground, begun.options
+    if options.adapt is not None and unlabelled:
+        shown = RunContext(show=context.show, overwrite=context.overwrite)
+        adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
+    begun = _begun(out, parts, sources, unlabelled or (), options, adapted, context)
+    selection, options = begun.selection, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
-    linear = linear_candidates(ground, show=show) if options.blends and ground.splits else None
+    linear = linear_candidates(selection) if options.blends and selection.splits else None
     choice: WeightedEnsemble | None = None
     if linear is None:
-        begun = begun.having_read()
+        begun = begun.adapted_readings()
         members = {name: _member(begun, name, one) for name, one in begun.readings.items()}
-        comparison = _beside_the_language_model(members, ground, options, beside)
+        comparison = _language_model_comparison(members, selection, options)
     else:
-        choice, members = _weighed(linear, begun)
-        comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
-    if ground.examined is not None:
-        seen = found_in(ground.examined.texts, train.texts)
+        choice, members = _selected(linear, begun)
+        comparison = _ensemble_comparison(choice, selection, linear.shared_seconds)
+    if selection.evaluation is not None:
+        seen = found_in(selection.evaluation.texts, train.texts)
         comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
     done = FinetuneResult(
         folder=out,
         comparison=comparison,
-        record=_record(out, begun, comparison) | _told(choice, sources),
-        examined=train.take(ground.known.tolist()) if ground.examined is None else ground.examined,
+        record=_record(out, begun, comparison) | _choice_record(choice, sources),
+        evaluation=train.take(selection.held_out.tolist()) if selection.evaluation is None else selection.evaluation,
         members=members,
         stages=begun.stages,
         cut=next(iter(begun.readings.values())).cut,
@@ -194,7 +212,7 @@ def finetune(
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
     )
-    _save(done, choice, overwrite)
+    _save(done, choice, context.overwrite)
     return done
 
 
@@ -203,7 +221,7 @@ class _Begun:
     """A fine-tuning before anything is trained: `options` fit the data, `data` describes each part of it.
 
     `readings` are of the language models as they are, by name, and `stages` how each is trained; `adapted` gives those
-    that have read the unlabelled texts, if they are to.
+    that are adapted to the unlabelled texts, if there are any.
     """
 
     parts: Mapping[str, Examples]
@@ -214,15 +232,15 @@ class _Begun:
     stages: Mapping[str, Stage]
     data: Mapping[str, Any]
     training_config: TrainingConfig
-    ground: SelectionContext
+    selection: SelectionContext
 
     def read(self, name: str) -> Reading:
-        """By the language model that has read the unlabelled texts."""
+        """The parts of the data as encoded for the adapted language model."""
         assert self.adapted is not None
-        return read_parts(self.adapted(name), self.parts, self.ground.labels, self.options.max_tokens)
+        return read_parts(self.adapted(name), self.parts, self.selection.labels, self.options.max_tokens)
 
-    def having_read(self) -> _Begun:
-        """The same with language models that have read the unlabelled texts, where they are to."""
+    def adapted_readings(self) -> _Begun:
+        """The same with language models that are adapted to the unlabelled texts, if there are any."""
         if self.adapted is None:
             return self
         return replace(self, readings={name: self.read(name) for name in self.readings})
@@ -235,10 +253,9 @@ def _begun(
     unlabelled: Sequence[str],
     options: FinetuneOptions,
     adapted: Adapted | None,
-    *,
-    show: bool,
+    context: RunContext,
 ) -> _Begun:
-    """All that can be refused is refused here, and the work folder is there. Raises UserError as `finetune` does."""
+    """Validate everything that can be and make the work folder. Raises UserError as `finetune` does."""
     train = parts["train"]
     refuse_single_texts(train, options)
     if train.kind == "choice":  # linear classifiers have no part in it
@@ -254,24 +271,25 @@ def _begun(
     if adapted is not None:
         adapted.check()
     readings = {name: read_parts(model, parts, labels, options.max_tokens) for name, model in models.items()}
-    examined = next((name for name in ("test", "valid") if name in parts), "folds")
-    splits = chosen_folds(train, options, measured=examined != "folds")
+    evaluation_split = next((name for name in ("test", "valid") if name in parts), "folds")
+    splits = chosen_folds(train, options, measured=evaluation_split != "folds")
     data = {name: _described(part) for name, part in parts.items()}
-    plan = asked("finetune", data, models.values(), stages.values(), options) | {"unlabelled": content_hash(unlabelled)}
-    plan |= {"adapting": adapted.identity} if adapted is not None else {}
-    plan |= {"minutes": options.minutes} if options.minutes is not None else {}
-    folder, seconds = work_folder(out, plan), allowed_seconds(options.minutes)
-    training_config = TrainingConfig(examined, options.settings.seed, options.seeds, splits, folder, show, seconds)
-    ground = SelectionContext(
-        train, parts.get(examined), labels, unlabelled, splits, training_config.seed, training_config.folder
-    )
+    plan = run_identity("finetune", data, models.values(), stages.values(), options) | {
+        "unlabelled": content_hash(unlabelled)
+    }
+    plan |= {"adapt": adapted.identity()} if adapted is not None else {}
+    context, seconds = context.at(work_folder(out, plan)), allowed_seconds(options.minutes)
+    training_config = TrainingConfig(evaluation_split, options.seeds, splits, context, seconds)
+    evaluation = parts.get(evaluation_split)
+    selection = SelectionContext(train, evaluation, evaluation_split, labels, unlabelled, splits, context)
     recipe = " + ".join(dict.fromkeys(recipes.values()))
-    return _Begun(parts, options, readings, adapted, recipe, stages, data, training_config, ground)
+    return _Begun(parts, options, readings, adapted, recipe, stages, data, training_config, selection)
 
 
-def _member(begun: _Begun, name: str, reading: Reading, race: EarlyRejection | None = None) -> Member:
-    """The classifiers grown from one language model, trained now or taken from the work folder."""
-    return train_member(_title(begun, name), _plan(begun, name, reading.source), reading, begun.training_config, race)
+def _member(begun: _Begun, name: str, reading: Reading, early_rejection: EarlyRejection | None = None) -> Member:
+    """The classifiers of one language model, trained now or taken from the work folder."""
+    title, plan = _title(begun, name), _plan(begun, name, reading.source)
+    return train_member(title, plan, reading, begun.training_config, early_rejection)
 
 
 def _title(begun: _Begun, name: str) -> str:
@@ -300,14 +318,14 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
 
 
 def _plan(begun: _Begun, name: str, source: Artifact) -> Plan:
-    options, labels = begun.options, begun.ground.labels
+    options, labels = begun.options, begun.selection.labels
     return Plan(
         language_model=source.model,
         from_scratch=options.from_scratch,
         stage=begun.stages[name],
         settings=options.settings,
         labels=labels,
-        class_weights=labels.class_weights(begun.ground.train, options.class_weights),
+        class_weights=labels.class_weights(begun.selection.train, options.class_weights),
         pad_id=source.tokenizer.pad_id,
         words=options.words,
         both_orders=options.both_orders,
@@ -320,62 +338,46 @@ def _described(part: Examples) -> dict[str, Any]:
     return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
 
 
-def _weighed(linear: LinearCandidates, begun: _Begun) -> tuple[WeightedEnsemble, dict[str, Member]]:
-    """The linear candidates and the language models', with their weights; and the language models that were trained."""
-    entrants = [_entrant(begun, name) for name in begun.readings]
-    asked_for = {"examined": begun.training_config.examined, "precision": begun.options.settings.precision}
-    return select_models(linear, entrants, begun.ground, **asked_for, within=begun.training_config.seconds)
+def _selected(linear: LinearCandidates, begun: _Begun) -> tuple[WeightedEnsemble, dict[str, Member]]:
+    """The weighted ensemble of linear candidates and language models; and the language models that were trained."""
+    language_models = [_language_model(begun, name) for name in begun.readings]
+    return select_models(linear, language_models, begun.selection, within=begun.training_config.seconds)
 
 
-def _entrant(begun: _Begun, name: str) -> FineTuningCandidate:
+def _language_model(begun: _Begun, name: str) -> FineTuningCandidate:
     reading = begun.readings[name]
-    training, own = partial(_member, begun, name), partial(_own, first_seed=begun.ground.seed)
+    training, record = partial(_member, begun, name), partial(_member_record, first_seed=begun.selection.seed)
     if begun.adapted is None:
-        return FineTuningCandidate(name, reading, training, own)
+        return FineTuningCandidate(name, reading, training, record)
     about = _title(begun, name), _plan(begun, name, reading.source), reading, begun.training_config
     trying = trial(*about, begun.adapted.tokens(name))
-    return FineTuningCandidate(name, reading, training, own, trying, partial(begun.read, name))
+    return FineTuningCandidate(name, reading, training, record, trying, partial(begun.read, name))
 
 
-def _beside_the_blend(
-    choice: WeightedEnsemble, ground: SelectionContext, shared_seconds: float, beside: Sequence[Outcome]
-) -> Comparison:
-    """The blend first, then its candidates."""
-    targets = ground.targets if ground.examined is None else ground.labels.encode(ground.examined)
-    same, others = choice.rivals()
+def _ensemble_comparison(choice: WeightedEnsemble, selection: SelectionContext, shared_seconds: float) -> Comparison:
+    """The weighted ensemble first, then its candidates."""
+    alone, others = choice.rivals()
     outcomes = (choice.outcome(shared_seconds), *others)
-    whole = Comparison(ground.labels, targets, outcomes, tuple(same), choice.chosen)
-    measured = on_held_out(whole, ground.held if ground.examined is None else None)
-    return replace(measured, outcomes=(*measured.outcomes, *beside))
+    whole = Comparison(selection.labels, selection.evaluation_targets, outcomes, tuple(alone), choice.chosen)
+    return on_held_out(whole, selection.evaluation_folds)
 
 
-def _beside_the_language_model(
-    members: Mapping[str, Member], ground: SelectionContext, options: FinetuneOptions, beside: Sequence[Outcome]
+def _language_model_comparison(
+    members: Mapping[str, Member], selection: SelectionContext, options: FinetuneOptions
 ) -> Comparison:
-    """The language model's classifiers first, then the linear baselines."""
+    """The classifiers of the language model first, then the linear baselines."""
     outcome, parts = _outcomes(members, "scratch" if options.from_scratch else " + ".join(members))
-    comparison = compare_methods(
-        ground.train,
-        ground.examined,
-        outcome,
-        labels=ground.labels,
-        targets=ground.targets if ground.examined is None else ground.labels.encode(ground.examined),
-        folds=ground.held if ground.examined is None else None,
-        unlabelled=ground.unlabelled,
-        baselines=options.baselines,
-        beside=beside,
-        parts=parts,
-        seed=ground.seed,
-    )
+    comparison = compare_methods(selection, outcome, baselines=options.baselines, parts=parts)
     if not options.blends:
         return comparison
-    why = "no folds were asked for" if options.folds == 0 else f"{len(ground.train):,} labels leave none to hold out"
+    labels = len(selection.train)
+    why = "no folds were asked for" if options.folds == 0 else f"{labels:,} labels leave none to hold out"
     return replace(comparison, chosen=f"The language model alone: {why}, so there is nothing to choose by.")
 
 
 def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[Outcome]]:
-    """What is measured, and, where that is an ensemble, what its members answer alone."""
-    named = [replace(member.outcome, name=own if len(members) > 1 else name) for own, member in members.items()]
+    """The outcome that is measured and, where that is an ensemble, those of its members."""
+    named = [replace(m.outcome, name=title if len(members) > 1 else name) for title, m in members.items()]
     return (named[0], []) if len(named) == 1 else (ensemble(named, name), named)
 
 
@@ -388,7 +390,7 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)
     return shared | {
-        "reads": reads(begun.ground.train.texts),
+        "reads": reads(begun.selection.train.texts),
         "labels": texts,
         "classes": list(labels.names),
         "kind": labels.kind,
@@ -397,20 +399,20 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
         "max_tokens": options.max_tokens,
         "layer_aggregation": options.layer_aggregation,
         "tokens_lost": {part: truncation.share for part, truncation in reading.cut.items()},
-        "examined": begun.training_config.examined,
+        "examined": begun.training_config.evaluation_split,
         "results": comparison.results(labels=texts, seeds=options.seeds),
     }
 
 
-def _told(choice: WeightedEnsemble | None, names: Collection[str]) -> dict[str, Any]:
-    """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
+def _choice_record(choice: WeightedEnsemble | None, names: Collection[str]) -> dict[str, Any]:
+    """The choice as in run.json; without a language model in it, the keys that speak of one are emptied."""
     if choice is None:
         return {}
     grown = {*names, *map(linear_probe_name, names)}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 
 
-def _own(member: Member, first_seed: int) -> dict[str, Any]:
+def _member_record(member: Member, first_seed: int) -> dict[str, Any]:
     """The part of run.json that differs between members."""
     return {
         "base": ancestry(member.source.run),
@@ -431,7 +433,7 @@ def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool
         classifiers: dict[str, Predictor] = choice.predictors(done.record)
     else:
         seed = done.record["settings"]["seed"]
-        classifiers = {name: m.artifact(done.record | _own(m, seed)) for name, m in done.members.items()}
+        classifiers = {name: m.artifact(done.record | _member_record(m, seed)) for name, m in done.members.items()}
     if len(classifiers) == 1:
         (classifier,) = classifiers.values()
         done.record.update(classifier.run)

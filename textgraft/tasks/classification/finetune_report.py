@@ -124,15 +124,15 @@ def _of_the_kept(done: FinetuneResult) -> dict[str, Any]:
     if labels.kind == "multi":
         return sections | {"per_class": class_scores(targets, outputs >= 0.5, labels.names)}
     predicted = outputs.argmax(axis=1)
-    examined = done.examined
-    places = [examined.where(index) for index in range(len(examined))]
+    evaluation = done.evaluation
+    places = [evaluation.where(index) for index in range(len(evaluation))]
     if labels.kind == "choice":
         options = [str(number + 1) for number in range(outputs.shape[1])]
-        return sections | {"mistakes": confident_mistakes(examined.texts, targets, outputs, options, places)}
+        return sections | {"mistakes": confident_mistakes(evaluation.texts, targets, outputs, options, places)}
     return sections | {
         "confusion": confusion_matrix(targets, predicted, len(labels.names)),
         "per_class": class_scores(targets, predicted, labels.names),
-        "mistakes": confident_mistakes(examined.texts, targets, outputs, labels.names, places),
+        "mistakes": confident_mistakes(evaluation.texts, targets, outputs, labels.names, places),
     }
 
 

@@ -1,4 +1,4 @@
-"""Whether a language model is tried out before it reads the unlabelled texts: where that is cheap beside the reading.
+"""Trial of a language model by a first fold before it is adapted to unlabelled texts, where that is cheap beside it.
 
 A fold of a hundred labels is a minute and a pool may be hours; a fold of thousands may be an hour and a pool minutes.
 Costs are counted in tokens, which are the same on every machine, so that what is done does not depend on its speed.
@@ -19,9 +19,9 @@ from textgraft.tasks.classification.training import Plan
 from textgraft.training.phases import Stage
 
 TOKENS_A_SECOND = 4_000
-"""What a minute of reading is worth in tokens: about what `en-ulmfit` adapts to on one core with AMX."""
+"""Tokens a second of adaptation, about those of `en-ulmfit` on one core with AMX."""
 LEAST = 0.5
-"""How much of what the fold takes the reading must take. Who is not given up pays for the fold in vain."""
+"""The least share of the fold's tokens that adapting must take. The fold of a model that is not rejected is in vain."""
 SAMPLE = 200
 
 
@@ -30,7 +30,7 @@ def trial(
 ) -> Callable[[EarlyRejection], float] | None:
     """`members.try_out` of a language model as it is; None where the fold is dear beside `to_read` tokens of a pool.
 
-    A fold that may take only so long is not dear: who is too slow for it is known in seconds.
+    A fold with a time limit is not dear: a model that is too slow for it is rejected within seconds.
     """
     if training_config.seconds is None and LEAST * fold_tokens(plan, reading, training_config) > to_read:
         return None

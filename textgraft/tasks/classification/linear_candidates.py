@@ -1,4 +1,4 @@
-"""The linear classifiers that a fine-tuning may fall back on, each with its answers for texts that it has not seen."""
+"""Linear classifiers as candidates of a fine-tuning, each with its predictions for held-out texts."""
 
 from __future__ import annotations
 
@@ -6,47 +6,49 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
-from textgraft.data.examples import Examples, reads
+from textgraft.data.examples import reads
 from textgraft.data.labels import Labels
-from textgraft.data.splits import Split
 from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
 from textgraft.linear.fitted import Fitted
 from textgraft.linear.methods import LINEAR_METHODS, Classifier, FeatureMaps, LinearMethod, read_state, write_state
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Predictor
 from textgraft.tasks.classification.evaluation import Outcome
+from textgraft.tasks.classification.selection_context import SelectionContext
 
 FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
-"""What run.json does not say of a classifier that no language model has a part in."""
+"""Keys of run.json that are empty for a classifier without a language model."""
 CANDIDATE_METHODS = ("linear", "lsa", "self-trained")
-"""The ways that `finetune` weighs. Means of counted word vectors are not among them: the best in no row of
-docs/results.md, and where a hundred held-out answers favour them it is by luck that costs three points
-(docs/lab-notes.md)."""
-Fit = Callable[[Sequence[str], np.ndarray], Fitted]
-"""From texts and their targets to a fitted classifier."""
+"""The linear methods among which `finetune` selects. Means of count-based word vectors are left out: they are the best
+in no row of docs/results.md, and where a hundred held-out predictions favour them, it is by chance and costs three
+points (docs/lab-notes.md)."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to the labels, trained on all of them, and what it says of texts that it was not trained on.
+    """A classifier that takes part in model selection, with its predictions for held-out training texts.
 
-    `held_out` are its temperature-scaled answers for the training texts (N, C), each from a fold that left the text out
-    (NaN where no fold did); `examine` gives its answers for the examined texts, for which a `slow` one reads them
-    first, so that it should only be asked where it counts. `seconds` is what all of its trainings took, without what
-    candidates share, and `peak_mb` the memory. `predictor` makes what is saved of it, from what run.json says of the
-    whole.
+    Attributes:
+        name: Its name in tables and files.
+        held_out: (N, C) temperature-scaled predictions for the training texts, each from a fold that left the text
+            out; NaN where no fold did.
+        evaluate: Predicts the evaluation split. A `slow` candidate encodes those texts first, so it is called only for
+            a candidate with a weight.
+        seconds: Duration of all its trainings, without what candidates share.
+        peak_mb: Peak memory in MB.
+        predictor: Makes the saved classifier from the run.json of the whole.
+        slow: Whether `evaluate` takes long.
     """
 
     name: str
     held_out: np.ndarray
-    examine: Callable[[], Outcome]
+    evaluate: Callable[[], Outcome]
     seconds: float
     peak_mb: float
     predictor: Callable[[Mapping[str, Any]], Predictor]
@@ -54,129 +56,95 @@ class Candidate:
 
     @cached_property
     def outcome(self) -> Outcome:
-        return self.examine()
-
-
-@dataclass(frozen=True)
-class SelectionContext:
-    """What every linear candidate stands on: texts, folds, the seed, and the folder for unfinished work.
-
-    `examined` are texts to measure on; None where the folds are what is measured on.
-    """
-
-    train: Examples
-    examined: Examples | None
-    labels: Labels
-    unlabelled: Sequence[str]
-    splits: Sequence[Split]
-    seed: int
-    folder: Path
-
-    @cached_property
-    def targets(self) -> np.ndarray:
-        return self.labels.encode(self.train)
-
-    @property
-    def held(self) -> list[list[int]]:
-        """The training texts that each fold holds out."""
-        return [held for _, held in self.splits]
-
-    @cached_property
-    def known(self) -> np.ndarray:
-        """The training texts that any fold holds out, ascending."""
-        return np.array(sorted(i for held in self.held for i in held), dtype=int)
-
-    def out_of_fold(self, fit: Fit) -> np.ndarray:
-        """Answers (N, C) for the training texts by classifiers fitted on the other folds; NaN where there is none."""
-        shape = (len(self.train),) if self.labels.kind == "numeric" else (len(self.train), self.labels.num_outputs)
-        answers = np.full(shape, np.nan)
-        for kept, held in self.splits:
-            fitted = fit([self.train.texts[i] for i in kept], self.targets[kept])
-            answers[held] = fitted.outputs([self.train.texts[i] for i in held])
-        return answers
+        """The result of `evaluate`, computed once."""
+        return self.evaluate()
 
 
 @dataclass(frozen=True)
 class LinearCandidates:
-    """The linear candidates, why others were left out, and what the spaces took that several of them look at."""
+    """The linear candidates, why others were left out, and the seconds for the feature maps that several share."""
 
     candidates: list[Candidate]
     left_out: dict[str, str]
     shared_seconds: float
 
 
-def linear_candidates(
-    ground: SelectionContext, spaces: FeatureMaps | None = None, *, show: bool = True
-) -> LinearCandidates:
-    """The linear classifiers WEIGHED (of linear.methods) that this kind of target and these texts allow.
+def linear_candidates(selection: SelectionContext, spaces: FeatureMaps | None = None) -> LinearCandidates:
+    """The linear classifiers of CANDIDATE_METHODS that this kind of target and these texts allow.
 
-    `spaces` are those of the unlabelled texts, if they have been fitted before. Candidates that `ground.folder` holds
-    already are taken from there, and all come from there: what is measured is what is saved. A line on stderr for each
-    says that it is done.
+    Candidates that the run's folder holds already are taken from there, and all come from there: what is measured is
+    what is saved. A line on stderr for each reports that it is done.
+
+    Args:
+        selection: The data, the folds and the run.
+        spaces: Feature maps of the unlabelled texts, if they have been fitted before.
+
+    Returns:
+        The candidates, and the reasons why others were left out.
     """
-    # Of the unlabelled texts alone: to a space that has read it, a held-out training text is not new.
-    spaces = spaces or FeatureMaps(ground.unlabelled, ground.folder / "spaces", seed=ground.seed)
+    # Of the unlabelled texts alone: to a space that was fitted on it, a held-out training text is not new.
+    spaces = spaces or FeatureMaps(selection.unlabelled, selection.run.work / "spaces", seed=selection.seed)
     candidates, left_out = [], {}
     for name in CANDIDATE_METHODS:
-        way = LINEAR_METHODS[name]
-        if way.spaces and not ground.unlabelled:
+        method = LINEAR_METHODS[name]
+        if method.spaces and not selection.unlabelled:
             continue
-        if way.spaces and reads(ground.train.texts) == "pairs":
+        if method.spaces and reads(selection.train.texts) == "pairs":
             left_out[name] = "it is for single texts"
             continue
-        if way.one_label_only and ground.labels.kind != "single":
+        if method.one_label_only and selection.labels.kind != "single":
             left_out[name] = "it is for one label a text"
             continue
         try:
-            for family in way.spaces:
+            for family in method.spaces:
                 spaces.of(family)
         except UserError as error:
             left_out[name] = str(error)
             continue
-        candidates.append(_candidate(name, way, ground, spaces))
-        if show:
+        candidates.append(_candidate(name, method, selection, spaces))
+        if selection.run.show:
             print(f"candidate {name}: {candidates[-1].outcome.about}", file=sys.stderr, flush=True)
     return LinearCandidates(candidates, left_out, sum(spaces.seconds.values()))
 
 
-def _candidate(name: str, way: LinearMethod, ground: SelectionContext, spaces: FeatureMaps) -> Candidate:
-    path = ground.folder / "candidates" / f"{name}.safetensors"
+def _candidate(name: str, method: LinearMethod, selection: SelectionContext, spaces: FeatureMaps) -> Candidate:
+    path = selection.run.work / "candidates" / f"{name}.safetensors"
     if not path.exists():
         with Meter() as preparing:
-            classifier = way.classifier(spaces, ground.seed)
-        fit = partial(_fitted, ground, classifier)
+            classifier = method.classifier(spaces, selection.seed)
+        fit = partial(_fitted, selection, classifier)
         with Meter() as folding:
-            held_out = ground.out_of_fold(fit)
+            held_out = selection.out_of_fold(fit)
         with Meter() as fitting:
-            fitted = fit(list(ground.train.texts), ground.targets)
+            fitted = fit(list(selection.train.texts), selection.targets)
         once = preparing.seconds + fitting.seconds
         peak = max(preparing.peak_mb, folding.peak_mb, fitting.peak_mb)
         facts: dict[str, Any] = {"form": fitted.form, "once": once, "seconds": once + folding.seconds, "peak_mb": peak}
         write_state(path, fitted.state(), {"held_out": held_out}, facts)
     state, arrays, facts = read_state(path)
     model = cast(Fitted, FORMS[facts["form"]].from_state(state))
-    raw, labels, known = arrays["held_out"], ground.labels, ground.known
+    raw, labels, indices = arrays["held_out"], selection.labels, selection.held_out
     temperature = None
     if labels.kind != "numeric":
-        temperature = fit_temperature(logits(raw[known], labels), ground.targets[known], labels.kind)
+        temperature = fit_temperature(logits(raw[indices], labels), selection.targets[indices], labels.kind)
     held_out = np.full_like(raw, np.nan)
-    held_out[known] = scaled(raw[known], labels, temperature)
+    held_out[indices] = scaled(raw[indices], labels, temperature)
     outputs = held_out
-    if ground.examined is not None:
-        raw = model.outputs(list(ground.examined.texts))
+    if selection.evaluation is not None:
+        raw = model.outputs(list(selection.evaluation.texts))
         outputs = scaled(raw, labels, temperature)
-    minutes = (facts["once"] + sum(spaces.seconds[family] for family in way.spaces)) / 60
+    minutes = (facts["once"] + sum(spaces.seconds[family] for family in method.spaces)) / 60
     outcome = Outcome(name, outputs[None], raw[None], minutes, facts["peak_mb"], model.about)
     predictor = partial(_artifact, model, labels, temperature)
     return Candidate(name, held_out, lambda: outcome, facts["seconds"], facts["peak_mb"], predictor)
 
 
-def _fitted(ground: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:
-    labels = ground.labels
+def _fitted(selection: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:
+    labels = selection.labels
     classes = None if labels.kind == "numeric" else labels.num_outputs
     return classifier.fit(texts, targets, kind=labels.kind, num_classes=classes).fitted
 
 
 def _artifact(model: Fitted, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
-    own = {"linear": model.about, "temperature": temperature}
-    return LinearArtifact(model, labels, {**run, **FROM_NO_MODEL, **own})
+    about = {"linear": model.about, "temperature": temperature}
+    return LinearArtifact(model, labels, {**run, **FROM_NO_MODEL, **about})

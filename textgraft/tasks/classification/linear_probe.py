@@ -28,8 +28,9 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.inference import ProgressCallback, embed_sequences, no_progress
 from textgraft.models.model import graft
 from textgraft.tasks.classification.evaluation import Outcome
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, too_long
-from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, Reading, too_long
+from textgraft.tasks.classification.linear_candidates import Candidate
+from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import TooSlow, projected
@@ -43,48 +44,49 @@ Made = tuple[dict[str, NDArray], dict[str, Any]]
 
 
 def linear_probe_name(language_model: str) -> str:
-    """What the probe is called of a candidate of that name."""
+    """The name of the linear probe of a language model, as a candidate."""
     return f"{language_model}-probe"
 
 
 def linear_probe_candidate(
-    name: str,
-    source: Artifact,
-    encoded: Mapping[str, EncodedTexts],
-    ground: SelectionContext,
-    *,
-    examined: str,
-    precision: str,
-    within: float | None = None,
+    name: str, reading: Reading, selection: SelectionContext, *, within: float | None = None
 ) -> Candidate:
-    """The probe of a language model, kept in `ground.folder` once it is fitted.
+    """The linear probe of a language model as a candidate, kept in the run's folder once it is fitted.
 
-    `encoded` are the parts of the data as the model reads them, of which `examined` is measured on ("folds": the
-    training texts themselves). The texts of another part are read once somebody asks for its answers. Raises
-    EarlyRejected as soon as it is to be seen that reading the training texts takes more than `within` seconds.
+    Args:
+        name: Name of the candidate.
+        reading: The language model and the encoded parts of the data. Other parts than the training texts are encoded
+            when their predictions are needed.
+        selection: The data, the folds and the run.
+        within: Seconds that encoding the training texts may take.
+
+    Raises:
+        EarlyRejected: It would take more than `within` seconds.
     """
-    folder, labels, kind = ground.folder / "candidates", ground.labels, ground.labels.kind
+    source, part = reading.source, selection.evaluation_split
+    folder, labels, kind = selection.run.work / "candidates", selection.labels, selection.labels.kind
+    precision = selection.run.precision or "auto"
     arrays, facts = _kept_or_made(
-        folder / f"{name}.safetensors", lambda: _fit(source, encoded["train"], ground, precision, within)
+        folder / f"{name}.safetensors", lambda: _fit(source, reading.parts["train"], selection, within)
     )
     layer, held_out = arrays["layer"], arrays["held_out"]
-    targets, known = ground.targets, ground.known
-    temperature = 1.0 if kind == "numeric" else fit_temperature(held_out[known], targets[known], kind)
+    targets, indices = selection.targets, selection.held_out
+    temperature = 1.0 if kind == "numeric" else fit_temperature(held_out[indices], targets[indices], kind)
 
-    def answered() -> Made:
-        return {"logits": answers(layer, _means(source, encoded[examined], precision))}, {}
+    def predictions() -> Made:
+        return {"logits": answers(layer, _means(source, reading.parts[part], precision))}, {}
 
-    def examine() -> Outcome:
-        path = folder / f"{name}-{examined}.safetensors"
-        found = held_out if examined == "folds" else _kept_or_made(path, answered)[0]["logits"]
-        outputs, raw = _outputs(found, kind, temperature)[None], _outputs(found, kind, 1.0)[None]
+    def evaluate() -> Outcome:
+        path = folder / f"{name}-{part}.safetensors"
+        logits = held_out if part == "folds" else _kept_or_made(path, predictions)[0]["logits"]
+        outputs, raw = _outputs(logits, kind, temperature)[None], _outputs(logits, kind, 1.0)[None]
         return Outcome(name, outputs, raw, facts["seconds"] / 60, facts["peak_mb"], facts["about"])
 
     unseen = _outputs(held_out, kind, temperature)
-    own = {"base": ancestry(source.run), "temperature": None if kind == "numeric" else temperature}
-    predictor = partial(_artifact, source, layer, labels, own)
-    slow = examined != "folds"
-    return Candidate(name, unseen, examine, facts["seconds"], facts["peak_mb"], predictor, slow)
+    about = {"base": ancestry(source.run), "temperature": None if kind == "numeric" else temperature}
+    predictor = partial(_artifact, source, layer, labels, about)
+    slow = part != "folds"
+    return Candidate(name, unseen, evaluate, facts["seconds"], facts["peak_mb"], predictor, slow)
 
 
 def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
@@ -97,18 +99,18 @@ def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
     return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
-def _fit(source: Artifact, train: EncodedTexts, ground: SelectionContext, precision: str, within: float | None) -> Made:
+def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, within: float | None) -> Made:
     """The layer, and the logits of layers fitted on the other folds for what each fold holds out."""
-    labels, targets = ground.labels, ground.targets
+    labels, targets = selection.labels, selection.targets
     tell = no_progress if within is None else _hurried(train.sequences, within)
     try:
         with Meter() as meter:
-            rows = _means(source, train, precision, tell)
-            layer, about = fitted(rows, targets, labels, ground.seed)
+            rows = _means(source, train, selection.run.precision or "auto", tell)
+            layer, about = fitted(rows, targets, labels, selection.seed)
             held_out = np.full((len(targets), labels.num_outputs), np.nan)
-            for kept, held in ground.splits:
-                of_fold, _ = fitted(rows[kept], targets[kept], labels, ground.seed)
-                held_out[held] = answers(of_fold, rows[held])
+            for kept, indices in selection.splits:
+                of_fold, _ = fitted(rows[kept], targets[kept], labels, selection.seed)
+                held_out[indices] = answers(of_fold, rows[indices])
     except TooSlow as slow:
         assert within is not None
         raise EarlyRejected(too_long("reading", slow.seconds, within), slow.spent, meter.peak_mb) from None
@@ -117,7 +119,7 @@ def _fit(source: Artifact, train: EncodedTexts, ground: SelectionContext, precis
 
 
 def _hurried(sequences: Sequence[TokenIds], within: float) -> ProgressCallback:
-    """Who hears how many texts are read, the longest first, and raises TooSlow as training.driver.drive does."""
+    """A callback that counts encoded texts, the longest first, and raises TooSlow as training.driver.drive does."""
     tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
     began = time.monotonic()
 
@@ -156,12 +158,12 @@ def fitted(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[
 
 def answers(layer: NDArray, rows: NDArray) -> NDArray[np.float64]:
     """(N, outputs) logits."""
-    found: NDArray[np.float64] = rows @ layer[:, :-1].T + layer[:, -1]
-    return found
+    logits: NDArray[np.float64] = rows @ layer[:, :-1].T + layer[:, -1]
+    return logits
 
 
 def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDArray[np.float64]:
-    """What was fitted as one layer (outputs, width + 1), in whose softmax (several labels: sigmoids) it says the same.
+    """The fitted classifiers as one layer (outputs, width + 1) with the same softmax (several labels: sigmoids).
 
     Two classes were told apart by one row: the other's is zero.
     """
@@ -189,7 +191,7 @@ def _put(layer: NDArray, linear: Linear, classes: list[int]) -> None:
 
 
 def _artifact(
-    source: Artifact, layer: NDArray, labels: Labels, own: Mapping[str, Any], run: Mapping[str, Any]
+    source: Artifact, layer: NDArray, labels: Labels, about: Mapping[str, Any], run: Mapping[str, Any]
 ) -> Artifact:
     """The classifier that is saved: the encoder as it was, under the fitted layer."""
     head = {
@@ -212,4 +214,4 @@ def _artifact(
     with torch.no_grad():
         last.weight.copy_(torch.from_numpy(layer[:, :-1]))
         last.bias.copy_(torch.from_numpy(layer[:, -1]))
-    return Artifact(model, source.tokenizer, labels, {**run, **own})
+    return Artifact(model, source.tokenizer, labels, {**run, **about})

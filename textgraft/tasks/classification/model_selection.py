@@ -1,4 +1,4 @@
-"""What `finetune` makes of several candidates: a mean of their answers, weighed by what each said of unseen texts."""
+"""Model selection of `finetune`: a weighted ensemble of candidates, by their predictions for held-out texts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, mean_loss
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.fine_tuned import EarlyRejected, Member, Reading
-from textgraft.tasks.classification.linear_candidates import Candidate, LinearCandidates, SelectionContext
+from textgraft.tasks.classification.linear_candidates import Candidate, LinearCandidates
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
+from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import outputs_from_logits
 
 FOLDS = 5
@@ -35,11 +36,15 @@ LOSSES = {"single": "log_loss", "multi": "log_loss", "numeric": "squared_error"}
 
 @dataclass(frozen=True)
 class WeightedEnsemble:
-    """Candidates, and how much each counts in the mean of their answers; a weight of 0 leaves one out.
+    """Candidates and their weights in the mean of their predictions.
 
-    `scores` are those of the held-out answers by which the weights were chosen: the loss that was to be small and the
-    headline metric, by name. `left_out` says of what could not be tried why; `given_up` are language models whose
-    training was not worth its end, and probes that would have taken too long.
+    Attributes:
+        candidates: All candidates with held-out predictions.
+        weights: By name; 0 leaves a candidate out.
+        scores: By name, of the held-out predictions: the loss that the weights minimise, and the headline metric.
+        chosen: The choice in a sentence.
+        left_out: Names of methods that do not apply, with reasons.
+        given_up: Language models that were rejected, and probes that would have taken too long.
     """
 
     candidates: tuple[Candidate, ...]
@@ -51,17 +56,17 @@ class WeightedEnsemble:
 
     @property
     def kept(self) -> list[Candidate]:
-        """Those that count, the heaviest first."""
+        """The candidates with a weight, the heaviest first."""
         counted = [c for c in self.candidates if self.weights[c.name] > 0]
         return sorted(counted, key=lambda c: -self.weights[c.name])
 
     @property
     def seconds(self) -> float:
-        """What all trainings took, also those of what was given up, without what candidates share."""
+        """Duration of all trainings, with those of rejected candidates, without what candidates share."""
         return sum(c.seconds for c in self.candidates) + sum(lost.seconds for lost in self.given_up.values())
 
     def outcome(self, shared_seconds: float) -> Outcome:
-        """What the mean answers for the examined texts; it costs what all candidates cost, also those left out."""
+        """The predictions of the ensemble for the evaluation split; its costs are those of all candidates."""
         weights = [self.weights[c.name] for c in self.kept]
         mean = partial(np.average, axis=0, weights=weights)
         return Outcome(
@@ -74,27 +79,27 @@ class WeightedEnsemble:
         )
 
     def rivals(self) -> tuple[list[Outcome], list[Outcome]]:
-        """The candidates' own outcomes: the one that the blend consists of, if it is a single one, and the others.
+        """Outcomes of candidates: the one that the ensemble consists of, if it is a single one, and the others.
 
-        Slow ones that do not count are not among them: what they would answer is not worth its time.
+        Slow candidates without a weight are not among them: their predictions are not worth their time.
         """
         alone = self.kept if len(self.kept) == 1 else []
         others = [c for c in self.candidates if c not in alone and (c in self.kept or not c.slow)]
         return [c.outcome for c in alone], [c.outcome for c in others]
 
     def record(self) -> dict[str, Any]:
-        """What run.json says of the choice."""
+        """The choice as in run.json."""
         tried = {c.name: {**self.scores[c.name], "weight": self.weights[c.name]} for c in self.candidates}
         left_out = {**self.left_out, **{name: lost.why for name, lost in self.given_up.items()}}
         return {"chosen": self.chosen, "candidates": tried, "left_out": left_out}
 
     def predictors(self, run: Mapping[str, Any]) -> dict[str, Predictor]:
-        """What is to be saved, by name; `run` is what run.json says of the whole."""
+        """The classifiers to save, by name; `run` is the run.json of the whole."""
         return {c.name: c.predictor(run) for c in self.kept}
 
 
 def selection_splits(train: Examples, seed: int) -> Sequence[Split]:
-    """What the candidates answer for: five folds, fewer where the texts are too few, one fifth where they are many.
+    """The held-out texts of a model selection: five folds, fewer of few texts, one fifth of many.
 
     Empty where no text could be held out and its class still be trained on.
     """
@@ -113,11 +118,11 @@ def selection_splits(train: Examples, seed: int) -> Sequence[Split]:
     return ()
 
 
-def language_candidate(name: str, member: Member, ground: SelectionContext, run: Mapping[str, Any]) -> Candidate:
-    """A trained language model's classifiers as a candidate; `run` is what its run.json says beside the whole's."""
-    logits, kind, known = member.folds.logits, ground.labels.kind, ground.known
+def language_candidate(name: str, member: Member, selection: SelectionContext, run: Mapping[str, Any]) -> Candidate:
+    """The trained classifiers of a language model as a candidate; `run` is the part of run.json that is its own."""
+    logits, kind, indices = member.folds.logits, selection.labels.kind, selection.held_out
     assert logits is not None, "folds come first"
-    temperature = 1.0 if kind == "numeric" else fit_temperature(logits[known], ground.targets[known], kind)
+    temperature = 1.0 if kind == "numeric" else fit_temperature(logits[indices], selection.targets[indices], kind)
     with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
         held_out = outputs_from_logits(logits, kind, temperature)
     more = sum(other.seconds for other in member.runs[1:]) + member.folds.seconds
@@ -132,103 +137,111 @@ def language_candidate(name: str, member: Member, ground: SelectionContext, run:
 
 @dataclass(frozen=True)
 class FineTuningCandidate:
-    """A language model that has its chance: what it is called, the parts of the data as it reads them, its training.
+    """A language model as a candidate: its name, the encoded parts of the data, its training.
 
-    `train` raises EarlyRejected where the race is lost; `own` is what run.json says of the classifier beside the
-    whole's. Where there are unlabelled texts for it to read, `adapted` does so. Before that `try_out`, if there is one,
-    trains the first fold without them, for which it raises EarlyRejected too, and gives seconds: reading takes long,
-    and gains little beside what a model lacks that is surely worse than what has answered already (docs/lab-notes.md).
+    Attributes:
+        name: Its name in tables and files.
+        reading: The language model and the encoded parts of the data.
+        train: Trains it; raises EarlyRejected.
+        record: The part of run.json that differs between classifiers.
+        try_out: Trains the first fold before the language model is adapted, if that is cheap beside adapting; returns
+            seconds, raises EarlyRejected. Adapting takes long, and seldom makes up for what a model lacks that is
+            significantly worse than the candidates before it (docs/lab-notes.md).
+        adapted: Adapts the language model to the unlabelled texts, if there are any.
     """
 
     name: str
     reading: Reading
     train: Callable[[Reading, EarlyRejection], Member]
-    own: Callable[[Member], Mapping[str, Any]] = lambda member: {}
+    record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
     try_out: Callable[[EarlyRejection], float] | None = None
     adapted: Callable[[], Reading] | None = None
 
 
 def select_models(
     linear: LinearCandidates,
-    entrants: Sequence[FineTuningCandidate],
-    ground: SelectionContext,
+    language_models: Sequence[FineTuningCandidate],
+    selection: SelectionContext,
     *,
-    examined: str,
-    precision: str,
     within: float | None = None,
 ) -> tuple[WeightedEnsemble, dict[str, Member]]:
-    """The linear candidates and the language models', each as a probe and fine-tuned, weighed; and who was trained.
+    """Weigh the linear candidates and the language models, each as a linear probe and fine-tuned.
 
-    A fine-tuning goes to its end only if it keeps up with what has answered before it. `examined`, `precision` and
-    `within` as in probe.linear_probe_candidate, but that somebody must answer, however long it takes.
+    A fine-tuning goes to its end only if it keeps up with the candidates before it.
+
+    Args:
+        linear: The linear candidates.
+        language_models: The language models.
+        selection: The data, the folds and the run.
+        within: Seconds that encoding the training texts for a probe may take, unless there is no other candidate.
+
+    Returns:
+        The weighted ensemble, and the language models that were trained, by name.
     """
     candidates = list(linear.candidates)
     members: dict[str, Member] = {}
     given_up: dict[str, EarlyRejected] = {}
-    for one in entrants:
+    for one in language_models:
         reading, spent = one.reading, 0.0
         try:
             if one.try_out is not None:
-                spent = one.try_out(EarlyRejection(candidates, ground, unread=True))
+                spent = one.try_out(EarlyRejection(candidates, selection, before_adapting=True))
             if one.adapted is not None:
                 reading = one.adapted()
         except EarlyRejected as lost:
             given_up[one.name] = lost
+        name, limit = linear_probe_name(one.name), within if candidates else None
         try:
-            probe = linear_probe_candidate(
-                linear_probe_name(one.name),
-                reading.source,
-                reading.parts,
-                ground,
-                examined=examined,
-                precision=precision,
-                within=within if candidates else None,
-            )
+            candidates.append(linear_probe_candidate(name, reading, selection, within=limit))
         except EarlyRejected as lost:
-            given_up[linear_probe_name(one.name)] = lost
-        else:
-            candidates.append(probe)
+            given_up[name] = lost
         if one.name in given_up:
             continue
         try:
-            member = members[one.name] = one.train(reading, EarlyRejection(candidates, ground))
+            member = members[one.name] = one.train(reading, EarlyRejection(candidates, selection))
         except EarlyRejected as lost:
             given_up[one.name] = replace(lost, seconds=lost.seconds + spent)
         else:
-            found = language_candidate(one.name, member, ground, one.own(member))
-            candidates.append(replace(found, seconds=found.seconds + spent))
-    names = [one.name for one in entrants]
-    return blend(candidates, ground, language_models=names, left_out=linear.left_out, given_up=given_up), members
+            candidate = language_candidate(one.name, member, selection, one.record(member))
+            candidates.append(replace(candidate, seconds=candidate.seconds + spent))
+    names = [one.name for one in language_models]
+    ensemble = weighted_ensemble(
+        candidates, selection, language_models=names, left_out=linear.left_out, given_up=given_up
+    )
+    return ensemble, members
 
 
-def blend(
+def weighted_ensemble(
     candidates: Sequence[Candidate],
-    ground: SelectionContext,
+    selection: SelectionContext,
     *,
     language_models: Sequence[str],
     left_out: Mapping[str, str],
     given_up: Mapping[str, EarlyRejected],
 ) -> WeightedEnsemble:
-    """Weigh the candidates by their answers for held-out training texts
-    (textgraft.tasks.classification.ensemble_weights).
+    """Weigh the candidates by their predictions for held-out training texts (tasks.classification.ensemble_weights).
 
-    `language_models` names those that were fine-tuned, the ones `given_up` among them; `left_out` says what could not
-    be tried and why.
+    Args:
+        candidates: All candidates with held-out predictions.
+        selection: The data and the folds.
+        language_models: Names of the language models, with those that were rejected.
+        left_out: Names of methods that do not apply, with reasons.
+        given_up: Language models and probes that were rejected.
     """
-    kind, targets = ground.labels.kind, ground.targets[ground.known]
-    answers = [c.held_out[ground.known] for c in candidates]
+    kind, targets = selection.labels.kind, selection.targets[selection.held_out]
+    answers = [c.held_out[selection.held_out] for c in candidates]
     weights = dict(zip((c.name for c in candidates), ensemble_weights(answers, targets, kind).tolist(), strict=True))
     metric, loss = HEADLINE[kind], LOSSES[kind]
     scores = {}
     for candidate, answer in zip(candidates, answers, strict=True):
-        alone = Comparison(ground.labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
+        alone = Comparison(selection.labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
         score = float(alone.scores(alone.outcomes[0]).mean())
         scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
-    folds, texts = len(ground.splits), len(ground.known)
+    folds, texts = len(selection.splits), len(selection.held_out)
     how = f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
     shares = _shares(weights, scores, metric, language_models, given_up)
-    chosen = f"Chosen on {len(ground.train):,} labels by {how}: {shares}."
-    if ground.examined is None:
+    chosen = f"Chosen on {len(selection.train):,} labels by {how}: {shares}."
+    if selection.evaluation is None:
         chosen += " The scores are of the same texts, which flatters the blend a little."
     return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, given_up)
 

@@ -25,13 +25,13 @@ def language_models(model: str | Path) -> dict[str, Source]:
     That is the name of the method, with "-backward" for who reads from right to left, and with its number for who is
     not the first to be called so. Raises UserError as `models_of` does, and for what is no model.
     """
-    found = [Source(place, loading.load_network(place)) for place in models_of(model)]
-    names = outcome_names([source.model for source in found])
-    return dict(zip(names, found, strict=True))
+    sources = [Source(place, loading.load_network(place)) for place in models_of(model)]
+    names = outcome_names([source.model for source in sources])
+    return dict(zip(names, sources, strict=True))
 
 
 def outcome_names(models: Collection[Artifact]) -> list[str]:
-    """What the classifiers grown from each are called."""
+    """The names of the classifiers that are fine-tuned from each."""
     called = [_method(model) for model in models]
     before = [called[:i].count(name) for i, name in enumerate(called)]
     return [f"{name}-{count + 1}" if count else name for name, count in zip(called, before, strict=True)]

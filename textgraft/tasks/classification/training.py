@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.examples import ONE_OF, TargetKind
 from textgraft.data.labels import Labels
@@ -44,7 +45,7 @@ class EncodedTexts:
     read: dict[str, np.ndarray] | None = field(default=None, repr=False, compare=False)
 
     def once(self, purpose: str, reading: Callable[[], np.ndarray]) -> np.ndarray:
-        """What `reading` gives, or has given for this purpose."""
+        """The result of `reading`, computed once for each purpose."""
         if self.read is None:
             return reading()
         if purpose not in self.read:
@@ -58,7 +59,7 @@ class EncodedTexts:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all classifiers of one fine-tuning share: where they start, how they train, what they answer."""
+    """The configuration that all classifiers of one fine-tuning share: the start, the training, the labels."""
 
     language_model: Model
     from_scratch: bool
@@ -181,25 +182,37 @@ def train_classifier(
     train: EncodedTexts,
     evaluated: dict[str, EncodedTexts],
     *,
-    seed: int,
-    folder: Path,
+    context: RunContext,
     title: str,
-    show: bool = True,
     watched: str | None = None,
     within: float | None = None,
 ) -> Trained:
-    """Train on `train` and give logits for every set in `evaluated`; "valid" among them also guides early stopping.
+    """Train one classifier and predict other sets of texts.
 
-    `watched` names one of `evaluated` that every validation looks at and that decides nothing: the run ends with its
-    last weights, and each row of the history has every text's score (metrics.document_scores) as "by_text".
+    The result is kept in the run's folder as `title`.safetensors and taken from there next time; while training, a
+    checkpoint lies beside it.
 
-    The result is kept in `folder` as `title`.safetensors and taken from there next time; while training, a checkpoint
-    lies beside it. Raises TooSlow where it would take more than `within` seconds.
+    Args:
+        plan: What all classifiers of the fine-tuning share.
+        train: Texts with targets to train on.
+        evaluated: Sets of texts to predict, by name; "valid" among them also guides early stopping.
+        context: Folder, seed and progress.
+        title: Name of the training, in the folder and on screen.
+        watched: Name of a set in `evaluated` that every validation scores without any effect: the run ends with its
+            last weights, and each row of the history has every text's score (metrics.document_scores) as "by_text".
+        within: Seconds that the training may take.
+
+    Returns:
+        Weights, (N, C) logits of every set, history and seconds.
+
+    Raises:
+        TooSlow: It would take more than `within` seconds.
     """
-    done = folder / f"{title}.safetensors"
+    done = context.work / f"{title}.safetensors"
     if done.exists():
         return _read(done)
     plan.stage.refuse_kind(plan.labels.kind)
+    seed = context.first_seed
     model = classifier_to_train(plan, seed)
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
@@ -211,12 +224,9 @@ def train_classifier(
     run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
     if watched is not None:
         run.validate = _watching(run, plan, evaluated[watched])
-    checkpoint = folder / f"{title}.checkpoint.safetensors"
-    drive(run, checkpoint, title=title, show=show, within=within)
-    model.auxiliary, model.contrastive_temperature = (
-        None,
-        0.0,
-    )  # they have done their part, and are none of the classifier
+    checkpoint = context.work / f"{title}.checkpoint.safetensors"
+    drive(run, checkpoint, title=title, show=context.show, within=within)
+    model.auxiliary, model.contrastive_temperature = None, 0.0  # only for training, no part of the classifier
     logits = {name: _answers(model, plan, part) for name, part in evaluated.items() if part.sequences}
     trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
     _write(done, trained)

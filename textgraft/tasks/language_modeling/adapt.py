@@ -1,4 +1,4 @@
-"""Stage two: the pretrained language model reads the target's own text, no labels needed."""
+"""Stage two: continued pretraining of a language model on the domain's text, without labels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.memory import all_parts_kept
@@ -33,7 +34,7 @@ from textgraft.training.driver import (
     weights_hash,
     work_folder,
 )
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run, Settings, prepared
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
@@ -56,30 +57,42 @@ def adapt(
     recipe: str = "default",
     own_vocabulary: bool = False,
     settings: Settings | None = None,
-    overwrite: bool = False,
     reuse: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> Path:
-    """Fine-tune a language model (None: the usual one) on `texts` and save it as an artifact folder at `out`.
+    """Fine-tune a language model on unlabelled texts of the domain and save it as an artifact folder.
 
     Howard & Ruder 2018, §3.2: discriminative rates and slanted triangular schedules, as the recipe's `adapt` phases
     say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
-    state is kept. `own_vocabulary` trains a new tokenizer on the texts; known tokens keep their vectors, new ones
-    start from the mean. An encoder that was published without its language-model head is given a fresh one that learns
-    along with it, and an ELMo, which was so, a vocabulary of the texts. `settings.minutes` cuts training to a time.
-    Killed, the same call goes on where it was; with `reuse` it also takes what it finds at `out`, if that came of this
-    very call.
+    state is kept. An encoder that was published without its language-model head gets a fresh one that is trained along
+    with it, and an ELMo, which was so, a vocabulary of the texts. Killed, the same call goes on where it was.
 
-    Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
+    Args:
+        texts: Texts without labels, 20 or more.
+        out: Folder for the language model.
+        model: Name or folder of a language model; None: the default model of the texts.
+        recipe: Name or path of a recipe.
+        own_vocabulary: Train a new tokenizer on the texts; tokens in both vocabularies keep their vectors, new ones
+            start from the mean.
+        settings: Of the training; `settings.minutes` cuts it to a time.
+        reuse: Take the folder at `out` if it came of this very call.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: `out` exists, there is too little text, or `model` is not a language model.
     """
     out = Path(out)
     refuse_one_text(texts, name="texts")
+    context, settings = prepared(context, settings or Settings())
     if not reuse:
-        refuse_existing(out, overwrite)
-    settings, model = settings or Settings(), model or default_models_for(texts).alone
+        refuse_existing(out, context.overwrite)
+    model = model or default_models_for(texts).alone
     begun = _begun(texts, model, recipe, own_vocabulary, settings)
     source, stage, learns = begun.source, begun.stage, objective(begun.source.model, str(model))
-    if reuse and out.exists() and _came_of(begun.asked, out, overwrite):
+    if reuse and out.exists() and _came_of(begun.asked, out, context.overwrite):
         return out
     folder = work_folder(out, begun.plan)
     if begun.own_vocabulary:
@@ -88,32 +101,26 @@ def adapt(
     adapted = with_dropout_of(stage, source.model)
     stream = learns.stream(adapted, train, source.tokenizer, stage, settings.seed)
     validate = learns.validator(adapted, valid, source.tokenizer, tokens=math.inf)
-    told: dict[str, Any] = {"title": "adapt", "show": show}
+    shown: dict[str, Any] = {"title": "adapt", "show": context.show}
     source.model.to(resolve_device(settings.device))
-    before = measured(validate, source.model, valid.num_tokens, **told)
+    before = measured(validate, source.model, valid.num_tokens, **shown)
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
     with all_parts_kept():
-        drive(run, folder / "checkpoint.safetensors", **told)
-    after = measured(validate, adapted, valid.num_tokens, **told)
+        drive(run, folder / "checkpoint.safetensors", **shown)
+    after = measured(validate, adapted, valid.num_tokens, **shown)
     data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}
     about: dict[str, Any] = {"data": data, "recipe": begun.recipe, "settings": settings.of(stage)}
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": begun.asked}
-    put_in_place(Artifact(adapted, source.tokenizer, None, record), out, overwrite=overwrite)
+    put_in_place(Artifact(adapted, source.tokenizer, None, record), out, overwrite=context.overwrite)
     return out
 
 
 def check_adapt(
-    texts: Sequence[str],
-    out: Path,
-    *,
-    model: str | Path,
-    recipe: str,
-    settings: Settings,
-    overwrite: bool = False,
+    texts: Sequence[str], out: Path, model: str | Path, recipe: str, settings: Settings, *, overwrite: bool = False
 ) -> None:
-    """Everything that `adapt`, told to reuse what is there, would refuse later. Raises the UserError that is due."""
+    """Raises the UserError that `adapt` with `reuse` would raise later."""
     begun = _begun(texts, model, recipe, False, settings)
     if out.exists():
         _came_of(begun.asked, out, overwrite)
@@ -151,14 +158,14 @@ def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary:
         "tokenizer": source.tokenizer.fingerprint,
         "texts": content_hash(texts),
         "recipe": stage.identity(),
-        "settings": repr(settings),
+        "settings": settings.identity(),
         "own_vocabulary": own_vocabulary,
     }
     return _Begun(source, recipe, stage, own_vocabulary, plan)
 
 
 def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
-    """Whether `out`, by its run.json, is what `asked` (a hash of model, texts and settings) led to.
+    """True where `out`, by its run.json, came of the run with the identity `asked` (a hash).
 
     Raises UserError where it is not, and may not be replaced.
     """

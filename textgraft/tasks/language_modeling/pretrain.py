@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.core.memory import all_parts_kept
 from textgraft.data.streams.base import TokenSource
 from textgraft.models import loading
@@ -26,9 +28,9 @@ from textgraft.tasks.language_modeling.pretraining_text import (
     pretraining_text,
 )
 from textgraft.tasks.language_modeling.token_shards import Corpora
-from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.tokenizer import Tokenizer, TokenizerSettings
 from textgraft.training.driver import drive, measured, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Settings, load_values
+from textgraft.training.loop import Run, Settings, load_values, prepared
 from textgraft.training.neighbour_attention import refuse_without_neighbours, start_near
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage
@@ -45,11 +47,8 @@ VALIDATION_TOKENS = 100_000
 """How many of the held-out tokens a look during training reads; the end reads all of them."""
 VECTORS = "vectors.f32"
 COUNTED_AT_ONCE = 1 << 22
-TOKENIZER_SETTINGS = (
-    *("kind", "model", "vocab_size", "min_frequency", "max_characters", "max_unspaced", "segmenter"),
-    "lowercase",
-)
-"""What a recipe may say of its tokenizer: the keyword arguments of Tokenizer.train."""
+TOKENIZER_SETTINGS = tuple(TokenizerSettings.__annotations__)
+"""The keys of a recipe's tokenizer: the keyword arguments of Tokenizer.train."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,10 @@ class PretrainRecipe:
     tokenizer_every: int = 1
     token_vectors: int = 0
     validate_every: int = 600
-    start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
-    smoothing: float = field(default=0.7, repr=False)
-    start_near: int = field(default=0, repr=False)
-    recommended_recipe: str = field(default="", repr=False)
+    start_from_counts: bool = False
+    smoothing: float = 0.7
+    start_near: int = 0
+    recommended_recipe: str = ""
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -89,6 +88,10 @@ class PretrainRecipe:
         if not 0 <= self.smoothing <= 1:
             remedy = "It must be from 0 (all languages alike) to 1 (as much as there is of each)."
             raise UserError(f"smoothing is {self.smoothing}.", remedy=remedy)
+
+    def identity(self) -> dict[str, Any]:
+        """All but the smoothing, of which a plan has what the sources need, and the recipe for later stages."""
+        return identity_of(self, without=("smoothing", "recommended_recipe"))
 
 
 def load_pretrain_recipe(name: str) -> PretrainRecipe:
@@ -126,39 +129,62 @@ def _check_reading(model: Model, *, spelled: bool) -> None:
         raise UserError(message, where="tokenizer", remedy=remedy)
 
 
+@dataclass(frozen=True)
+class PretrainOptions:
+    """Everything about pretraining but the data and what it starts from.
+
+    Attributes:
+        recipe: Name below recipes/pretrain, or a .toml file.
+        tokens: How many tokens the model is trained on; None: those of the recipe's epochs.
+        settings: Of the training. `settings.minutes` says when to stop too; `settings.patience` stops after so many
+            validations without a gain, and the best state is kept.
+    """
+
+    recipe: str = "en-ulmfit"
+    tokens: float | None = None
+    settings: Settings = field(default_factory=Settings)
+
+
 def pretrain(
     sources: Paths | Mapping[str, Paths],
     out: Path | str,
     *,
-    recipe: str = "en-ulmfit",
     valid: Paths | Mapping[str, Paths] | None = None,
     tokenizer: Path | str | None = None,
     model: Path | str | None = None,
-    tokens: float | None = None,
-    settings: Settings | None = None,
-    show: bool = True,
+    options: PretrainOptions | None = None,
+    context: RunContext | None = None,
 ) -> Path:
     """Train a tokenizer and a language model on files of general text and save them at `out`.
 
-    `sources` are files, folders, globs or data sets as read_texts takes them, or one folder of tokens
-    (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then the model's; a mapping from languages
-    to such has each language read in the recipe's smoothed share, by the tokenizer too. Held-out text comes from
-    `valid` (by language if `sources` are), or is every 200th text (at most 300, of each language). `tokenizer` takes an
-    existing tokenizer.json instead of training one; `model`, by name or folder, is a language model of the recipe's
-    shape to go on from, with its tokenizer (under the seed that it had it would read the same windows again). The
-    recipe's epochs, `tokens` (how many the model sees) or `settings.minutes` say when to stop; `settings.patience`
-    stops after so many validations without a gain, and the best state is kept. Tokenizer, token shards and checkpoint
-    live in `OUT.run/`; killed, the same call goes on from there, on any device, if the sources are the same
-    (data.fingerprint).
+    Tokenizer, token shards and checkpoint live in `OUT.run/`; killed, the same call goes on from there, on any device,
+    if the sources are the same (data.fingerprint).
 
-    Raises UserError if `out` exists, for sources or a language without text or that have changed since the run began,
-    for a recipe that does not fit, and for a `model` of another shape, or beside a `tokenizer`.
+    Args:
+        sources: Files, folders, globs or data sets as read_texts takes them, or one folder of tokens
+            (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then the model's. A mapping from
+            languages to such gives each language the recipe's smoothed share, in the tokenizer's training too.
+        out: Folder for the language model.
+        valid: Held-out text, by language if the sources are; None: every 200th text (at most 300, of each language).
+        tokenizer: An existing tokenizer.json; None: a new one is trained.
+        model: Name or folder of a language model of the recipe's shape to go on from, with its tokenizer (under the
+            seed that it had it would be trained on the same windows again).
+        options: Recipe, number of tokens and settings.
+        context: Seed, device, precision, threads and progress.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: `out` exists; sources or a language have no text or have changed since the run began; the recipe does
+            not fit; or `model` has another shape, or is given beside a `tokenizer`.
     """
-    out = Path(out)
+    out, options = Path(out), options or PretrainOptions()
     refuse_existing(out, overwrite=None)
-    plan = load_pretrain_recipe(recipe)
+    context, settings = prepared(context, options.settings)
+    plan, tokens, show = load_pretrain_recipe(options.recipe), options.tokens, context.show
     before = None if model is None else _model_before(plan, model, tokenizer)
-    settings = replace((settings or Settings()).of(plan.stage), validate_every=plan.validate_every)
+    settings = replace(settings.of(plan.stage), validate_every=plan.validate_every)
     text = pretraining_text(sources, valid, plan.smoothing)
     folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens, before))
     if before is None and plan.token_vectors and not (folder / VECTORS).exists():
@@ -211,13 +237,13 @@ def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str 
 
 
 def _legs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What run.json keeps of the trainings that a model had before it went on, oldest first."""
+    """Earlier trainings of a model that goes on, as in run.json, oldest first."""
     last = {key: run[key] for key in ("name", "tokens_seen", "seconds", "history") if key in run}
     return [*run.get("earlier", []), last]
 
 
 def _shape(model: Model) -> tuple[Any, ...]:
-    """What two models have to agree in for the one to go on as the other: all but dropouts and penalties."""
+    """The shape that two models must share for one to go on as the other: all but dropouts and penalties."""
     return with_dropout(model.describe(), 0)["encoder"], {name: v.shape for name, v in model.values().items()}
 
 
@@ -229,17 +255,14 @@ def _asked(
     tokens: float | None,
     before: Artifact | None,
 ) -> dict[str, Any]:
-    """What the result depends on: another of any of these is another run."""
+    """Everything that the result depends on; two runs that differ in any of it are different runs."""
     return {
         "stage": "pretrain",
         **text.asked(),  # which also finds out whether all of it is there
         "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
-        "recipe": repr(plan),
-        "settings": repr(settings),
+        "recipe": plan.identity(),
+        "settings": settings.identity(),
         "tokens": tokens,
-        # Younger than runs that are known by what they asked without them.
-        **({"start_from_counts": True} if plan.start_from_counts else {}),
-        **({"start_near": plan.start_near} if plan.start_near else {}),
         **({"model": weights_hash(before.model), "vocabulary": before.tokenizer.fingerprint} if before else {}),
     }
 
@@ -261,7 +284,7 @@ def _check_held_out(corpora: Corpora, model: Model, tokenizer: Tokenizer, learns
 
 
 def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Objective, *, show: bool) -> dict[str, Any]:
-    """What run.json says of the held-out text, and of each language."""
+    """Scores of the held-out text, and of each language, as in run.json."""
     scores = {}
     for name, part in {"": corpora.held, **corpora.held_by_language}.items():
         validate = learns.validator(model, part, tokenizer, tokens=math.inf)
@@ -283,7 +306,7 @@ def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Obje
 
 
 def _stopped_by(run: Run, tokens: float | None) -> str:
-    """What ended the training, in the words of the options."""
+    """The option that ended the training."""
     if run.out_of_patience():
         return "patience"
     if run.settings.minutes is not None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import refuse_unread
 from textgraft.data.squad import Squad, split_articles, without_answers
@@ -22,7 +24,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, graft_on_positions
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate_layer_aggregation
-from textgraft.tasks.finetuning import asked, cost, examined, given, interval, table
+from textgraft.tasks.finetuning import cost, evaluation_split, interval, parts_by_name, run_identity, table
 from textgraft.tasks.question_answering import baseline
 from textgraft.tasks.question_answering.network import NetworkSpanModel
 from textgraft.tasks.question_answering.predictor import (
@@ -34,7 +36,7 @@ from textgraft.tasks.question_answering.predictor import (
     scores,
 )
 from textgraft.training.driver import drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.loop import Run, Scores, Settings
+from textgraft.training.loop import Run, Scores, Settings, prepared
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
@@ -62,7 +64,7 @@ class QAOptions:
     examined_questions: int | None = None
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
-    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    layer_aggregation: str = LAST
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
@@ -70,14 +72,18 @@ class QAOptions:
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
 
+    def identity(self) -> dict[str, Any]:
+        """All options: each may change what is saved."""
+        return identity_of(self)
+
 
 @dataclass(frozen=True)
 class QAResult:
-    """A finished reader: its folder, its replies to the examined questions, their scores beside the baseline's."""
+    """A finished QA model: its folder, its replies to the evaluation split, their scores beside the baseline's."""
 
     folder: Path
     record: dict[str, Any]
-    examined: Squad
+    evaluation: Squad
     replies: list[Reply]
     scores: Mapping[str, AnswerScores]
 
@@ -94,21 +100,30 @@ def qa_finetune(
     valid: Squad | None = None,
     test: Squad | None = None,
     options: QAOptions | None = None,
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> QAResult:
-    """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
+    """Fine-tune an encoder to answer questions and save a QA model at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load_network`
-    takes, None the usual one for the script of the texts (textgraft.models.default_models). `valid` is answered after
-    every epoch, and the weights with the best F1 are kept. Scores come from `test`, else from `valid`, else from
-    articles held out of `train`. The folder also holds predictions.json ({id: answer}) and nbest.json of the examined
-    questions. Killed, the same call goes on from there.
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family. The folder also holds predictions.json ({id:
+    answer}) and nbest.json of the evaluation split. Killed, the same call goes on from there.
 
-    Raises UserError if `out` exists, for questions without answers, and for an encoder that cannot hold a window.
+    Args:
+        train: Contexts with questions and answers.
+        out: Folder for the QA model.
+        model: A name that `loading.load_network` takes; None: the default model for the script of the texts
+            (models.default_models).
+        valid: Questions that are answered after every epoch: the weights with the best F1 are kept.
+        test: Questions to measure on; without them scores are of `valid`, else of articles held out of `train`.
+        options: Everything about the fine-tuning but the data.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
+
+    Raises:
+        UserError: `out` exists, questions have no answers, or the encoder cannot hold a window.
     """
     out, options = Path(out), options or QAOptions()
-    refuse_existing(out, overwrite)
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
     source = loading.load_network(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
@@ -116,15 +131,15 @@ def qa_finetune(
     stage = load_recipe(options.recipe).finetune
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
-    folder = work_folder(out, asked("qa", data, [source], [stage], options))
+    folder = work_folder(out, run_identity("qa", data, [source], [stage], options))
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
-        drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=show)
+        drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=context.show)
     reader = Artifact(run.model.cpu().eval(), source.tokenizer)
-    name = examined(parts)
+    name = evaluation_split(parts)
     measured, precision = parts[name], options.settings.precision
     asked_of = NetworkSpanModel(reader, precision)
-    replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=show)
+    replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=context.show)
     found = {READER: scores(measured, predictions(replies))}
     costs = {READER: cost(meter, run.progress.seconds)}
     if options.baseline:
@@ -142,14 +157,14 @@ def qa_finetune(
         "predictions.json": as_file(predictions(replies)),
         "nbest.json": as_file({reply.id: reply.listed() for reply in replies}),
     }
-    put_in_place(reader, out, overwrite=overwrite, documents=documents)
+    put_in_place(reader, out, overwrite=context.overwrite, documents=documents)
     return QAResult(out, record, measured, replies, found)
 
 
 def chosen_parts(
     train: Squad, valid: Squad | None, test: Squad | None, options: QAOptions
 ) -> tuple[Squad, dict[str, Squad]]:
-    """What is learned from, and what is looked at meanwhile or afterwards, by name.
+    """The training data, and the parts to validate and to measure on, by name.
 
     Raises UserError for questions without answers, and where there is nothing to measure on.
     """
@@ -158,11 +173,11 @@ def chosen_parts(
         train, held = split_articles(train, options.held_out, seed)
         parts = {"held out": held}
     else:
-        parts = given(valid=valid, test=test)
+        parts = parts_by_name(valid=valid, test=test)
     if options.questions is not None:
         train = train.sample(options.questions, seed)
     if options.examined_questions is not None:
-        name = examined(parts)
+        name = evaluation_split(parts)
         parts[name] = parts[name].sample(options.examined_questions, seed)
     for part in (train, *parts.values()):
         lacking = without_answers([question for _, question in part.asked()])

@@ -10,6 +10,7 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.examples import refuse_one_text
@@ -86,7 +87,8 @@ class SequenceTagger(BaseEstimator):
             source = options.network.over(Stack.open(self.stack, precision=self.precision), self.seed)
         options = fitted(options, source)
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
-            trained, _ = train_tagger(source, train, options, Path(folder), show=self.verbose)
+            context = RunContext(Path(folder), self.seed, show=self.verbose)
+            trained, _ = train_tagger(source, train, options, context)
         trained.run |= {"stage": "tag", "max_tokens": options.max_tokens}
         self.tagger_ = Tagger(trained, precision=self.precision)
         self.classes_ = train.tags

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from textgraft.core import formatting
+from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.core.resource_meter import Meter
 from textgraft.data.conll import Tagged, conll_text, split_sentences
 from textgraft.data.examples import refuse_unread
@@ -27,13 +29,13 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, graft_on_positions
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate_layer_aggregation
-from textgraft.tasks.finetuning import asked, cost, examined, given, interval, table
+from textgraft.tasks.finetuning import cost, evaluation_split, interval, parts_by_name, run_identity, table
 from textgraft.tasks.tagging import baseline
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, scores, tag_all
 from textgraft.tasks.tagging.stacked import Network, faster
 from textgraft.training.driver import alone, drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run, Settings, prepared
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
@@ -62,8 +64,8 @@ class TagOptions:
     held_out: float = 0.1
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
-    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
-    network: Network = field(default=Network(), repr=False)  # so is this, which counts with a stack alone
+    layer_aggregation: str = LAST
+    network: Network = field(default_factory=Network)
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
@@ -75,24 +77,28 @@ class TagOptions:
         if self.max_tokens < 4:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 4 or more.")
 
+    def identity(self) -> dict[str, Any]:
+        """All but the network, which is of use with a stack alone; the plan of such a run names it."""
+        return identity_of(self, without=("network",))
+
 
 STACKED = TagOptions(scheme="BIOES", crf=True)
-"""What suits a stack where nobody says how."""
+"""Default options over a stack."""
 
 
 @dataclass(frozen=True)
 class TagResult:
-    """A finished tagger: its folder, its replies to the examined sentences, their scores beside the baseline's."""
+    """A finished tagger: its folder, its replies to the evaluation split, their scores beside the baseline's."""
 
     folder: Path
     record: dict[str, Any]
-    examined: Tagged
+    evaluation: Tagged
     replies: list[Reply]
     scores: Mapping[str, TagScores]
 
     def table(self) -> str:
         """Every method with its scores and cost, and the verdict, as plain text."""
-        metrics = ("accuracy",) if self.examined.scheme == "plain" else ("f1", "precision", "recall")
+        metrics = ("accuracy",) if self.evaluation.scheme == "plain" else ("f1", "precision", "recall")
         return table(self.record["results"], metrics)
 
 
@@ -104,25 +110,34 @@ def tag_finetune(
     valid: Tagged | None = None,
     test: Tagged | None = None,
     options: TagOptions | None = None,
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> TagResult:
-    """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
+    """Fine-tune an encoder to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
-    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load_network` takes, and
-    None the usual one for the script of the sentences (textgraft.models.default_models). `valid` is tagged after every
-    epoch, and the weights with the best F1 of entities, or accuracy, are kept. Scores come from `test`, else from
-    `valid`, else from sentences held out of `train`. The folder also holds predictions.conll of the examined sentences:
-    word, tag, predicted tag, as conlleval reads it. Killed, the same call goes on from there.
+    Devlin et al. 2019, §5.3, for an encoder of any family. Over a Stack of frozen models and word vectors a network
+    over words is trained instead (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the
+    sources go into the folder. Where the tags of the evaluation split stay in int8, those are scored, and int8 is used
+    from then on (`faster`). The folder also holds predictions.conll of the evaluation split: word, tag, predicted tag,
+    as conlleval expects it. Killed, the same call goes on from there.
 
-    With a Stack of frozen models and word vectors as `model`, a network over words is trained on what they say
-    (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the sources go into the folder. Where
-    the tags of the examined sentences stay in int8, those are scored, and it is read so from then on (`faster`).
+    Args:
+        train: Sentences with tags.
+        out: Folder for the tagger.
+        model: A name that `loading.load_network` takes, or a Stack; None: the default model for the script of the
+            sentences (models.default_models).
+        valid: Sentences that are tagged after every epoch: the weights with the best F1 of entities, or accuracy, are
+            kept.
+        test: Sentences to measure on; without them scores are of `valid`, else of sentences held out of `train`.
+        options: Everything about the fine-tuning but the data.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
 
-    Raises UserError if `out` exists, for data of several kinds of tags, and for an encoder that cannot hold a window.
+    Raises:
+        UserError: `out` exists, the data have several kinds of tags, or the encoder cannot hold a window.
     """
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
-    refuse_existing(out, overwrite)
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
     source = (
@@ -134,15 +149,15 @@ def tag_finetune(
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     stacked = _asked_of(source.stack, options)
-    folder = work_folder(out, asked("tag", data, [source], [stage], options) | stacked)
+    context = context.at(work_folder(out, run_identity("tag", data, [source], [stage], options) | stacked))
     with Meter() as meter:
-        tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
-    name = examined(parts)
+        tagger, coverage = train_tagger(source, train, options, context, parts=parts)
+    name = evaluation_split(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=show)
+    replies, seen = tag_all(NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=context.show)
     reading: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
-        reading, replies = faster(tagger, replies, options.max_tokens, show=show)
+        reading, replies = faster(tagger, replies, options.max_tokens, show=context.show)
     found = {TAGGER: scores(measured, replies)}
     costs = {TAGGER: cost(meter, tagger.run["seconds"])}
     if options.baseline:
@@ -161,7 +176,7 @@ def tag_finetune(
     record["results"] = results(found, costs, words=train.words)
     tagger.run = record
     documents = {"predictions.conll": predictions(measured, replies).encode("utf-8", "replace")}
-    put_in_place(tagger, out, overwrite=overwrite, documents=documents)
+    put_in_place(tagger, out, overwrite=context.overwrite, documents=documents)
     return TagResult(out, record, measured, replies, found)
 
 
@@ -169,20 +184,20 @@ def train_tagger(
     source: Artifact,
     train: Tagged,
     options: TagOptions,
-    folder: Path,
+    context: RunContext,
     *,
     parts: Mapping[str, Tagged] | None = None,
     title: str = "tag",
-    show: bool = False,
 ) -> tuple[Artifact, Coverage]:
     """The tagger that `source` becomes on all of `train`, and what of it did not fit into windows.
 
     `options` are those that `fitted` gives; "valid" among `parts` chooses the epoch. Its run says what the training
     was: its history and seconds, those spent on a stack's vectors (in this process) among them. Unfinished work lies in
-    `folder`.
+    the run's folder.
     """
     parts, settings, stack = parts or {}, options.settings, source.stack
     stage, began, read = load_recipe(options.recipe).finetune, time.perf_counter(), source
+    folder, show = context.work, context.show
     if stack is not None:
         stack.to(resolve_device(settings.device))
         known = [train, *(part for name, part in parts.items() if name == "valid")]
@@ -202,7 +217,7 @@ def train_tagger(
 def chosen_parts(
     train: Tagged, valid: Tagged | None, test: Tagged | None, options: TagOptions
 ) -> tuple[Tagged, dict[str, Tagged]]:
-    """What is learned from, and what is looked at meanwhile or afterwards, by name.
+    """The training data, and the parts to validate and to measure on, by name.
 
     Raises UserError where one part has entities and another one other tags.
     """
@@ -210,7 +225,7 @@ def chosen_parts(
         train, held = split_sentences(train, options.held_out, options.settings.seed)
         parts = {"held out": held}
     else:
-        parts = given(valid=valid, test=test)
+        parts = parts_by_name(valid=valid, test=test)
     for part in parts.values():
         if (part.scheme == "plain") != (train.scheme == "plain"):
             message = f"these tags are {part.scheme}, and those to learn from {train.scheme}."
@@ -284,10 +299,10 @@ def predictions(examined: Tagged, replies: list[Reply]) -> str:
 
 
 def _asked_of(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
-    """What the result depends on where it is over a stack."""
+    """The part of the identity that a stack adds."""
     if stack is None:
         return {}
-    return {"stack": [source.fingerprint for source in stack.sources], "network": repr(options.network)}
+    return {"stack": [source.fingerprint for source in stack.sources], "network": options.network.identity()}
 
 
 def _described(part: Tagged) -> dict[str, Any]:
@@ -296,7 +311,7 @@ def _described(part: Tagged) -> dict[str, Any]:
 
 
 def _overlap(train: Tagged, parts: Mapping[str, Tagged]) -> dict[str, Any]:
-    """What of each part is learned from too, and which of its tags are not."""
+    """How many sentences of each part are training sentences too, and which of its tags are not in training."""
     read = {s.words for s in train.sentences}
     unseen = {name: sorted(set(part.tags) - set(train.tags)) for name, part in parts.items()}
     return {

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from textgraft.core.errors import UserError
+from textgraft.core.identity import identity_of
 from textgraft.data.conll import Tagged
 from textgraft.encoders.word_lstm import WordLSTM, WordLSTMConfig
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
@@ -42,6 +43,10 @@ class Network:
     def __post_init__(self) -> None:
         if self.kept_bytes < 0:
             raise UserError(f"kept_bytes is {self.kept_bytes}.", remedy="Give 0 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """Its shape, and how much is kept."""
+        return identity_of(self)
 
     def over(self, stack: Stack, seed: int) -> Artifact:
         """A fresh network that reads `stack`, drawn for `seed`, with the tokenizer that spells its words."""

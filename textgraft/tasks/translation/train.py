@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import identity_of
 from textgraft.data.examples import refuse_unread
 from textgraft.data.parallel import Parallel
 from textgraft.data.streams.base import ExampleStream
@@ -29,7 +31,7 @@ from textgraft.tasks.translation.predictor import (
 )
 from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
 from textgraft.training.driver import drive, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Scores, Settings
+from textgraft.training.loop import Run, Scores, Settings, prepared
 from textgraft.training.phases import STRICT, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
@@ -59,6 +61,10 @@ class TranslationRecipe:
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
+    def identity(self) -> dict[str, Any]:
+        """The whole recipe."""
+        return identity_of(self)
+
 
 @dataclass(frozen=True)
 class CoVeOptions:
@@ -73,12 +79,16 @@ class CoVeOptions:
     score: str | None = None
     reach: str | None = None
     max_tokens: int = MAX_TOKENS
-    bleu: bool = field(default=True, repr=False)  # which changes nothing that is learned
+    bleu: bool = True
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 2:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 2 or more.")
+
+    def identity(self) -> dict[str, Any]:
+        """All but `bleu`, which changes nothing that is learned."""
+        return identity_of(self, without=("bleu",))
 
 
 def load_translation_recipe(name: str) -> TranslationRecipe:
@@ -118,22 +128,34 @@ def cove_train(
     valid: Parallel | None = None,
     vectors: StaticVectors | None = None,
     options: CoVeOptions | None = None,
-    overwrite: bool = False,
-    show: bool = True,
+    context: RunContext | None = None,
 ) -> dict[str, Any]:
-    """Train a translator on `train` and save it at `out`; what run.json says of it.
+    """Train a translator and save it at `out`; its encoder is CoVe.
 
-    Its encoder is CoVe (McCann et al. 2017, §3): any stage that takes a model takes the folder, and leaves the decoder
-    behind. `vectors` start the word table, which is then as wide as they are; words without one start at random. Where
-    the recipe never trains the table, it has the vectors' other words too, for tasks to meet, as published. The state
-    with the least loss on `valid` after an epoch is kept; without `valid` some pairs are held out (Parallel.held_out).
-    Tokenizers and checkpoint live in `OUT.run/`; killed, the same call goes on from there.
+    McCann et al. 2017, §3: any stage that takes a model takes the folder, and leaves the decoder behind. Tokenizers and
+    checkpoint live in `OUT.run/`; killed, the same call goes on from there.
 
-    Raises UserError if `out` exists, for a recipe that never trains a table that nothing has started, and where BLEU
-    is asked for and sacrebleu missing.
+    Args:
+        train: Pairs of sentences.
+        out: Folder for the translator.
+        valid: Pairs to validate on: the state with the least loss after an epoch is kept. None: some pairs are held out
+            (Parallel.held_out).
+        vectors: Start the word table, which is then as wide as they are; words without one start at random. Where the
+            recipe never trains the table, it has the vectors' other words too, for tasks to use, as published.
+        options: Everything about the training but the data.
+        context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
+
+    Returns:
+        The record as in run.json.
+
+    Raises:
+        UserError: `out` exists, the recipe never trains a table that nothing has started, or BLEU is asked for and
+            sacrebleu missing.
     """
     out, options = Path(out), options or CoVeOptions()
-    refuse_existing(out, overwrite)
+    context, settings = prepared(context, options.settings)
+    options = replace(options, settings=settings)
+    refuse_existing(out, context.overwrite)
     refuse_unread(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
     if options.bleu:
         sacrebleu()
@@ -149,15 +171,15 @@ def cove_train(
         "stage": "cove",
         "train": train.content_hash(),
         "valid": held.content_hash(),
-        "recipe": repr(recipe),
+        "recipe": recipe.identity(),
     }
     asked |= {
         "vectors": None if vectors is None else weights_hash(model),
-        "options": repr(replace(options, settings=settings)),
+        "options": replace(options, settings=settings).identity(),
     }
     folder = work_folder(out, asked)
     run, left_out = _run(model, tokenizers, (train, held), recipe, replace(options, settings=settings))
-    drive(run, folder / "checkpoint.safetensors", title="cove", show=show)
+    drive(run, folder / "checkpoint.safetensors", title="cove", show=context.show)
     made = Artifact(run.model.cpu().eval(), tokenizers[0], None, {}, tokenizers[1])
     data = {"pairs": len(train) - left_out, "held out": len(held), "files": [Path(name).name for name in train.names]}
     data |= {"left out, blank": train.blank, "left out, too long": left_out}
@@ -168,7 +190,7 @@ def cove_train(
     record |= {"parameters": sum(p.numel() for p in run.model.parameters())}
     made.run = record
     record["held_out"] = {"pairs": len(held), "after": _measured(made, held, options)}
-    put_in_place(made, out, overwrite=overwrite)
+    put_in_place(made, out, overwrite=context.overwrite)
     return record
 
 
@@ -189,7 +211,7 @@ def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> Transl
 
 
 def _trains_words(recipe: TranslationRecipe) -> bool:
-    """Whether any phase moves the word table, the lowest layer group."""
+    """True where any phase trains the word table, the lowest layer group."""
     with torch.device("meta"), Uninitialized():
         groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
     return any(phase.rates(groups)[0] is not None for phase in recipe.stage.plan(groups))
@@ -212,7 +234,7 @@ def _tokenizers(
 
 
 def _start_table(model: Model, tokenizer: Tokenizer, vectors: StaticVectors | None) -> dict[str, int] | None:
-    """What run.json says of the vectors that the table starts from."""
+    """Facts about the vectors that the table starts from, as in run.json."""
     if vectors is None:
         return None
     assert isinstance(model.encoder, CoVe)
