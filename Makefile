@@ -36,7 +36,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python bench/run.py
+	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf .venv demo/work bench/.venv bench/results/*-unfinished.json
+	rm -rf .venv demo/work benchmarks/.venv benchmarks/results/*-unfinished.json
