@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from made_up_reviews import reviews
-from programs import Program, spawn, unchanged, write_csv
+from programs import Program, call, unchanged, write_csv
 from safetensors.torch import load_file
 
 from textgraft.models import artifact
@@ -46,13 +46,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_classifier_by_gpts_recipe(desk: Path, tmp_path: Path) -> None:
     command = ["finetune", desk / "train.csv", "--test", desk / "test.csv", "--model", desk / "gpt", "--json"]
     command += ["--quiet", "--precision", "fp32", "--no-baselines"]
-    done = spawn(*command, "--recipe", "gpt", "--out", tmp_path / "with")
+    done = call(*command, "--recipe", "gpt", "--out", tmp_path / "with")
     assert done.code == 0, done
     assert done.json()["out"] == str(tmp_path / "with")
     shipped = next(path for path in (Path(__file__).parents[2] / "recipes").glob("gpt.toml"))
     alone = tmp_path / "alone.toml"
     alone.write_text(shipped.read_text().replace("auxiliary = 0.5\n", ""))
-    assert spawn(*command, "--recipe", alone, "--out", tmp_path / "without").code == 0
+    assert call(*command, "--recipe", alone, "--out", tmp_path / "without").code == 0
     found, plain = (load_file(tmp_path / name / "model.safetensors") for name in ("with", "without"))
     assert found.keys() == plain.keys()
     assert not any("auxiliary" in name or "output" in name for name in found if name.startswith("head."))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from made_up_reviews import reviews
-from programs import Program, spawn
+from programs import Program, call
 
 from textgraft import Settings, lr_find
 from textgraft.data.examples import Choice, Examples, Pair
@@ -267,7 +267,7 @@ def classifier(desk: Path, tiny_lm: Path, tmp_path_factory: pytest.TempPathFacto
     """Trained in a process of its own, as its users do."""
     out = tmp_path_factory.mktemp("classifier") / "out"
     options = ("--model", tiny_lm, "--recipe", desk / "quick.toml", "--no-baselines", "--quiet", "--text", "hypothesis")
-    done = spawn(
+    done = call(
         "finetune", desk / "train.jsonl", "--test", desk / "test.jsonl", *options, "--text2", "premise", "--out", out
     )
     assert done.code == 0, done.err
@@ -283,7 +283,7 @@ def test_named_columns_and_stdin_and_options_say_the_same(classifier: Path, desk
     ]
     stdin = "".join(f"{row['hypothesis']}\t{row['premise']}\n" for row in rows).encode()
     of_stdin = [
-        json.loads(line)["confidence"] for line in spawn("predict", classifier, "-", stdin=stdin).out.splitlines()
+        json.loads(line)["confidence"] for line in call("predict", classifier, "-", stdin=stdin).out.splitlines()
     ]
     given = [word for row in rows for word in ("--text", row["hypothesis"], "--text2", row["premise"])]
     of_options = [json.loads(line)["confidence"] for line in run("predict", classifier, *given).out.splitlines()]
@@ -295,7 +295,7 @@ def test_named_columns_and_stdin_and_options_say_the_same(classifier: Path, desk
 def test_mistakes_with_pairs(classifier: Path, desk: Path, run: Program, tiny_lm: Path, tmp_path: Path) -> None:
     run("predict", classifier, "--text", "a cat").mistake("was trained on two texts each, and here is a single text")
     run("predict", classifier, "--text", "a", "--text", "b", "--text2", "c").mistake("2 first texts and 1 second ones")
-    broken = spawn("predict", classifier, "-", stdin=b"one\ttwo\nthree\n")
+    broken = call("predict", classifier, "-", stdin=b"one\ttwo\nthree\n")
     assert (broken.code, "stdin line 2: there is no tab between two texts." in broken.err) == (2, True)
     run("evaluate", classifier, desk / "test.jsonl", "--text", "premise").mistake("here is a single text")
     run("evaluate", classifier, desk / "test.jsonl", "--text2", "hypotesis").mistake("Did you mean 'hypothesis'?")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from made_up_questions import write_recipe
 from made_up_tags import write_encoder, write_sentences
-from programs import Program, Result, environment, interrupt, snapshot, spawn
+from programs import Program, Result, call, environment, interrupt, snapshot
 
 from textgraft.cli.tag import VERBS
 from textgraft.nn.cpu.int8 import int8_is_native
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         write_sentences(folder / f"{name}.conll", count, seed, names=True)
     write_encoder(folder, "bert")
     write_recipe(folder, 8)
-    return Made(folder, spawn(*arguments(folder), "--out", folder / "tagger"))
+    return Made(folder, call(*arguments(folder), "--out", folder / "tagger"))
 
 
 def test_finetune_says_how_good_it_is(made: Made) -> None:
@@ -86,7 +86,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
     stopped = interrupt(*asked, when=tmp_path / "again.run" / "plan.json")
     assert stopped.code == 130, stopped
     assert "the same command goes on from there" in stopped.err
-    done = spawn(*asked)
+    done = call(*asked)
     assert done.code == 0, done
     weights = "model.safetensors"
     assert snapshot(tmp_path / "again")[weights] == snapshot(made / "tagger")[weights]

@@ -136,8 +136,8 @@ def test_each_of_several_is_judged_and_reads_for_itself(
     real = Race.lost
 
     def lost(race: Race, logits: np.ndarray, folds: int) -> str | None:
-        first = "ulmfit-probe" not in [rival.name for rival in early_rejection.rivals]
-        return "so the judge says" if first and early_rejection.unread else real(race, logits, folds)
+        first = "ulmfit-probe" not in [rival.name for rival in race.rivals]
+        return "so the judge says" if first and race.unread else real(race, logits, folds)
 
     monkeypatch.setattr(Race, "lost", lost)
     gpt = write_family(tmp_path, "gpt")
