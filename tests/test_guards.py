@@ -224,8 +224,8 @@ def test_an_import_loads_little_and_no_torch(statement: str) -> None:
 
 
 def test_pretraining_and_fine_tuning_load_no_compiler(tiny_recipe: Path, tmp_path: Path) -> None:
-    texts, labels = reviews(60)
-    (tmp_path / "pool.txt").write_text("\n".join(texts * 4))
+    texts, labels = reviews(20)
+    (tmp_path / "pool.txt").write_text("\n".join(texts * 8))
     rows = "".join(f"{text},{label}\n" for text, label in zip(texts, labels, strict=True))
     (tmp_path / "train.csv").write_text("text,label\n" + rows)
     program = f"""
@@ -235,7 +235,8 @@ from textgraft import FinetuneOptions, finetune, read
 for name in ("en-ulmfit", "en-bert-small", "en-xl-small", "en-elmo-small"):
     load_pretrain_recipe(name)
 lm = pretrain(["{tmp_path}/pool.txt"], "{tmp_path}/lm", recipe="{tiny_recipe}", show=False)
-finetune(read("{tmp_path}/train.csv"), "{tmp_path}/out", model=lm, options=FinetuneOptions(recipe="frozen"), show=False)
+options = FinetuneOptions(recipe="frozen", folds=2)
+finetune(read("{tmp_path}/train.csv"), "{tmp_path}/out", model=lm, options=options, show=False)
 print(*{{"torch._dynamo", "torch._inductor", "sympy"}} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

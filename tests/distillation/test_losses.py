@@ -359,7 +359,7 @@ def test_every_family_has_a_half_that_learns(family: str) -> None:
             if name.startswith(f"encoder.layers.{number}."):
                 assert torch.equal(value, before[name.replace(f"layers.{number}.", f"layers.{layer}.", 1)]), name
     stage = Stage((Phase("p", 1, 0.01),), rows=4, bptt=20)
-    stream = objective(student, "student").stream(student, Tokens(9600), None, stage, 0)  # type: ignore[arg-type]
+    stream = objective(student, "student").stream(student, Tokens(4800), None, stage, 0)  # type: ignore[arg-type]
     taught = Taught(student, FromLanguageModel(teacher, 2.0, 5.0, 2.0, 1.0))
     run = Run(taught, [Phase("p", 1, 0.01)], stream, Settings(precision="fp32"))
     losses = [step.loss for step in run.steps()]

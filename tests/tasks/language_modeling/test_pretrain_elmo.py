@@ -69,8 +69,8 @@ bptt = 12
 
 [[stage.phases]]
 name = "pretrain"
-epochs = 8
-lr = 0.01
+epochs = 6
+lr = 0.02
 """
 FP32 = Settings(precision="fp32")
 
@@ -79,7 +79,7 @@ FP32 = Settings(precision="fp32")
 def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("elmo")
     (folder / "elmo.toml").write_text(RECIPE)
-    (folder / "pool.txt").write_text("\n".join(reviews(400)[0]))
+    (folder / "pool.txt").write_text("\n".join(reviews(150)[0]))
     return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(folder / "elmo.toml"), show=False)
 
 

@@ -68,7 +68,7 @@ ADAPTIVE = RECIPE.replace("eval_mem", "cutoffs = [10, 20]\ndiv_value = 2.0\neval
 def xl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("xl")
     (folder / "xl.toml").write_text(request.param)
-    (folder / "pool.txt").write_text("\n".join(reviews(400)[0]))
+    (folder / "pool.txt").write_text("\n".join(reviews(200)[0]))
     return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(folder / "xl.toml"), show=False)
 
 
