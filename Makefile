@@ -19,14 +19,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python demo/run.py
 
-# As many processes as cores, one thread in each: threads that outnumber cores wait for one another.
+# As many processes as cores, one thread in each: threads that outnumber cores wait for one another. Each process begins
+# with tests that stand together, which share the models that fixtures train.
 test test-slow: export OMP_NUM_THREADS ?= 1
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow" -n auto
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow -n auto
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 test-all: test test-slow
 
