@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_reviews import reviews
+from packaging.requirements import Requirement
 from torch.utils.flop_counter import FlopCounterMode
 
 from textgraft import FinetuneOptions, Settings, finetune, load
@@ -255,3 +258,13 @@ def test_a_network_to_be_filled_is_not_drawn() -> None:
         assert isinstance(build({"encoder": encoder, "head": head}), Model)
     assert torch.equal(torch.get_rng_state(), states)
     assert not bool((nothing.normal_() == 7).all())
+
+
+def test_the_libraries_that_tests_compare_with_are_installed() -> None:
+    """The extra [test] names them: a test that is skipped for want of one would go unnoticed."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    required = map(Requirement, project["optional-dependencies"]["test"])
+    names = [found.name for found in required if found.marker is None or found.marker.evaluate()]
+    assert "datasets" in names
+    for name in names:
+        assert version(name), name
