@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from made_up_questions import write_recipe
 from made_up_tags import write_encoder, write_sentences
+from processor import native_int8
 from programs import Program, Result, call, environment, interrupt, snapshot
 
 from textgraft.cli.tag import VERBS
-from textgraft.nn.cpu.int8 import int8_is_native
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
@@ -66,7 +66,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert done.err == ""
 
 
-@pytest.mark.skipif(not int8_is_native(), reason="no VNNI here")
+@native_int8
 def test_a_stack_is_read_in_int8(made: Made, tmp_path: Path, run: Program) -> None:
     test = write_sentences(tmp_path / "test.conll", 250, 2, names=True)  # of more than a thousand words
     more = ["--stack", "en-flair-small-forward", "--recipe", made / "quick-8.toml", "--out", tmp_path / "tagger"]

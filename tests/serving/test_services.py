@@ -30,7 +30,7 @@ def near(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: near(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [near(one) for one in value]
+        return type(value)(near(one) for one in value)
     return pytest.approx(value, rel=1e-5, abs=1e-5) if isinstance(value, float) else value
 
 
