@@ -51,7 +51,7 @@ def language_models(width: int, folder: Path) -> tuple[list[str], list[str]]:
     """Folders of ours and Flair's files of the same two models, with drawn weights."""
     ours, theirs = [], []
     for direction in ("forward", "backward"):
-        known = loading.load(f"en-flair-small-{direction}")
+        known = loading.load_network(f"en-flair-small-{direction}")
         shape = known.model.describe()
         shape["encoder"]["hidden_dim"] = shape["head"]["input_dim"] = width
         about = {"stage": "pretrain", "name": direction, "base": None}
@@ -67,7 +67,7 @@ def tagger_of(models: list[str], data: Tagged, width: int, folder: Path) -> Path
     options = replace(STACKED, baseline=False, network=network, recipe=str(folder / "once.toml"))
     (folder / "once.toml").write_text(
         'name = "once"\ndescription = "One epoch"\nsource = "Ours"\n'
-        '[finetune]\nrows = 8\n[[finetune.phases]]\nname = "all"\nepochs = 1\nlr = 0.001\n',
+        '[finetune]\nbatch_size = 8\n[[finetune.phases]]\nname = "all"\nepochs = 1\nlr = 0.001\n',
         "utf-8",
     )
     tag_finetune(data, folder / "tagger", model=Stack.open(models), options=options)

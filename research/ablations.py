@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from consistency import Consistent, Replacing, pairs_of
 from curves import DATA, HERE, examples
+from textgraft.core.context import QUIET, RunContext
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -43,7 +44,7 @@ from textgraft.models.inference import predict_logits
 from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.pooling import POOLINGS
-from textgraft.tasks.classification.model_selection import evidence_splits
+from textgraft.tasks.classification.model_selection import selection_splits
 from textgraft.tasks.classification.training import (
     EncodedTexts,
     Plan,
@@ -132,15 +133,13 @@ def trained(
             draw.plan(source, stage, dropouts=dropouts),
             EncodedTexts(draw.encoded(source, texts), targets),
             {"test": EncodedTexts(draw.encoded(source, draw.texts))},
-            seed=draw.seed if seed is None else seed,
-            folder=Path(folder),
             title="run",
-            show=False,
+            context=RunContext(Path(folder), draw.seed if seed is None else seed, show=False),
         )
 
 
 def at_least(steps: int) -> Stage:
-    return replace(load_recipe("default").finetune, least_steps=steps)
+    return replace(load_recipe("default").finetune, min_steps=steps)
 
 
 def linear(draw: Draw) -> np.ndarray:
@@ -176,9 +175,9 @@ def ensemble(draw: Draw, stage: Stage) -> np.ndarray:
 
 def of_folds(draw: Draw) -> list[Trained]:
     """The networks that a blend's evidence needs anyway, each trained without a fifth of the labels, and one on all."""
-    kept = [kept for kept, _ in evidence_splits(draw.train, draw.seed)]
+    kept = [kept for kept, _ in selection_splits(draw.train, draw.seed)]
     parts = [*(draw.train.take(indices) for indices in kept), draw.train]
-    return [trained(replace(draw, train=part), stage=suited(draw)) for part in parts]
+    return [trained(replace(draw, train=part), stage=recommended_recipe(draw)) for part in parts]
 
 
 def averaged_answers(draw: Draw) -> np.ndarray:
@@ -187,7 +186,7 @@ def averaged_answers(draw: Draw) -> np.ndarray:
 
 def averaged_weights(draw: Draw) -> np.ndarray:
     """One network whose weights are the mean of theirs (Wortsman et al. 2022, "uniform soup")."""
-    plan, networks = draw.plan(draw.source, suited(draw)), of_folds(draw)
+    plan, networks = draw.plan(draw.source, recommended_recipe(draw)), of_folds(draw)
     names, count = networks[0].values, len(networks)
     mean = {name: sum((one.values[name] for one in networks[1:]), names[name]) / count for name in names}
     logits = predict_logits(
@@ -196,14 +195,14 @@ def averaged_weights(draw: Draw) -> np.ndarray:
     return outputs_from_logits(logits, "single")
 
 
-def suited(draw: Draw) -> Stage:
+def recommended_recipe(draw: Draw) -> Stage:
     """What `finetune` would take for the model."""
-    return load_recipe(draw.source.suited("default")).finetune
+    return load_recipe(draw.source.recommended_recipe("default")).finetune
 
 
 def pooled(name: str) -> Callable[[Draw], np.ndarray]:
     """A text's vector made by that one of nn.pooling.POOLINGS, whatever the recipe says."""
-    return lambda draw: tuned(draw, stage=replace(suited(draw), pooling=name))
+    return lambda draw: tuned(draw, stage=replace(recommended_recipe(draw), pooling=name))
 
 
 def both_directions(draw: Draw) -> np.ndarray:
@@ -223,8 +222,8 @@ def adapted(epochs: float) -> Callable[[Draw], np.ndarray]:
             text = f'name = "{key}"\ndescription = "x"\nsource = "x"\n' + _toml(replace(recipe.adapt, phases=phases))
             path = folder.with_suffix(".toml")
             path.write_text(text)
-            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), show=False)
-        return tuned(draw, source=loading.load(folder), stage=at_least(120))
+            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), context=QUIET)
+        return tuned(draw, source=loading.load_network(folder), stage=at_least(120))
 
     return way
 
@@ -235,7 +234,7 @@ ADAPTED_FROM: list[str] = []
 def _toml(stage: Stage) -> str:
     """A stage of one phase as a recipe's adapt table, with an unused finetune table."""
     (phase,) = stage.phases
-    lines = ["[adapt]", f"rows = {stage.rows}", f"bptt = {stage.bptt}", f"clip = {stage.clip}"]
+    lines = ["[adapt]", f"batch_size = {stage.batch_size}", f"bptt = {stage.bptt}", f"clip = {stage.clip}"]
     lines += ["[[adapt.phases]]", f'name = "{phase.name}"', f"epochs = {phase.epochs}", f"lr = {phase.lr}"]
     lines += [f"lr_decay = {phase.lr_decay}", f'schedule = "{phase.schedule}"', f"weight_decay = {phase.weight_decay}"]
     return "\n".join([*lines, "[finetune]", "[[finetune.phases]]", 'name = "x"', "epochs = 1", "lr = 0.001"])
@@ -269,10 +268,10 @@ def consistent(draw: Draw) -> np.ndarray:
     replacing = Replacing(pool, source.tokenizer.vocab_size, kept=[pad_id])
     plan = draw.plan(source, stage)
     model = Consistent(
-        new_classifier(plan, draw.seed), pairs_of(pool, replacing, pad_id, rows=3 * stage.rows, seed=draw.seed)
+        new_classifier(plan, draw.seed), pairs_of(pool, replacing, pad_id, rows=3 * stage.batch_size, seed=draw.seed)
     )
     known = draw.encoded(source, draw.train.texts)
-    stream = ExampleStream(known, torch.from_numpy(draw.targets), pad_id=pad_id, rows=stage.rows, seed=draw.seed)
+    stream = ExampleStream(known, torch.from_numpy(draw.targets), pad_id=pad_id, rows=stage.batch_size, seed=draw.seed)
     phases = stage.plan(len(model.layer_groups()), stream.length(0))
     for _ in Run(model, phases, stream, replace(plan.settings.of(stage), seed=draw.seed)).steps():
         pass
@@ -297,7 +296,7 @@ class Pairs(Head):
 
 def pairs(draw: Draw) -> np.ndarray:
     """SetFit: the encoder learns pairs of labelled texts, then logistic regression reads its layers."""
-    source = loading.load(ADAPTED_FROM[0])
+    source = loading.load_network(ADAPTED_FROM[0])
     sequences = draw.encoded(source, draw.train.texts)
     stream = ExampleStream(sequences, torch.from_numpy(draw.targets), pad_id=source.tokenizer.pad_id, seed=draw.seed)
     model = Model(source.model.encoder, Pairs())
@@ -307,7 +306,7 @@ def pairs(draw: Draw) -> np.ndarray:
     return logistic(draw, source)
 
 
-WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
+LINEAR_METHODS: dict[str, Callable[[Draw], np.ndarray]] = {
     "linear": linear,
     "default, as long as its epochs": lambda d: tuned(d, stage=at_least(0)),
     "default, at least 60 steps": lambda d: tuned(d, stage=at_least(60)),
@@ -332,8 +331,8 @@ WAYS: dict[str, Callable[[Draw], np.ndarray]] = {
     "lstm-small, label smoothing 0.1": lambda d: tuned(
         d, stage=replace(load_recipe("lstm-small").finetune, label_smoothing=0.1)
     ),
-    "the model's own recipe": lambda d: tuned(d, stage=suited(d)),
-    "the model's own recipe, five seeds averaged": lambda d: ensemble(d, suited(d)),
+    "the model's own recipe": lambda d: tuned(d, stage=recommended_recipe(d)),
+    "the model's own recipe, five seeds averaged": lambda d: ensemble(d, recommended_recipe(d)),
     "the model's own recipe, answers of five folds and all labels averaged": averaged_answers,
     "the model's own recipe, weights of five folds and all labels averaged": averaged_weights,
     **{f"the model's own recipe, pooling {name}": pooled(name) for name in POOLINGS},
@@ -350,7 +349,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=2_000, help="at most so many test texts")
     parser.add_argument("--model", default="en-ulmfit")
     parser.add_argument("--backward", help="a model that reads from the right")
-    parser.add_argument("--ways", help="with semicolons; default: all. Of: " + "; ".join(WAYS))
+    parser.add_argument("--ways", help="with semicolons; default: all. Of: " + "; ".join(LINEAR_METHODS))
     asked = parser.parse_args()
     torch.set_num_threads(1)
     folder, read = DATA[asked.name]
@@ -361,17 +360,17 @@ def main() -> None:
     which = asked.name if asked.model == "en-ulmfit" else f"{asked.name}-{Path(asked.model).name}"
     path = HERE / "results" / f"ablations-{which}-{asked.labels}.json"
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    ways = asked.ways.split(";") if asked.ways else [w for w in WAYS if asked.backward or "backward" not in w]
+    ways = asked.ways.split(";") if asked.ways else [w for w in LINEAR_METHODS if asked.backward or "backward" not in w]
     for way in (w.strip() for w in ways):
         for seed in range(asked.seeds):
             done = found.setdefault(way, {})
             if str(seed) in done:
                 continue
             sample = train.take(sorted(nested_order(train, seed)[: asked.labels]))
-            backward = loading.load(asked.backward) if asked.backward else None
-            draw = Draw(loading.load(asked.model), backward, sample, labels, test.texts, pool, seed)
+            backward = loading.load_network(asked.backward) if asked.backward else None
+            draw = Draw(loading.load_network(asked.model), backward, sample, labels, test.texts, pool, seed)
             began = time.process_time()
-            accuracy = float((WAYS[way](draw).argmax(axis=1) == truth).mean())
+            accuracy = float((LINEAR_METHODS[way](draw).argmax(axis=1) == truth).mean())
             done[str(seed)] = {"accuracy": accuracy, "seconds": time.process_time() - began}
             write_atomically(path, json.dumps(found, indent=1).encode())
         scores = [100 * r["accuracy"] for r in found[way].values()]

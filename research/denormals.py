@@ -69,9 +69,9 @@ def main() -> None:
     examples = curves.examples(curves.sample(read(asked.data / folder)[0], asked.rows), asked.name)
     labels = Labels.fit(examples)
     for name in asked.models:
-        source = loading.load(name)
+        source = loading.load_network(name)
         texts, pad_id = source.encoded(examples.texts, asked.max_tokens)[0], source.tokenizer.pad_id
-        stage = load_recipe(source.suited("default")).finetune
+        stage = load_recipe(source.recommended_recipe("default")).finetune
         model = classifier_to_train(Plan(source.model, False, stage, Settings(), labels, None, pad_id), 0)
         stream = ExampleStream(texts, torch.from_numpy(labels.encode(examples)), pad_id=pad_id, rows=len(texts), seed=0)
         run = Run(model, stage.plan(len(model.layer_groups()), 1), stream, Settings())

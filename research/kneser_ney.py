@@ -53,7 +53,7 @@ class Lanes:
         assert batch.targets is not None
         rows, window = batch.targets.shape
         asked = self._log_probs[:, self._done : self._done + window]
-        assert asked.shape == (rows, window), "these are not the lanes that the validator reads"
+        assert asked.shape == (rows, window), "these are not the contiguous streams that the validator reads"
         nll = -asked.sum()
         self._done += window
         return Loss(torch.tensor(nll), rows * window, {"nll": float(nll)})
@@ -64,17 +64,17 @@ def n_gram_scores(
 ) -> dict[str, Any]:
     """Figures of an n-gram model on the targets that a language model is scored on, in the shape of run.json.
 
-    Contexts end where the validator's lanes begin, as the language model's state does.
+    Contexts end where the validator's contiguous streams begin, as the language model's state does.
     """
     stream = LanguageModelStream(held, rows=32, bptt=140, variable=False, shuffle=False)
     began = time.perf_counter()
-    lanes = np.stack([held.read(r * stream.lane, (r + 1) * stream.lane + 1) for r in range(stream.rows)])
+    contiguous_streams = np.stack([held.read(r * stream.lane, (r + 1) * stream.lane + 1) for r in range(stream.rows)])
 
     def say(text: str) -> None:
         if show:
             print(f"  {time.perf_counter() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
 
-    found = log_probabilities(train, lanes, vocab_size=vocab_size, bos_id=bos_id, order=order, say=say)
+    found = log_probabilities(train, contiguous_streams, vocab_size=vocab_size, bos_id=bos_id, order=order, say=say)
     scores = language_model_validator(held)(Lanes(found[:, 1:]))  # type: ignore[arg-type]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     seconds = round(time.perf_counter() - began, 1)
@@ -89,7 +89,7 @@ def model_scores(loaded: Artifact, held: Corpus) -> dict[str, Any]:
 
 
 def compare(name: str, train: list[str], valid: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    loaded = loading.load(name)
+    loaded = loading.load_network(name)
     if not isinstance(loaded.model.head, LanguageModelHead) or loaded.model.encoder.direction != "left":
         remedy = "Give one made by textgraft pretrain or adapt."
         raise UserError("this is no language model that reads from left to right.", where=name, remedy=remedy)

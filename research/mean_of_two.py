@@ -21,13 +21,13 @@ from textgraft.data.labels import Labels
 from textgraft.metrics.classification import Interval, bootstrap_interval, difference_interval, paired_test
 
 KEY = re.compile(r"(?P<method>.+), (?P<labels>[\d,]+) labels, seed (?P<seed>\d+)")
-Answers = dict[int, dict[int, NDArray[np.float64]]]
+Predictions = dict[int, dict[int, NDArray[np.float64]]]
 """(N, 2) probabilities by number of labels, then by draw."""
 
 
-def answers(folders: list[Path], method: str) -> Answers:
+def answers(folders: list[Path], method: str) -> Predictions:
     """What a method said in any of the runs. Raises SystemExit where none has it."""
-    found: Answers = {}
+    found: Predictions = {}
     for folder in folders:
         for key, given in load_file(folder / "answers.safetensors").items():
             if (parts := KEY.fullmatch(key)) and parts["method"] == method:

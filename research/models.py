@@ -53,7 +53,7 @@ def int8(weight: Tensor) -> Tensor:
     return (weight / scale).round() * scale
 
 
-WAYS: dict[str, tuple[Callable[[Tensor], Tensor], str, float]] = {
+LINEAR_METHODS: dict[str, tuple[Callable[[Tensor], Tensor], str, float]] = {
     "float16 weights, float32 products (as saved)": (as_it_is, "fp32", 2),
     "float16 weights, bfloat16 products": (as_it_is, "bf16", 2),
     "bfloat16 weights": (bfloat16, "fp32", 2),
@@ -75,7 +75,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     """One model's figures."""
     process = psutil.Process()
     before, began = process.memory_info().rss, time.perf_counter()
-    source = loading.load(name)
+    source = loading.load_network(name)
     loaded = time.perf_counter() - began
     texts = list(islice(_enough(text, tokens), 100_000))
     row: dict[str, Any] = {
@@ -98,8 +98,8 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     held = Corpus.from_ids(ids, source.tokenizer, words=words, characters=characters)
     row["held_out_tokens"] = held.num_tokens
     row["ways"] = {}
-    for way, (rounding, precision, size) in WAYS.items():
-        model = rounded(loading.load(name).model, rounding)
+    for way, (rounding, precision, size) in LINEAR_METHODS.items():
+        model = rounded(loading.load_network(name).model, rounding)
         with torch.no_grad(), computing_in(precision):
             scores = language_model_validator(held)(model)
         matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)

@@ -28,14 +28,14 @@ from textgraft.comparison.methods.default import Default
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
-from textgraft.linear.methods import Spaces
+from textgraft.linear.methods import FeatureMaps
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.ensemble_weights import NOTHING, STEPS, mean_loss
 from textgraft.tasks.classification.fine_tuned import read_parts
-from textgraft.tasks.classification.linear_candidates import Candidate, Ground, linear_candidates
-from textgraft.tasks.classification.linear_probe import probe_candidate
-from textgraft.tasks.classification.model_selection import evidence_splits
+from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext, linear_candidates
+from textgraft.tasks.classification.linear_probe import linear_probe_candidate
+from textgraft.tasks.classification.model_selection import selection_splits
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from record import Record
@@ -43,17 +43,17 @@ from record import Record
 HERE = Path(__file__).parent
 TINY = 1e-12
 LEANT = "co-training"
-Answers = NDArray[np.float64]
+Predictions = NDArray[np.float64]
 """(M, N, C): what each of M candidates gives N texts."""
-Pool = Callable[[Answers, NDArray[np.float64]], NDArray[np.float64]]
+Pool = Callable[[Predictions, NDArray[np.float64]], NDArray[np.float64]]
 
 
-def of_probabilities(answers: Answers, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def of_probabilities(answers: Predictions, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N, C) the weighted mean."""
     return np.tensordot(weights / weights.sum(), answers, 1)
 
 
-def of_logits(answers: Answers, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def of_logits(answers: Predictions, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N, C) the weighted mean of the logarithms, brought to a sum of 1."""
     logits = of_probabilities(np.log(answers.clip(TINY)), weights)
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -77,7 +77,7 @@ def divergence(counts: NDArray[np.float64], prior: NDArray[np.float64]) -> float
     return float((shares * np.log(shares / prior[some])).sum())
 
 
-class Way(NamedTuple):
+class LinearMethod(NamedTuple):
     """How answers are put together: their mean, and the loss that its weights make small; None: all alike.
 
     A bag counts as worse by `spread` nats, over all texts, for each nat that its weights diverge from a prior: a
@@ -98,24 +98,26 @@ class Way(NamedTuple):
         return np.array([self.lean if name == LEANT else (1 - self.lean) / (len(names) - 1) for name in names])
 
 
-WAYS = {
-    "probabilities, log loss": Way(),
-    "logits, log loss": Way(of_logits),
-    "probabilities, Brier": Way(loss=brier),
-    "logits, Brier": Way(of_logits, brier),
-    **{f"log loss, spread {spread:g}": Way(spread=spread) for spread in (0.5, 1.0, 2.0, 4.0, 8.0)},
+LINEAR_METHODS = {
+    "probabilities, log loss": LinearMethod(),
+    "logits, log loss": LinearMethod(of_logits),
+    "probabilities, Brier": LinearMethod(loss=brier),
+    "logits, Brier": LinearMethod(of_logits, brier),
+    **{f"log loss, spread {spread:g}": LinearMethod(spread=spread) for spread in (0.5, 1.0, 2.0, 4.0, 8.0)},
     **{
-        f"log loss, spread {spread:g}, lean {lean:g}": Way(spread=spread, lean=lean)
+        f"log loss, spread {spread:g}, lean {lean:g}": LinearMethod(spread=spread, lean=lean)
         for spread in (1.0, 2.0, 4.0)
         for lean in (0.6, 0.8)
     },
-    "probabilities, all alike": Way(loss=None),
-    "logits, all alike": Way(of_logits, None),
-    "the best alone": Way(steps=1),
+    "probabilities, all alike": LinearMethod(loss=None),
+    "logits, all alike": LinearMethod(of_logits, None),
+    "the best alone": LinearMethod(steps=1),
 }
 
 
-def chosen(answers: Answers, targets: NDArray[np.int64], way: Way, names: Sequence[str]) -> NDArray[np.float64]:
+def chosen(
+    answers: Predictions, targets: NDArray[np.int64], way: LinearMethod, names: Sequence[str]
+) -> NDArray[np.float64]:
     """(M,) weights, by the greedy selection of textgraft.tasks.classification.ensemble_weights, for any pool, loss and
     prior.
     """
@@ -135,12 +137,12 @@ def chosen(answers: Answers, targets: NDArray[np.int64], way: Way, names: Sequen
 
 
 def measured(
-    held: Answers, targets: NDArray[np.int64], asked: Answers, truth: NDArray[np.int64], names: Sequence[str]
+    held: Predictions, targets: NDArray[np.int64], asked: Predictions, truth: NDArray[np.int64], names: Sequence[str]
 ) -> dict[str, list[float]]:
     """Accuracy and log loss for `asked` by each of WAYS, its weights chosen on `held`, and by the first without each
     candidate in turn, and of each candidate alone."""
-    found = {name: way.pool(asked, chosen(held, targets, way, names)) for name, way in WAYS.items()}
-    usual = next(iter(WAYS.values()))
+    found = {name: way.pool(asked, chosen(held, targets, way, names)) for name, way in LINEAR_METHODS.items()}
+    usual = next(iter(LINEAR_METHODS.values()))
     for place, name in enumerate(names):
         others, them = np.delete(held, place, axis=0), np.delete(asked, place, axis=0)
         kept = [other for other in names if other != name]
@@ -167,8 +169,8 @@ class Draws:
         self.train = curves.examples(train, asked.name)
         self.test = curves.examples(curves.sample(test, min(asked.tested, len(test))), f"{asked.name} test")
         self.labels, self.pool, self.work, self.method = Labels.fit(self.train), pool, work, None
-        self.probed, self.max_tokens = loading.load(asked.probe) if asked.probe else None, asked.max_tokens
-        self.spaces = Spaces(pool, work / "spaces", seed=0)
+        self.probed, self.max_tokens = loading.load_network(asked.probe) if asked.probe else None, asked.max_tokens
+        self.spaces = FeatureMaps(pool, work / "spaces", seed=0)
         if asked.model:
             made = new_method("default", MethodOptions(model=asked.model, max_tokens=asked.max_tokens))
             assert isinstance(made, Default)
@@ -177,11 +179,11 @@ class Draws:
 
     def __call__(self, count: int, seed: int) -> dict[str, list[float]]:
         train = self.train.take(nested_order(self.train, seed)[:count])
-        splits, folder = evidence_splits(train, seed), self.work / f"{count}-{seed}"
+        splits, folder = selection_splits(train, seed), self.work / f"{count}-{seed}"
         folder.mkdir()
         if self.method is None:
             unseen = Examples(list(self.test.texts))
-            ground = Ground(train, unseen, self.labels, self.pool, splits, seed, folder)
+            ground = SelectionContext(train, unseen, self.labels, self.pool, splits, seed, folder)
             candidates: list[Candidate] = linear_candidates(ground, self.spaces, show=False).candidates
             if self.probed is not None:
                 candidates.append(self.probe(self.probed, ground))
@@ -194,9 +196,9 @@ class Draws:
         names = [candidate.name for candidate in candidates]
         return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test), names)
 
-    def probe(self, model: Artifact, ground: Ground) -> Candidate:
+    def probe(self, model: Artifact, ground: SelectionContext) -> Candidate:
         parts = read_parts(model, {"train": ground.train, "test": self.test}, self.labels, self.max_tokens).parts
-        return probe_candidate("probe", model, parts, ground, examined="test", precision="fp32")
+        return linear_probe_candidate("probe", model, parts, ground, examined="test", precision="fp32")
 
 
 def main() -> None:
@@ -225,7 +227,7 @@ def main() -> None:
         for count in map(int, asked.labels.split(",")):
             found = [record.once(f"{count}-{seed}", lambda n=count, s=seed: draws(n, s)) for seed in range(asked.seeds)]
             print(f"{asked.name}, {count:,} labels, {asked.seeds} draws, {len(draws.test):,} tests")
-            first = np.array([one[next(iter(WAYS))][0] for one in found])
+            first = np.array([one[next(iter(LINEAR_METHODS))][0] for one in found])
             for way in (way for way in found[0] if all(way in one for one in found)):
                 accuracy, loss = (np.array([one[way][i] for one in found]) for i in (0, 1))
                 spread, apart = (

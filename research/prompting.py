@@ -23,11 +23,11 @@ from textgraft.cli.prompt import verdict
 from textgraft.data.examples import Examples
 from textgraft.data.readers import read_texts
 from textgraft.metrics.classification import bootstrap_interval
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 POOL = 200
 PASSAGES = 300
-WAYS: dict[str, Mapping[str, Any]] = {
+LINEAR_METHODS: dict[str, Mapping[str, Any]] = {
     "no examples": {},
     "no examples, calibrated": {"calibrate": True},
     "no examples, unconditional": {"scoring": "unconditional"},
@@ -71,13 +71,13 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    model, results = load(given.model), {}
+    model, results = load_network(given.model), {}
     for template, rows_of in DATA.items():
         rows = rows_of(given.data)
         random.Random(0).shuffle(rows)
         parts = [rows[: given.texts], rows[given.texts : given.texts + POOL]]
         texts, pool = (Examples([t for t, _ in part], [n for _, n in part], "single") for part in parts)
-        for way, options in WAYS.items():
+        for way, options in LINEAR_METHODS.items():
             examples = pool if options.get("shots") else None
             found = prompt(model, texts, template, options=PromptOptions(**options), examples=examples).evaluate()
             results[f"{template}, {way}"] = found

@@ -1,4 +1,4 @@
-"""Which layers make the best features? `textgraft inspect readouts` with a bench's options.
+"""Which layers make the best features? `textgraft inspect layers` with a bench's options.
 
     python research/readouts.py TRAIN.conllu --test TEST.conllu --model hf:FOLDER --sentences 600 --seeds 3 --out FOLDER
 
@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from textgraft.data.conll import read_conll
-from textgraft.experiments.layer_aggregation import ReadoutOptions, inspect_readouts, sampled
+from textgraft.experiments.layer_aggregation import LayerOptions, inspect_layers, sampled
 from textgraft.experiments.layer_aggregation_report import table_rows
-from textgraft.nn.layer_aggregation import READOUTS
+from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
 from textgraft.training.loop import Settings
 
 HERE = Path(__file__).parent
@@ -25,16 +25,16 @@ HERE = Path(__file__).parent
 def main() -> None:
     arguments = _arguments()
     torch.set_num_threads(arguments.threads)
-    options = ReadoutOptions(
+    options = LayerOptions(
         recipe=arguments.recipe,
-        readouts=arguments.readouts,
+        layer_aggregations=arguments.layer_aggregations,
         seeds=arguments.seeds,
         max_tokens=arguments.max_tokens,
         settings=Settings(precision=arguments.precision, device=arguments.device),
     )
     train = sampled(read_conll(arguments.train), arguments.sentences)
     test = sampled(read_conll(arguments.test), arguments.test_sentences)
-    results = inspect_readouts(train, arguments.out, test=test, model=arguments.model, options=options)
+    results = inspect_layers(train, arguments.out, test=test, model=arguments.model, options=options)
     for why in results["left_out"].values():
         print(f"left out: {why}")
     print(f"{results['sizes']['train']:,} sentences to learn from, {results['sizes']['test']:,} to measure on")
@@ -49,7 +49,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("train", type=Path, help="sentences with tags: CoNLL columns or CoNLL-U")
     parser.add_argument("--test", type=Path, required=True)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--readouts", type=lambda text: tuple(text.split(",")), default=tuple(READOUTS))
+    parser.add_argument(
+        "--layer-aggregations", type=lambda text: tuple(text.split(",")), default=tuple(LAYER_AGGREGATIONS)
+    )
     parser.add_argument("--sentences", type=int, help="learn from so many (default: all)")
     parser.add_argument("--test-sentences", type=int, help="measure on so many (default: all)")
     parser.add_argument("--seeds", type=int, default=3)
@@ -58,7 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "readouts", help="must not exist")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "layers", help="must not exist")
     return parser.parse_args()
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from textgraft.core.context import RunContext
 
 from textgraft.core import formatting
 from textgraft.data.conll import Tagged, read_conll, split_sentences
@@ -55,7 +56,7 @@ def trained(
     )
     model = Stack.open(name.split(","), precision=arguments.precision) if stacked else name
     folder = arguments.out / "tagger"
-    done = tag_finetune(model=model, out=folder, options=options, overwrite=True, **parts)
+    done = tag_finetune(model=model, out=folder, options=options, context=RunContext(overwrite=True), **parts)
     tagger, test = Tagger(folder, precision=arguments.precision), parts["test"]
     began = time.perf_counter()
     tagger.tag(test.sentences)
@@ -110,7 +111,7 @@ def main() -> None:
     opened = [Stack.open(name.split(","), precision=arguments.precision) for name in arguments.stack]
     settings["weights"] = [[source.fingerprint for source in stack.sources] for stack in opened]
     if arguments.finetuned:
-        settings["weights"].append(weights_hash(loading.load(arguments.finetuned).model))
+        settings["weights"].append(weights_hash(loading.load_network(arguments.finetuned).model))
     record = Record(arguments.out / "taggers-unfinished.json", settings)
     rows, metric = [], ""
     for called, name, stacked in taggers:
@@ -129,7 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("train", type=Path, help="sentences with tags: CoNLL columns or CoNLL-U")
     parser.add_argument("--valid", type=Path, help="sentences to choose the epoch by")
     parser.add_argument("--test", type=Path, help="else a fifth of the training file")
-    parser.add_argument("--stack", action="append", default=[], help="NAME,NAME@READOUT,…; may be repeated")
+    parser.add_argument("--stack", action="append", default=[], help="NAME,NAME@LAYERS,…; may be repeated")
     parser.add_argument("--finetuned", help="an encoder to fine-tune beside them")
     parser.add_argument("--sentences", type=int, help="learn from so many (default: all)")
     parser.add_argument("--seeds", type=int, default=3)

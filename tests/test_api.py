@@ -18,7 +18,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.lsa import LatentSpace
+from textgraft.linear.lsa import LSAFeatures
 from textgraft.models import artifact
 
 TEXTS, LABELS = reviews(60, 1)
@@ -36,7 +36,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a classifier that also gives vectors."""
     targets = np.array([int(label == "pos") for label in LABELS])
-    model = LsaBaseline(spaces=[LatentSpace(dimensions=8).fit(TEXTS)]).fit(TEXTS, targets).fitted
+    model = LsaBaseline(spaces=[LSAFeatures(dimensions=8).fit(TEXTS)]).fit(TEXTS, targets).fitted
     made = LinearArtifact(model, Labels("single", ("neg", "pos")), {"stage": "finetune"})
     return artifact.save(made, tmp_path_factory.mktemp("model") / "model")
 
@@ -80,7 +80,7 @@ def test_data_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
         (lambda out: textgraft.tag_finetune("a.conll", out), "train: this is of type str. .*read_conll"),
         (lambda out: textgraft.qa_finetune("a.json", out), "train: this is of type str. .*read_squad"),
         (lambda out: textgraft.cove_train("a.tsv", out), "train: this is of type str. .*read_parallel"),
-        (lambda out: textgraft.inspect_readouts("a", out, test="b"), "train: this is of type str. .*or read_conll"),
+        (lambda out: textgraft.inspect_layers("a", out, test="b"), "train: this is of type str. .*or read_conll"),
     ],
 )
 def test_where_a_path_is_none_it_says_what_is_wanted(ask: Callable[[Path], Any], message: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 import torch
 from made_up_reviews import reviews
 from packaging.requirements import Requirement
+from textgraft.core.context import QUIET
 from torch.utils.flop_counter import FlopCounterMode
 
 from textgraft import FinetuneOptions, Settings, finetune, load
@@ -31,10 +32,10 @@ from textgraft.generation import decoding
 from textgraft.generation.decoding import Reader
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.models.inference import embed_sequences
-from textgraft.models.loading import load as load_model
+from textgraft.models.loading import load_network as load_model
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.precision import computing_in
-from textgraft.nn.uninitialized import Undrawn
+from textgraft.nn.uninitialized import Uninitialized
 from textgraft.tasks.classification.predictor import STREAM_TEXTS
 from textgraft.text.tokenizer import Tokenizer
 
@@ -170,13 +171,13 @@ def passes(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, out: Path, epochs: in
     recipe = out.with_suffix(".toml")
     recipe.write_text(
         'name = "some"\ndescription = "Some epochs"\nsource = "Ours"\n'
-        f'[finetune]\nrows = 8\n[[finetune.phases]]\nname = "all"\nepochs = {epochs}\nlr = 0.001\n'
+        f'[finetune]\nbatch_size = 8\n[[finetune.phases]]\nname = "all"\nepochs = {epochs}\nlr = 0.001\n'
     )
     texts, labels = reviews(40)
     options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(seed=0))
     train = Examples(texts[:30], labels[:30], "single", source="train")
     test = Examples(texts[30:], labels[30:], "single", source="test")
-    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    finetune(train, out, model=tiny_lm, test=test, options=options, context=QUIET)
     monkeypatch.undo()
     return {text: counted[text] for text in texts}
 
@@ -213,7 +214,7 @@ def tiny_classifier(tiny_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     options = FinetuneOptions(recipe="frozen", baselines=False)
     test = Examples(texts[:10], labels[:10], "single", source="test")
     train = Examples(texts, labels, "single", source="train")
-    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    finetune(train, out, model=tiny_lm, test=test, options=options, context=QUIET)
     return out
 
 
@@ -251,7 +252,7 @@ def test_a_network_to_be_filled_is_not_drawn() -> None:
     encoder = {"name": "awd_lstm", "vocab_size": 50, "embedding_dim": 8, "hidden_dim": 12}
     head = {"name": "language_model", "vocab_size": 50, "input_dim": 8}
     states = torch.get_rng_state()
-    with Undrawn():
+    with Uninitialized():
         nothing = torch.full((3, 3), 7.0)
         assert bool((nothing.normal_() == 7).all())
         torch.nn.init.orthogonal_(torch.empty(4, 3))

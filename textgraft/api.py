@@ -15,7 +15,7 @@ from textgraft.core.memory import give_back_memory, large_parts_apart
 from textgraft.data.examples import each_text
 from textgraft.data.readers import read
 from textgraft.models.artifact import Artifact, Predictor
-from textgraft.nn.layer_aggregation import LAST, check_readout
+from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.nn.pooling import POOLINGS
 from textgraft.tasks.classification import predictor
 from textgraft.tasks.classification.ensemble import load_members
@@ -65,12 +65,12 @@ def embed(
 ) -> np.ndarray:
     """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
 
-    `layers`, one of nn.layer_aggregation.READOUTS, reads others; a mix only from a model that has learned it.
+    `layers`, one of nn.layer_aggregation.LAYER_AGGREGATIONS, reads others; a mix only from a model that has learned it.
     The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space, a folder
-    of word vectors the mean (or max) of the vectors of a text's words.
-    `max_tokens` is for language models; a classifier reads as much as it was trained on. Raises UserError for an
-    unknown pooling or readout, for layers that the model does not have, for a model without vectors, and for a device
-    (core.device.DEVICES) that is not there.
+    of word vectors the mean (or max) of the vectors of a text's words. `max_tokens` is for language models; a
+    classifier reads as much as it was trained on. Raises UserError for an unknown pooling or layer aggregation, for
+    layers that the model does not have, for a model without vectors, and for a device (core.device.DEVICES) that is not
+    there.
     """
     members = _embedders(model, pooling, layers, device)
     return predictor.embed(members, list(each_text(texts)), pooling=pooling, max_tokens=max_tokens, layers=layers)
@@ -104,7 +104,7 @@ def embed_stream(
 
 
 def _embedders(model: Classifier | str | Path, pooling: str, layers: str, device: str) -> Sequence[Predictor]:
-    check_readout(layers)
+    validate_layer_aggregation(layers)
     if pooling not in POOLINGS:
         raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
     return model.members if isinstance(model, Classifier) else load_members(model, device=device)

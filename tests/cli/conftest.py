@@ -16,7 +16,7 @@ description = "For tests"
 source = "none"
 
 [adapt]
-rows = 8
+batch_size = 8
 bptt = 35
 
 [[adapt.phases]]
@@ -25,7 +25,7 @@ epochs = 1
 lr = 0.01
 
 [finetune]
-rows = 8
+batch_size = 8
 
 [[finetune.phases]]
 name = "head"

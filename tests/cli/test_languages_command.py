@@ -9,7 +9,7 @@ import pytest
 from made_up_reviews import reviews
 from programs import Program, call, unchanged
 
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 RECIPE = """
 name = "tiny-bert"
@@ -35,7 +35,7 @@ max_length = 32
 name = "masked_language_model"
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 32
 
 [[stage.phases]]
@@ -71,7 +71,7 @@ def test_two_languages(texts: Path, tmp_path: Path) -> None:
     assert en["share_read"] / zh["share_read"] == pytest.approx((en["tokens"] / zh["tokens"]) ** 0.5, rel=0.02)
     assert (en["times_read"], en["texts"]) == (1, 298)
     assert {"tokens", "loss", "perplexity"} <= zh["held_out"].keys()
-    made = load(tmp_path / "lm")
+    made = load_network(tmp_path / "lm")
     assert made.run["data"]["sources"] == ["en: en-*.txt", "zh-Hans: zh.txt"]
     assert made.tokenizer.encode("电影很好").tokens == ["[CLS]", *"电影很好", "[SEP]"]
     told = call(*command, "--out", tmp_path / "told")

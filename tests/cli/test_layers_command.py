@@ -1,4 +1,4 @@
-"""`textgraft inspect words`, `geometry`, `weights` and `readouts` as their users run them."""
+"""`textgraft inspect words`, `geometry`, `weights` and `layer_aggregations` as their users run them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ name = "frozen quick"
 description = "For tests"
 source = "none"
 [finetune]
-rows = 16
+batch_size = 16
 [[finetune.phases]]
 name = "head"
 epochs = 2
@@ -84,18 +84,18 @@ def test_readouts_of_tags_and_then_their_weights(tmp_path: Path, run: Program) -
     about = [tmp_path / "train.conll", "--test", tmp_path / "test.conll", "--model", tmp_path / "bert"]
     about += ["--recipe", tmp_path / "quick.toml", "--precision", "fp32", "--quiet"]
     out = tmp_path / "out"
-    more = ["--readouts", "last,mix,concat-last-4", "--seeds", "1", "--sample", "10", "--test-sample", "8"]
-    shown = run("inspect", "readouts", *about, *more, "--out", out)
+    more = ["--layer-aggregations", "last,mix,concat-last-4", "--seeds", "1", "--sample", "10", "--test-sample", "8"]
+    shown = run("inspect", "layers", *about, *more, "--out", out)
     assert (shown.code, shown.err) == (0, ""), shown
-    assert "Left out: the readout 'concat-last-4' needs 4 layers" in shown.out
+    assert "Left out: the layer aggregation 'concat-last-4' needs 4 layers" in shown.out
     results = json.loads((out / "results.json").read_text())
     assert results["sizes"] == {"train": 10, "test": 8}
-    assert [row["readout"] for row in results["rows"]] == ["last", "mix"]
+    assert [row["layer_aggregation"] for row in results["rows"]] == ["last", "mix"]
     assert len(drawn(out / "report.html")) == 1
     tagger = tmp_path / "tagger"
-    assert run("tag", "finetune", *about, "--readout", "mix", "--out", tagger).code == 0
+    assert run("tag", "finetune", *about, "--layer-aggregation", "mix", "--out", tagger).code == 0
     told = run("inspect", "weights", tagger, "--out", tmp_path / "weights", "--json").json()
-    assert told["models"][0]["readout"] == "mix"
+    assert told["models"][0]["layer_aggregation"] == "mix"
     assert sum(told["models"][0]["shares"]) == pytest.approx(1)
     assert "layer 2" in drawn(tmp_path / "weights" / "report.html")[0]
 
@@ -103,8 +103,18 @@ def test_readouts_of_tags_and_then_their_weights(tmp_path: Path, run: Program) -
 def test_readouts_of_a_table(desk: Desk, tmp_path: Path, run: Program) -> None:
     (tmp_path / "quick.toml").write_text(FROZEN)
     about = [desk / "train.csv", "--test", desk / "test.csv", "--model", desk.lm, "--recipe", tmp_path / "quick.toml"]
-    more = ["--seeds", "1", "--readouts", "first,last", "--precision", "fp32", "--out", tmp_path / "out", "--json"]
-    found = run("inspect", "readouts", *about, *more, "--quiet").json()
+    more = [
+        "--seeds",
+        "1",
+        "--layer-aggregations",
+        "first,last",
+        "--precision",
+        "fp32",
+        "--out",
+        tmp_path / "out",
+        "--json",
+    ]
+    found = run("inspect", "layers", *about, *more, "--quiet").json()
     assert (found["unit"], found["sizes"]) == ("texts", {"train": 24, "test": 20})
 
 
@@ -118,10 +128,13 @@ def test_readouts_of_a_table(desk: Desk, tmp_path: Path, run: Program) -> None:
         (["words", "LM", "missing.txt", "--word", "film"], ("missing.txt",)),
         (["words", "nobody", "POOL", "--word", "film"], ("nobody",)),
         (["geometry", "LM", "POOL", "--contexts", "5000"], ("words stand in 5000 different sentences", "--contexts")),
-        (["weights", "LM"], ("has learned no mix", "--readout mix or elmo-mix")),
+        (["weights", "LM"], ("has learned no mix", "--layer-aggregation mix or elmo-mix")),
         (["weights", "nobody"], ("nobody",)),
-        (["readouts", "TRAIN", "--test", "TEST", "--model", "LM", "--readouts", "sum"], ("allows none",)),
-        (["readouts", "TRAIN", "--test", "TEST", "--model", "LM", "--readouts", "lst"], ("Did you mean 'last'",)),
+        (["layers", "TRAIN", "--test", "TEST", "--model", "LM", "--layer-aggregations", "sum"], ("allows none",)),
+        (
+            ["layers", "TRAIN", "--test", "TEST", "--model", "LM", "--layer-aggregations", "lst"],
+            ("Did you mean 'last'",),
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

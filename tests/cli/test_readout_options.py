@@ -1,4 +1,4 @@
-"""`--readout` and `embed --layers` as their users type them."""
+"""`--layer-aggregation` and `embed --layers` as their users type them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from programs import Desk, Program, call
 import textgraft
 from textgraft.cli import options
 from textgraft.data.readers import read
-from textgraft.nn.layer_aggregation import READOUTS
+from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
 
 COMMANDS = ("finetune", "tag finetune", "qa finetune", "embed")
 
@@ -23,8 +23,10 @@ COMMANDS = ("finetune", "tag finetune", "qa finetune", "embed")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_names_them_all(command: str, run: Program) -> None:
     told = "".join(character for character in run(*command.split(), "--help").out if character not in " │\n")
-    assert options.READOUTS.replace(" ", "") in told
-    assert [name.split()[-1] for name in options.READOUTS.split(", which")[0].split(", ")] == list(READOUTS)
+    assert options.LAYER_AGGREGATIONS.replace(" ", "") in told
+    assert [name.split()[-1] for name in options.LAYER_AGGREGATIONS.split(", which")[0].split(", ")] == list(
+        LAYER_AGGREGATIONS
+    )
 
 
 def test_embed_reads_the_layers_asked_for(desk: Desk, tmp_path: Path, run: Program) -> None:
@@ -53,18 +55,18 @@ def test_embed_of_a_classifier_reads_what_its_head_reads(desk: Desk, tmp_path: P
 
 def test_mistakes_with_layers(desk: Desk, tmp_path: Path, run: Program) -> None:
     common = ("embed", desk.lm, desk / "test.csv", "--out", tmp_path / "v.npz", "--layers")
-    run(*common, "lats").mistake("unknown readout 'lats'", "Did you mean 'last'?")
+    run(*common, "lats").mistake("unknown layer aggregation 'lats'", "Did you mean 'last'?")
     run(*common, "sum").mistake("'sum' adds layers up", "24, 24, 16", "Possible with this model: first, last")
-    run(*common, "mix").mistake("the readout 'mix' adds layers up")
+    run(*common, "mix").mistake("the layer aggregation 'mix' adds layers up")
     assert not (tmp_path / "v.npz").exists()
 
 
 def test_a_classifier_by_the_second_to_last_layer(desk: Desk, tmp_path: Path, run: Program) -> None:
     out, quick = tmp_path / "out", ("--recipe", desk / "quick.toml", "--no-baselines", "--quiet", "--json")
     files = (desk / "train.csv", "--test", desk / "test.csv", "--model", desk.lm)
-    made = call("finetune", *files, *quick, "--readout", "second-to-last", "--out", out)
+    made = call("finetune", *files, *quick, "--layer-aggregation", "second-to-last", "--out", out)
     assert made.code == 0, made
-    assert json.loads((out / "config.json").read_text())["head"]["readout"] == "second-to-last"
+    assert json.loads((out / "config.json").read_text())["head"]["layer_aggregation"] == "second-to-last"
     scores = run("evaluate", out, desk / "test.csv", "--json").json()
     assert scores["metrics"]["accuracy"] == pytest.approx(made.json()["methods"]["ulmfit"]["accuracy"]["mean"])
     assert len(run("predict", out, desk / "test.csv").out.splitlines()) == 20
@@ -72,7 +74,7 @@ def test_a_classifier_by_the_second_to_last_layer(desk: Desk, tmp_path: Path, ru
 
 def test_what_cannot_be_read_is_refused_before_the_model_adapts(desk: Desk, tmp_path: Path, run: Program) -> None:
     files = (desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt", "--model", desk.lm)
-    done = run("finetune", *files, "--readout", "concat-last-4", "--out", tmp_path / "out", "--quiet")
+    done = run("finetune", *files, "--layer-aggregation", "concat-last-4", "--out", tmp_path / "out", "--quiet")
     done.mistake("'concat-last-4' needs 4 layers above the embeddings, and this model has 3")
     assert list(tmp_path.iterdir()) == []
 
@@ -83,7 +85,15 @@ def test_taggers_and_readers_of_four_layers_at_once(tmp_path: Path, run: Program
     for name, count, seed in (("train", 30, 1), ("test", 10, 2)):
         made_up_tags.write_sentences(tmp_path / f"{name}.conll", count, seed, names=True)
         write_questions(tmp_path / f"{name}.json", count, seed)
-    common = ("--recipe", write_recipe(tmp_path, 2), "--precision", "fp32", "--readout", "concat-last-4", "--quiet")
+    common = (
+        "--recipe",
+        write_recipe(tmp_path, 2),
+        "--precision",
+        "fp32",
+        "--layer-aggregation",
+        "concat-last-4",
+        "--quiet",
+    )
     files = (tmp_path / "train.conll", "--test", tmp_path / "test.conll", "--model", bert)
     made = run("tag", "finetune", *files, *common, "--json", "--out", tmp_path / "tagger")
     assert made.code == 0, made

@@ -81,7 +81,7 @@ def test_five_thousand_classes(desk: Desk, tmp_path: Path, run: Program) -> None
     assert "5,000 of 5,000 classes have fewer than 5 texts" in found.out
     recipe = tmp_path / "short.toml"
     quick = (desk / "quick.toml").read_text().split("[[finetune.phases]]")
-    recipe.write_text("[[finetune.phases]]".join(quick[:2]).replace("rows = 8", "rows = 500"))
+    recipe.write_text("[[finetune.phases]]".join(quick[:2]).replace("batch_size = 8", "batch_size = 500"))
     out = tmp_path / "clf"
     result = finetune(run, desk, train, out, "--test", test, "--recipe", recipe, "--quiet", "--json")
     assert result.code == 0, result

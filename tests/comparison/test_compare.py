@@ -20,11 +20,12 @@ import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file, save
 from small_comparisons import examples, quick_options
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft.comparison import compare as stage
 from textgraft.comparison.cells import Cells, Place
-from textgraft.comparison.methods import METHODS, Answers, MethodOptions
+from textgraft.comparison.methods import METHODS, MethodOptions, Predictions
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -81,7 +82,7 @@ def settled(value: Any) -> Any:
 
 def test_two_language_models_in_one_table(tmp_path: Path, quick: MethodOptions, tiny_lm: Path) -> None:
     other = tmp_path / "deep" / "another model"
-    adapt(reviews(100, 5)[0], other, model=tiny_lm, show=False)
+    adapt(reviews(100, 5)[0], other, model=tiny_lm, context=QUIET)
     names = ["ulmfit", f"ulmfit@{other}", f"no-adapt@{other}"]
     asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(100, 3)[0], "labels": [6], "seeds": 1}
     results = textgraft.compare(examples(), tmp_path / "out", **asked, methods=names, options=quick)
@@ -107,7 +108,7 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
     whole = textgraft.compare(examples(), tmp_path / "whole", **asked)
     answer, seen = METHODS["fasttext"].answer, []
 
-    def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Answers:
+    def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
         seen.append((len(train), seed))
         if len(seen) == 3:
             raise KeyboardInterrupt
@@ -140,7 +141,7 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     whole = textgraft.compare(examples(), tmp_path / "whole", **grown)
     answer, seen = METHODS["fasttext"].answer, []
 
-    def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Answers:
+    def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
         seen.append((len(train), seed))
         return answer(self, train, texts, labels, seed, folder)
 
@@ -170,7 +171,7 @@ def killed_at(out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "seeds": 2}
     answer = METHODS["fasttext"].answer
 
-    def killed(self: Any, train: Examples, *rest: Any) -> Answers:
+    def killed(self: Any, train: Examples, *rest: Any) -> Predictions:
         if len(train) > 6:
             raise KeyboardInterrupt
         return answer(self, train, *rest)
@@ -288,9 +289,9 @@ def test_all_methods_get_the_same_texts_and_none_of_the_held_out(
     seen: dict[str, list[tuple[int, int, frozenset[str], tuple[str, ...]]]] = {}
     for name in ("linear", "fasttext"):
 
-        def noted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Answers:
+        def noted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
             seen.setdefault(self.name, []).append((len(train), seed, frozenset(train.texts), tuple(texts)))
-            return Answers(np.full((len(texts), 2), 0.5), 1)
+            return Predictions(np.full((len(texts), 2), 0.5), 1)
 
         monkeypatch.setattr(METHODS[name], "answer", noted)
     texts, labels = reviews(50, 1)
@@ -313,9 +314,9 @@ def test_all_methods_get_the_same_texts_and_none_of_the_held_out(
 
 
 def test_a_scale_is_learned_from_the_sample_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mean_of_sample(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Answers:
+    def mean_of_sample(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
         assert labels.mean == pytest.approx(np.mean(train.labels))
-        return Answers(np.zeros(len(texts)), 1)
+        return Predictions(np.zeros(len(texts)), 1)
 
     monkeypatch.setattr(METHODS["linear"], "answer", mean_of_sample)
     values = [float(i**2) for i in range(30)]
@@ -330,8 +331,8 @@ def test_a_scale_is_learned_from_the_sample_alone(tmp_path: Path, monkeypatch: p
 def test_what_is_done_once_is_counted_in_every_row_and_what_was_interrupted_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Answers:
-        return Answers(np.full((len(texts), 2), 0.5), 3 * 2**20, seconds=60.0 * (1 + seed))
+    def answer(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
+        return Predictions(np.full((len(texts), 2), 0.5), 3 * 2**20, seconds=60.0 * (1 + seed))
 
     monkeypatch.setattr(METHODS["linear"], "prepare", lambda self, pool, folder: 6_000.0)
     monkeypatch.setattr(METHODS["linear"], "answer", answer)
@@ -365,7 +366,7 @@ def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
         ({"methods": ["ulmfit@"]}, ["there is no language model", "ulmfit@th-ulmfit"]),
         ({"methods": ["scratch@nowhere"]}, ["nowhere"]),
         ({"methods": ["features@nowhere"]}, ["no model 'nowhere'"]),
-        ({"methods": ["features@en-ulmfit@top"]}, ["unknown readout 'top'"]),
+        ({"methods": ["features@en-ulmfit@top"]}, ["unknown layer aggregation 'top'"]),
         ({"methods": ["features@en-ulmfit+"]}, ["en-ulmfit+: a model's name is missing", "MODEL+MODEL"]),
         ({"methods": ["no-adapt@en-ulmfit+en-ulmfit"]}, ["a model comes twice"]),
         ({"methods": ["default@en-ulmfit+nowhere"]}, ["no model 'nowhere'"]),

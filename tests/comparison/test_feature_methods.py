@@ -26,9 +26,9 @@ from textgraft.data.examples import Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.linear import pool_words
 from textgraft.linear.scaling import Scale
-from textgraft.linear.word_vector_features import WordSpace
+from textgraft.linear.word_vector_features import WordVectorFeatures
 from textgraft.models import artifact, model_folder
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model_folder import models_of
 from textgraft.tasks.language_modeling import adapt as adapting
 from textgraft.word_embeddings.corpus import words_of
@@ -61,7 +61,7 @@ def test_a_texts_features_are_the_means_of_its_words_vectors(
     family: str, models: dict[str, str], tmp_path: Path
 ) -> None:
     rows = rows_of(f"features@{models[family]}", tmp_path, TEXTS)
-    sources = [load(model) for model in models[family].split("+")]
+    sources = [load_network(model) for model in models[family].split("+")]
     for text, row in zip(TEXTS, rows, strict=True):
         words = words_of(text, lowercase=False)
         if not words:
@@ -81,8 +81,11 @@ def test_word_vectors_and_a_model_stand_side_by_side(models: dict[str, str], tmp
 
 
 def test_elmo_is_its_words_beside_its_layers_unless_told(models: dict[str, str], tmp_path: Path) -> None:
-    model, words = load(models["elmo"]), words_of(TEXTS[0], lowercase=False)
-    read = [textgraft.word_vectors(model, [words], readout=r, precision="fp32")[0].mean(0) for r in Elmo.readouts]
+    model, words = load_network(models["elmo"]), words_of(TEXTS[0], lowercase=False)
+    read = [
+        textgraft.word_vectors(model, [words], layer_aggregation=r, precision="fp32")[0].mean(0)
+        for r in Elmo.layer_aggregations
+    ]
     row = rows_of(f"elmo@{models['elmo']}", tmp_path, TEXTS[:1])[0]
     np.testing.assert_allclose(row, np.concatenate(read), atol=2e-3)
     words_alone = rows_of(f"elmo@{models['elmo']}@first", tmp_path, TEXTS[:1])
@@ -227,7 +230,7 @@ def test_given_vectors_know_words_that_the_pool_has_not(models: dict[str, str], 
 
 def test_given_vectors_are_weighed_by_the_pool_and_turned_to_its_axes(models: dict[str, str]) -> None:
     pool, given_ones = reviews(80, 3)[0], load_vectors(models["vectors"])
-    space = WordSpace(given=given_ones).fit(pool)
+    space = WordVectorFeatures(given=given_ones).fit(pool)
     cut = [text.lower().replace(".", "").split() for text in pool]
     everything = [word for words in cut for word in words]
 
@@ -245,17 +248,17 @@ def test_given_vectors_are_weighed_by_the_pool_and_turned_to_its_axes(models: di
     covariance = np.cov(found, rowvar=False)
     np.testing.assert_allclose(covariance, np.diag(np.diag(covariance)), atol=1e-6)
     assert (np.diff(np.diag(covariance)) <= 1e-9).all()
-    again = WordSpace.from_state(space.state())
+    again = WordVectorFeatures.from_state(space.state())
     np.testing.assert_allclose(again.transform(pool), found, atol=2e-3)
 
 
 def test_given_vectors_are_cut_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_words, "GIVEN_VOCABULARY", 4)
     given_ones = WordVectors(["zebra", "film", "plot", "yak", "x"], np.eye(5, dtype=np.float32))
-    space = WordSpace(given=given_ones).fit(["film plot film", "plot plot film"] * 4)
+    space = WordVectorFeatures(given=given_ones).fit(["film plot film", "plot plot film"] * 4)
     assert space.state().documents["words"] == ["film", "plot", "zebra", "yak"]
     with pytest.raises(UserError, match=r"of the 1 words of the unlabelled texts 0 have a vector\."):
-        WordSpace(given=given_ones).fit(["แมว แมว", "แมว"])
+        WordVectorFeatures(given=given_ones).fit(["แมว แมว", "แมว"])
 
 
 def test_a_bert_is_unfrozen_from_the_top_unless_a_recipe_is_named(

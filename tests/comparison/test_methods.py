@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from made_up_reviews import reviews
 from small_comparisons import examples, quick_options, write_family, write_vectors
+from textgraft.core.context import QUIET
 
-from textgraft.comparison.methods import METHODS, OF_MODEL, Answers, Method, MethodOptions, model_for, new_method
+from textgraft.comparison.methods import METHODS, OF_MODEL, Method, MethodOptions, Predictions, model_for, new_method
 from textgraft.comparison.methods.default import Default
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
@@ -74,7 +75,7 @@ def test_every_method_answers(
     train = Examples(texts, KINDS[kind](names), kind)
     labels, unseen = Labels.fit(train), reviews(9, 2)[0]
 
-    def answered(folder: Path) -> Answers:
+    def answered(folder: Path) -> Predictions:
         method = called(name, models, quick)
         method.prepare(reviews(60, 3)[0] if method.needs_pool else [], folder / "prepared")
         return method.answer(train, unseen, labels, 5, folder / "cell")
@@ -114,7 +115,7 @@ def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path
 def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> None:
     train, test, pool = examples(30), examples(12, seed=2), reviews(40, 3)[0]
     options = FinetuneOptions(max_tokens=32, settings=Settings(seed=4))
-    made = finetune(train, tmp_path / "made", model=tiny_lm, test=test, unlabelled=pool, options=options, show=False)
+    made = finetune(train, tmp_path / "made", model=tiny_lm, test=test, unlabelled=pool, options=options, context=QUIET)
     method = Default(MethodOptions(model=tiny_lm, max_tokens=32, seed=4, show=False))
     for one in method._models:  # finetune leaves adapting to the command line
         one._adapt_stage = Stage  # type: ignore[method-assign]

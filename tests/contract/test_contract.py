@@ -30,7 +30,7 @@ from families import (
 )
 
 from textgraft.data.batch import IGNORE, Batch
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.precision import computing_in
@@ -70,7 +70,7 @@ def windows(batch: Batch, borders: list[int], direction: str) -> list[Batch]:
 
 def unread(model: Model, batch: Batch) -> set[str]:
     """The parameters of layers above the one that the head reads, if it reads a single lower one."""
-    index = {"first": 0, "second-to-last": -2}.get(getattr(model.head.config, "readout", "last"))
+    index = {"first": 0, "second-to-last": -2}.get(getattr(model.head.config, "layer_aggregation", "last"))
     if index is None:
         return set()
     named = {f"encoder.{name}": p for name, p in model.encoder.named_parameters()}
@@ -146,14 +146,16 @@ def test_every_parameter_is_in_one_layer_group_and_learns(encoder: str, head: st
 @every_model
 def test_saving_and_loading_is_exact(encoder: str, head: str, tmp_path: Path) -> None:
     model = made(encoder, head, dropout=1.0)
-    loaded = artifact.load(artifact.save(Artifact(model, TOKENIZER), tmp_path / "model")).model
+    loaded = loading.load_network(artifact.save(Artifact(model, TOKENIZER), tmp_path / "model")).model
     assert loaded.describe() == model.describe()
     values, found = model.values(), loaded.values()
     assert found.keys() == values.keys()
     assert all(torch.equal(found[name], value) for name, value in values.items())
     batch = drawn_batch(model)
     assert torch.equal(loaded(batch), model(batch))
-    halved = artifact.load(artifact.save(Artifact(model, TOKENIZER), tmp_path / "half", half=True)).model.values()
+    halved = loading.load_network(
+        artifact.save(Artifact(model, TOKENIZER), tmp_path / "half", half=True)
+    ).model.values()
     for name, value in values.items():
         rounded = value.half().to(value.dtype) if value.is_floating_point() else value
         assert torch.equal(halved[name], rounded), name
@@ -340,16 +342,16 @@ def test_keep_all_shows_every_layer_bottom_to_top(encoder: str) -> None:
 def test_the_matrix_holds_every_family() -> None:
     """A family that is registered but not in the matrix would go untested."""
     from textgraft.models import model
-    from textgraft.nn.layer_aggregation import READOUTS
+    from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
     from textgraft.nn.pooling import POOLINGS
     from textgraft.nn.softmax import OUTPUT_LAYERS
 
     assert {config["name"] for config in ENCODERS.values()} == set(model.ENCODERS)
     assert {encoder for encoder, _ in QUICK} == set(ENCODERS)
     assert {head for _, head in QUICK} == {head for _, head in CASES}
-    read = {config.get("readout", "last") for config in families.HEADS.values()}
-    assert read == set(READOUTS)
-    assert {config.get("readout", "last") for _, head in CASES for config in [HEADS[head]]} == read
+    read = {config.get("layer_aggregation", "last") for config in families.HEADS.values()}
+    assert read == set(LAYER_AGGREGATIONS)
+    assert {config.get("layer_aggregation", "last") for _, head in CASES for config in [HEADS[head]]} == read
     taught = set(model.HEADS) - {"features"}  # which has no loss
     assert {config["name"] for config in families.HEADS.values()} == taught
     assert {config.get("output_layer") for config in families.HEADS.values()} - {None} == set(OUTPUT_LAYERS)

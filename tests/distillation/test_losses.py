@@ -160,11 +160,11 @@ def test_alpha_counts_only_where_there_is_a_label(kind: Any, target: Tensor) -> 
 def test_what_a_readout_learned_in_a_lesson_stays_with_the_student() -> None:
     description = classifier().describe()
     description["encoder"] |= {"embedding_dim": 6, "hidden_dim": 6}
-    description["head"] |= {"readout": "mix"}
+    description["head"] |= {"layer_aggregation": "mix"}
     taught = Taught(build(description), FromAnswers(torch.zeros(1, 2), "single", 1.0, 0.5))
     with torch.no_grad():
-        taught.readout.weights[0] = 7.0  # type: ignore[union-attr, index, operator]
-    assert taught.student.readout.weights[0].item() == 7.0  # type: ignore[union-attr, index, operator]
+        taught.layer_aggregation.weights[0] = 7.0  # type: ignore[union-attr, index, operator]
+    assert taught.student.layer_aggregation.weights[0].item() == 7.0  # type: ignore[union-attr, index, operator]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
@@ -358,7 +358,7 @@ def test_every_family_has_a_half_that_learns(family: str) -> None:
         for name, value in own:
             if name.startswith(f"encoder.layers.{number}."):
                 assert torch.equal(value, before[name.replace(f"layers.{number}.", f"layers.{layer}.", 1)]), name
-    stage = Stage((Phase("p", 1, 0.01),), rows=4, bptt=20)
+    stage = Stage((Phase("p", 1, 0.01),), batch_size=4, bptt=20)
     stream = objective(student, "student").stream(student, Tokens(4800), None, stage, 0)  # type: ignore[arg-type]
     taught = Taught(student, FromLanguageModel(teacher, 2.0, 5.0, 2.0, 1.0))
     run = Run(taught, [Phase("p", 1, 0.01)], stream, Settings(precision="fp32"))

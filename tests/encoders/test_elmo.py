@@ -15,7 +15,7 @@ from textgraft.encoders import elmo
 from textgraft.encoders.elmo import CharacterCNN, ELMo, ELMoConfig
 from textgraft.nn import projected_lstm
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 
 T, B, D, H, P = 6, 3, 4, 7, 5
 SMALL: dict[str, Any] = {"character_dim": 3, "filters": [[1, 2], [3, 4]], "projection_dim": P, "hidden_dim": H}
@@ -113,7 +113,7 @@ def test_words_equal_a_loop_over_characters(activation: Any, words: list[str]) -
     """Every filter at every place of all 50 characters, padding among them, highway by highway."""
     torch.manual_seed(0)
     cnn = CharacterCNN(ELMoConfig(**SMALL, activation=activation)).double()
-    tokenizer = SpellingTokenizer.from_vocabulary()
+    tokenizer = CharacterEncodingTokenizer.from_vocabulary()
     spellings = torch.from_numpy(np.concatenate(tokenizer.words(words)).astype(np.int64))
     parameters = dict(cnn.named_parameters())
     for row, found in zip(spellings, cnn(spellings), strict=True):
@@ -140,7 +140,9 @@ def test_words_are_read_in_parts_and_come_back_in_order(monkeypatch: pytest.Monk
     torch.manual_seed(0)
     cnn = CharacterCNN(ELMoConfig(**SMALL)).double()
     words = ["extraordinary", "a", "of", "é" * 30, "cat", "a"]
-    spellings = torch.from_numpy(np.concatenate(SpellingTokenizer.from_vocabulary().words(words)).astype(np.int64))
+    spellings = torch.from_numpy(
+        np.concatenate(CharacterEncodingTokenizer.from_vocabulary().words(words)).astype(np.int64)
+    )
     expected = torch.cat([cnn(spelling[None]) for spelling in spellings])
     for words_at_a_time in (1, 4, 512):
         monkeypatch.setattr(elmo, "WORDS_AT_A_TIME", words_at_a_time)
@@ -153,7 +155,7 @@ def made(**settings: Any) -> ELMo:
 
 
 def spelled(*texts: str) -> Batch:
-    return pad(SpellingTokenizer.from_vocabulary().encode_batch(texts), 0)
+    return pad(CharacterEncodingTokenizer.from_vocabulary().encode_batch(texts), 0)
 
 
 TEXTS = ("the cat sat on the mat", "a dog", "words of other lengths stand here")
@@ -192,7 +194,7 @@ def test_directions_never_meet() -> None:
 
 
 def test_lanes_that_end_keep_their_state_and_new_ones_start_from_nothing() -> None:
-    """As the published code: the first lanes go on, those without a text wait, further ones begin."""
+    """As the published code: the first contiguous streams go on, those without a text wait, further ones begin."""
     encoder = made()
     first = encoder(spelled("a cat", "the dog ran"))
     assert first.state is not None

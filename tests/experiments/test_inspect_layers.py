@@ -1,4 +1,4 @@
-"""`inspect readouts` and `inspect weights`: what is trained is measured once, and what was learned is shown."""
+"""`inspect layers` and `inspect weights`: what is trained is measured once, and what was learned is shown."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from made_up_reviews import reviews
 from made_up_tags import sentences, write_encoder
+from textgraft.core.context import QUIET
 
-from textgraft import ReadoutOptions, TagOptions, inspect_readouts, inspect_weights, tag_finetune
+from textgraft import LayerOptions, TagOptions, inspect_layers, inspect_weights, tag_finetune
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.experiments import layer_aggregation
 from textgraft.experiments.layer_aggregation import sampled, summary, verdict
 from textgraft.experiments.layer_aggregation_report import table_rows
-from textgraft.models import artifact
-from textgraft.nn.layer_aggregation import READOUTS
+from textgraft.models import loading
+from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
 from textgraft.training.loop import Settings
 
 RECIPE = """
@@ -25,7 +26,7 @@ name = "frozen quick"
 description = "For tests"
 source = "none"
 [finetune]
-rows = 16
+batch_size = 16
 [[finetune.phases]]
 name = "head"
 epochs = 15
@@ -38,15 +39,15 @@ FP32 = Settings(precision="fp32")
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("readouts")
+    folder = tmp_path_factory.mktemp("layers")
     write_encoder(folder, "bert", num_layers=4)
     write_encoder(folder, "lstm", num_layers=3)
     (folder / "quick.toml").write_text(RECIPE)
     return folder
 
 
-def options(desk: Path, *names: str, seeds: int = 1) -> ReadoutOptions:
-    return ReadoutOptions(str(desk / "quick.toml"), names or tuple(READOUTS), seeds, settings=FP32)
+def options(desk: Path, *names: str, seeds: int = 1) -> LayerOptions:
+    return LayerOptions(str(desk / "quick.toml"), names or tuple(LAYER_AGGREGATIONS), seeds, settings=FP32)
 
 
 def test_each_readout_has_a_row_and_is_measured_once(
@@ -57,29 +58,29 @@ def test_each_readout_has_a_row_and_is_measured_once(
     train = layer_aggregation.Tagging.trained
 
     def counted(
-        self: layer_aggregation.Tagging, readout: str, seed: int, folder: Path, *, show: bool
+        self: layer_aggregation.Tagging, layer_aggregation: str, seed: int, folder: Path, *, show: bool
     ) -> layer_aggregation.Cell:
         if len(calls) == 3:
             calls.append("stopped")
             raise KeyboardInterrupt
-        calls.append(f"{readout} {seed}")
-        return train(self, readout, seed, folder, show=show)
+        calls.append(f"{layer_aggregation} {seed}")
+        return train(self, layer_aggregation, seed, folder, show=show)
 
     monkeypatch.setattr(layer_aggregation.Tagging, "trained", counted)
     arguments = {"test": TEST, "model": desk / "bert", "options": options(desk, "first", "last", "mix", seeds=2)}
     with pytest.raises(KeyboardInterrupt):
-        inspect_readouts(TRAIN, tmp_path / "out", show=False, **arguments)
+        inspect_layers(TRAIN, tmp_path / "out", show=False, **arguments)
     assert not (tmp_path / "out").exists()
-    results = inspect_readouts(TRAIN, tmp_path / "out", show=False, **arguments)
+    results = inspect_layers(TRAIN, tmp_path / "out", show=False, **arguments)
     assert calls == ["first 0", "first 1", "last 0", "stopped", "last 1", "mix 0", "mix 1"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
-    rows = {row["readout"]: row for row in results["rows"]}
+    rows = {row["layer_aggregation"]: row for row in results["rows"]}
     assert rows["first"]["score"]["mean"] > 0.8  # a word's embedding tells its part of speech
     assert [row["seeds"] for row in rows.values()] == [2, 2, 2]
-    whole = inspect_readouts(TRAIN, tmp_path / "whole", show=False, **arguments)
+    whole = inspect_layers(TRAIN, tmp_path / "whole", show=False, **arguments)
     for name, row in rows.items():
-        other = next(one for one in whole["rows"] if one["readout"] == name)
+        other = next(one for one in whole["rows"] if one["layer_aggregation"] == name)
         assert {**row, "minutes": 0} == {**other, "minutes": 0}
 
 
@@ -105,15 +106,15 @@ def test_texts_with_labels_and_what_a_model_does_not_allow(desk: Path, tmp_path:
     train, test = (Examples(*reviews(n, seed), "single", source=f"reviews {seed}") for n, seed in ((40, 1), (20, 2)))
     chosen = options(desk, "first", "last", "sum")
     out = tmp_path / "out"
-    results = inspect_readouts(train, out, test=test, model=desk / "lstm", options=chosen, show=False)
-    assert [row["readout"] for row in results["rows"]] == ["first", "last"]
+    results = inspect_layers(train, out, test=test, model=desk / "lstm", options=chosen, show=False)
+    assert [row["layer_aggregation"] for row in results["rows"]] == ["first", "last"]
     assert "adds layers up" in results["left_out"]["sum"]
     assert (results["metric"], results["unit"], results["sizes"]) == ("accuracy", "texts", {"train": 40, "test": 20})
     head, rows = table_rows(results)
-    assert head[0] == "readout"
+    assert head[0] == "layer_aggregation"
     assert rows[0][2].endswith("]")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Left out: the readout" in page
+    assert "Left out: the layer aggregation" in page
 
 
 def test_data_of_two_kinds_and_impossible_readouts_are_refused(desk: Path, tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_data_of_two_kinds_and_impossible_readouts_are_refused(desk: Path, tmp_p
     for test, names, told in ((texts, (), "sentences with tags"), (TEST, ("sum",), "allows none of these")):
         chosen = options(desk, *names)
         with pytest.raises(UserError, match=told):
-            inspect_readouts(TRAIN, tmp_path / "out", test=test, model=desk / "lstm", options=chosen, show=False)
+            inspect_layers(TRAIN, tmp_path / "out", test=test, model=desk / "lstm", options=chosen, show=False)
     with pytest.raises(UserError, match="Did you mean 'first'"):
         options(desk, "frist")
     assert not list(tmp_path.iterdir())
@@ -134,9 +135,9 @@ def test_a_larger_sample_holds_a_smaller_one() -> None:
     assert sampled(TRAIN, 1000) is sampled(TRAIN, None) is TRAIN
 
 
-def tagger(desk: Path, out: Path, readout: str) -> Path:
-    chosen = TagOptions(str(desk / "quick.toml"), readout=readout, baseline=False, settings=FP32)
-    return tag_finetune(TRAIN, out, model=desk / "bert", test=TEST, options=chosen, show=False).folder
+def tagger(desk: Path, out: Path, layer_aggregation: str) -> Path:
+    chosen = TagOptions(str(desk / "quick.toml"), layer_aggregation=layer_aggregation, baseline=False, settings=FP32)
+    return tag_finetune(TRAIN, out, model=desk / "bert", test=TEST, options=chosen, context=QUIET).folder
 
 
 def test_weights_are_those_that_the_models_have_learned(desk: Path, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_weights_are_those_that_the_models_have_learned(desk: Path, tmp_path: Pa
     results = inspect_weights(models, tmp_path / "out")
     assert [one["name"] for one in results["models"]] == ["mix", "elmo-mix"]
     for model, one in zip(models, results["models"], strict=True):
-        saved = artifact.load(model).model.readout
+        saved = loading.load_network(model).model.layer_aggregation
         assert saved is not None
         logits = saved.weights.detach().numpy().astype(np.float64)
         np.testing.assert_allclose(one["shares"], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5)

@@ -76,7 +76,7 @@ def gradients(model: Model, parts: list[Batch]) -> tuple[float, int, dict[str, t
 
 def test_parts_give_the_gradients_of_the_whole() -> None:
     model, whole = classifier().eval(), batch()
-    model.contrast = 0.2
+    model.contrastive_temperature = 0.2
     parts = whole.parts(20)
     assert len(parts) > 2
     loss, count, expected = gradients(model, [whole])
@@ -90,7 +90,7 @@ def test_parts_give_the_gradients_of_the_whole() -> None:
 
 def test_dropout_is_the_same_in_both_readings() -> None:
     model = classifier()
-    model.contrast = 0.2
+    model.contrastive_temperature = 0.2
     parts = batch().parts(20)
     torch.manual_seed(3)
     known = [model.vectors(part) for part in parts]
@@ -107,16 +107,16 @@ def test_dropout_is_the_same_in_both_readings() -> None:
 def test_the_model_asks_the_head_again_when_the_contrast_is_over() -> None:
     model = classifier().eval()
     usual = model.loss(batch())
-    model.contrast = 0.1
+    model.contrastive_temperature = 0.1
     assert float(model.loss(batch()).total.detach()) == pytest.approx(
         by_hand(model.vectors(batch()).detach(), [0, 1, 2, 0, 1, 2, 0], 0.1), rel=1e-4
     )
-    model.contrast = 0.0
+    model.contrastive_temperature = 0.0
     assert torch.equal(model.loss(batch()).total, usual.total)
 
 
 def test_what_cannot_be_contrasted_is_refused() -> None:
-    phase = Phase("contrast", 1, 0.001, contrast=0.1)
+    phase = Phase("contrast", 1, 0.001, contrastive_temperature=0.1)
     stage = Stage((phase,))
     stage.refuse_kind("single")
     with pytest.raises(UserError, match="these have a number"):
@@ -130,6 +130,6 @@ def test_what_cannot_be_contrasted_is_refused() -> None:
 
 def test_another_temperature_is_another_stage() -> None:
     plain = Stage((Phase("all", 1, 0.001),))
-    known = {Stage((Phase("all", 1, 0.001, contrast=t),)).identity for t in (0.0, 0.1, 0.2)}
+    known = {Stage((Phase("all", 1, 0.001, contrastive_temperature=t),)).identity for t in (0.0, 0.1, 0.2)}
     assert len(known) == 3
     assert plain.identity == repr(plain)  # so that older runs go on

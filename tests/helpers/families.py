@@ -141,15 +141,20 @@ HEADS |= {
     "tags-crf": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True},
 }
 HEADS |= {
-    "read-first": {"name": "classification", "outputs": CLASSES, "readout": "first"},
-    "read-second-to-last": {"name": "tagging", "tags": ["x", "y", "z"], "readout": "second-to-last"},
-    "read-sum": {"name": "span", "readout": "sum"},
-    "read-sum-last-4": {"name": "choice", "words_dim": 6, "batch_norm": False, "readout": "sum-last-4"},
-    "read-concat-last-4": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "readout": "concat-last-4"},
-    "read-mix": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True, "readout": "mix"},
-    "read-mix-pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean", "readout": "mix"},
-    "read-mix-span": {"name": "span", "readout": "mix"},
-    "read-elmo-mix": {"name": "tagging", "tags": ["x", "y", "z"], "readout": "elmo-mix"},
+    "read-first": {"name": "classification", "outputs": CLASSES, "layer_aggregation": "first"},
+    "read-second-to-last": {"name": "tagging", "tags": ["x", "y", "z"], "layer_aggregation": "second-to-last"},
+    "read-sum": {"name": "span", "layer_aggregation": "sum"},
+    "read-sum-last-4": {"name": "choice", "words_dim": 6, "batch_norm": False, "layer_aggregation": "sum-last-4"},
+    "read-concat-last-4": {
+        "name": "tagging",
+        "tags": ENTITY_TAGS,
+        "scheme": "IOB2",
+        "layer_aggregation": "concat-last-4",
+    },
+    "read-mix": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True, "layer_aggregation": "mix"},
+    "read-mix-pool-mean": {"name": "classification", "outputs": CLASSES, "pooling": "mean", "layer_aggregation": "mix"},
+    "read-mix-span": {"name": "span", "layer_aggregation": "mix"},
+    "read-elmo-mix": {"name": "tagging", "tags": ["x", "y", "z"], "layer_aggregation": "elmo-mix"},
 }
 TRANSLATION = {"name": "translation", "embedding_dim": 5, "hidden_dim": 7, "window": 2}
 TRANSLATION |= {"input_dropout": 0.1, "hidden_dropout": 0.1}
@@ -173,12 +178,12 @@ def fits(encoder: str, head: str) -> bool:
     """Whether the head can be on the encoder: who has seen the next token does not predict it.
 
     A pooler goes with heads that read it and only with them, since every parameter is to learn something. An adaptive
-    embedding can only be tied to an adaptive output layer. A readout needs its layers, and most that they be of one
-    width.
+    embedding can only be tied to an adaptive output layer. A layer aggregation needs its layers, and most that they be
+    of one width.
     """
     below, above = ENCODERS[encoder], HEADS[head]
     one_width = below.get("hidden_dim", 6) == 6 or below["name"] not in ("awd_lstm", "flair", "cove")
-    match above.get("readout", "last"):
+    match above.get("layer_aggregation", "last"):
         case "sum-last-4" | "concat-last-4":
             if below["num_layers"] < 4:
                 return False
@@ -213,7 +218,7 @@ def fits(encoder: str, head: str) -> bool:
 def read_dim(encoder: str, head: str) -> int:
     """The width of the vectors that the head reads."""
     below = ENCODERS[encoder]
-    match HEADS[head].get("readout", "last"):
+    match HEADS[head].get("layer_aggregation", "last"):
         case "concat-last-4":
             return 4 * WIDTH
         case "second-to-last" if below["name"] == "cove":

@@ -77,7 +77,7 @@ description = "For tests"
 source = "none"
 
 [finetune]
-rows = 8
+batch_size = 8
 dropout = 0.0
 
 [[finetune.phases]]

@@ -36,7 +36,7 @@ input_dropout = 0.0
 hidden_dropout = 0.0
 
 [stage]
-rows = 16
+batch_size = 16
 clip = 1.0
 
 [[stage.phases]]

@@ -12,11 +12,11 @@ from made_up_reviews import BAD, GOOD, PLAIN, reviews
 
 from textgraft.comparison.methods import MethodOptions
 from textgraft.data.examples import Examples
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text import wordpiece
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.word_embeddings import folder as vectors_folder
 from textgraft.word_embeddings.word_vectors import WordVectors
@@ -27,7 +27,7 @@ description = "For tests"
 source = "none"
 
 [adapt]
-rows = 8
+batch_size = 8
 bptt = 35
 
 [[adapt.phases]]
@@ -36,7 +36,7 @@ epochs = 1
 lr = 0.01
 
 [finetune]
-rows = 8
+batch_size = 8
 
 [[finetune.phases]]
 name = "all"
@@ -83,7 +83,7 @@ def family_model(name: str) -> Artifact:
     if family == "bert":
         made = wordpiece.train(texts, vocab_size=160)
     elif family == "elmo":
-        made = SpellingTokenizer.from_vocabulary()
+        made = CharacterEncodingTokenizer.from_vocabulary()
     else:
         kinds: dict[str, dict[str, Any]] = {
             "gpt": {"model": "byte_level", "vocab_size": 400},
@@ -117,7 +117,7 @@ def write_vectors(folder: Path, words: list[str] = GOOD + BAD + PLAIN) -> Path:
 
 def backwards(folder: Path) -> Artifact:
     """The same weights, read from right to left."""
-    source = artifact.load(folder)
+    source = loading.load_network(folder)
     description = source.model.describe()
     description["encoder"]["direction"] = "right"
     model = build(description)

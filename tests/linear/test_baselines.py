@@ -6,7 +6,7 @@ import pytest
 from textgraft.core.errors import UserError
 from textgraft.linear.baselines import BASELINES, LinearBaseline, LsaBaseline
 from textgraft.linear.linear_layer import CROSS_VALIDATE_FROM
-from textgraft.linear.lsa import LatentSpace
+from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.ngrams import parts_words_by_spaces
 
 WORDS = {0: ["awful", "dull", "boring", "bad", "weak"], 1: ["superb", "moving", "great", "fine", "strong"]}
@@ -87,7 +87,7 @@ def test_few_labels_read_few_dimensions():
     topics = [words[:30], words[30:60]]
     targets = np.arange(300) % 2
     texts = [" ".join([*rng.choice(topics[t], 3), *rng.choice(words, 12)]) for t in targets]
-    space = LatentSpace().fit(texts)
+    space = LSAFeatures().fit(texts)
     few = LsaBaseline(spaces=[space]).fit(texts[:40], targets[:40])
     assert "cross-validated" in few.about
     assert "200 of them" not in few.about
@@ -99,7 +99,7 @@ def test_latent_space_carries_labels_over_to_words_seen_only_unlabelled():
     pool = [" ".join(rng.choice(WORDS[i % 2], 4)) for i in range(400)]
     texts, targets = ["awful awful", "superb superb"] * 5, np.array([0, 1] * 5)
     unseen = ["dull boring", "moving great"]
-    space = LatentSpace(dimensions=2).fit(pool)
+    space = LSAFeatures(dimensions=2).fit(pool)
     lsa = LsaBaseline(spaces=[space]).fit(texts, targets).predict_proba(unseen)
     linear = LinearBaseline(characters=False).fit(texts, targets, unlabelled=pool).predict_proba(unseen)
     assert lsa.argmax(1).tolist() == [0, 1]
@@ -108,7 +108,7 @@ def test_latent_space_carries_labels_over_to_words_seen_only_unlabelled():
 
 def test_a_fitted_space_is_used_as_it_is():
     texts, targets = reviews(60)
-    space = LatentSpace(dimensions=7).fit(texts)
+    space = LSAFeatures(dimensions=7).fit(texts)
     vectors = space.transform(texts)
     assert vectors.shape == (60, 7)
     assert (vectors.std(0)[1:-1] >= vectors.std(0)[2:] * 0.8).all()

@@ -11,10 +11,10 @@ from sklearn.preprocessing import normalize
 
 from textgraft.core.errors import UserError
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.linear.co_training import Pool, SelfTrained, Views, _evened, _log_count_ratios
-from textgraft.linear.lsa import LatentSpace
-from textgraft.linear.ngram_counts import CountedTexts
-from textgraft.linear.word_vector_features import WordSpace
+from textgraft.linear.co_training import CoTrainedClassifier, Pool, Views, _log_count_ratios, _residual_idf_weighted
+from textgraft.linear.lsa import LSAFeatures
+from textgraft.linear.ngram_counts import NgramCounts
+from textgraft.linear.word_vector_features import WordVectorFeatures
 
 TOPICS = [[f"{name}{i}" for i in range(60)] for name in ("animal", "tool", "food")]
 
@@ -34,8 +34,11 @@ def reviews(count: int, seed: int, classes: int = 2) -> tuple[list[str], np.ndar
 @pytest.fixture(scope="module", params=[2, 3])
 def pool(request: pytest.FixtureRequest) -> tuple[Pool, int]:
     texts, _ = reviews(1500, 0, request.param)
-    spaces = {"LSA": [LatentSpace(dimensions=20).fit(texts)], "word vectors": [WordSpace(dimensions=20).fit(texts)]}
-    return Pool.of(CountedTexts.of(texts), spaces), request.param
+    spaces = {
+        "LSA": [LSAFeatures(dimensions=20).fit(texts)],
+        "word vectors": [WordVectorFeatures(dimensions=20).fit(texts)],
+    }
+    return Pool.of(NgramCounts.of(texts), spaces), request.param
 
 
 def test_the_pool_teaches_what_the_labels_do_not_say(pool: tuple[Pool, int]) -> None:
@@ -43,7 +46,7 @@ def test_the_pool_teaches_what_the_labels_do_not_say(pool: tuple[Pool, int]) -> 
     texts, targets = reviews(8 * classes, 1, classes)
     test, truth = reviews(600, 2, classes)
     linear = LinearBaseline(characters=False).fit(texts, targets, num_classes=classes)
-    trained = SelfTrained(made).fit(texts, targets, num_classes=classes)
+    trained = CoTrainedClassifier(made).fit(texts, targets, num_classes=classes)
     probabilities = trained.predict_proba(test)
     assert np.allclose(probabilities.sum(axis=1), 1)
     better = (probabilities.argmax(1) == truth).mean() - (linear.predict_proba(test).argmax(1) == truth).mean()
@@ -55,7 +58,7 @@ def test_same_labels_give_the_same_answers(pool: tuple[Pool, int]) -> None:
     made, classes = pool
     texts, targets = reviews(10 * classes, 1, classes)
     test, _ = reviews(50, 2, classes)
-    first, second = (SelfTrained(made, seed=1).fit(texts, targets, num_classes=classes) for _ in range(2))
+    first, second = (CoTrainedClassifier(made, seed=1).fit(texts, targets, num_classes=classes) for _ in range(2))
     assert np.array_equal(first.predict_proba(test), second.predict_proba(test))
     assert first.predict_proba([]).shape == (0, classes)
 
@@ -63,7 +66,7 @@ def test_same_labels_give_the_same_answers(pool: tuple[Pool, int]) -> None:
 def test_a_class_without_texts_is_never_answered(pool: tuple[Pool, int]) -> None:
     made, classes = pool
     texts, targets = reviews(20, 1, 2)
-    answers = SelfTrained(made).fit(texts, targets, num_classes=classes + 1).predict_proba(texts)
+    answers = CoTrainedClassifier(made).fit(texts, targets, num_classes=classes + 1).predict_proba(texts)
     assert answers.shape == (20, classes + 1)
     assert (answers[:, -1] < 1e-3).all()
 
@@ -72,7 +75,7 @@ def test_a_view_that_is_surer_of_itself_has_no_more_say(pool: tuple[Pool, int]) 
     made, classes = pool
     texts, targets = reviews(10 * classes, 1, classes)
     test, _ = reviews(200, 2, classes)
-    views = SelfTrained(made).fit(texts, targets, num_classes=classes).fitted
+    views = CoTrainedClassifier(made).fit(texts, targets, num_classes=classes).fitted
     said = [views.ngrams_say(made.rows)]
     for name, layer in views.layers.items():
         said.append(layer.probabilities(normalize(made.vectors[name][0]), classes))
@@ -90,7 +93,7 @@ def test_a_view_that_is_surer_of_itself_has_no_more_say(pool: tuple[Pool, int]) 
 
 def test_classes_become_as_frequent_as_among_the_labels() -> None:
     skewed = np.random.default_rng(0).beta(4, 1, 2000)
-    evened = _evened(np.stack([skewed, 1 - skewed], axis=1), np.array([0.25, 0.75]))
+    evened = _residual_idf_weighted(np.stack([skewed, 1 - skewed], axis=1), np.array([0.25, 0.75]))
     assert (evened.argmax(1) == 0).mean() == pytest.approx(0.25, abs=0.08)
     assert np.all(np.diff(evened[np.argsort(skewed), 0] - evened[np.argsort(skewed), 1]) >= -1e-9)
 
@@ -105,4 +108,4 @@ def test_ratios_are_those_of_naive_bayes() -> None:
 
 def test_other_targets_are_refused(pool: tuple[Pool, int]) -> None:
     with pytest.raises(UserError, match="one label"):
-        SelfTrained(pool[0]).fit(["a", "b"], np.array([0.5, 1.5]), kind="numeric")
+        CoTrainedClassifier(pool[0]).fit(["a", "b"], np.array([0.5, 1.5]), kind="numeric")

@@ -22,14 +22,14 @@ from textgraft.data.labels import Labels
 from textgraft.linear import artifact as linear_artifact
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
-from textgraft.linear.co_training import Pool, SelfTrained
+from textgraft.linear.co_training import CoTrainedClassifier, Pool
 from textgraft.linear.fitted import Fitted
 from textgraft.linear.linear_layer import Linear
-from textgraft.linear.lsa import LatentSpace
-from textgraft.linear.ngram_counts import CountedTexts
-from textgraft.linear.paragraph_features import ParagraphSpace
+from textgraft.linear.lsa import LSAFeatures
+from textgraft.linear.ngram_counts import NgramCounts
+from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.state import State
-from textgraft.linear.word_vector_features import WordSpace
+from textgraft.linear.word_vector_features import WordVectorFeatures
 from textgraft.models import artifact, loading
 from textgraft.models.card import model_card
 from textgraft.tasks.classification.ensemble import save_ensemble
@@ -63,19 +63,22 @@ def fit(name: str) -> Fitted:
         case "two of three classes":
             return LinearBaseline(characters=False).fit(texts, targets % 2 * 2, num_classes=3).fitted
         case "lsa":
-            return LsaBaseline(spaces=[LatentSpace(dimensions=8).fit(pool)]).fit(texts, targets).fitted
+            return LsaBaseline(spaces=[LSAFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "vectors":
-            return LsaBaseline(spaces=[WordSpace(dimensions=8).fit(pool)]).fit(texts, targets).fitted
+            return LsaBaseline(spaces=[WordVectorFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "subwords":
-            space = WordSpace(dimensions=3).fit(thai(300))
+            space = WordVectorFeatures(dimensions=3).fit(thai(300))
             return LsaBaseline(spaces=[space]).fit(thai(60), np.arange(60) % 3).fitted
         case "paragraphs":
-            return LsaBaseline(spaces=[ParagraphSpace(dimensions=8).fit(pool)]).fit(texts, targets).fitted
+            return LsaBaseline(spaces=[ParagraphFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "self-trained on words":  # as versions before paragraph vectors saved it
-            spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "word vectors": [WordSpace(dimensions=6).fit(pool)]}
-            return SelfTrained(Pool.of(CountedTexts.of(pool), spaces)).fit(texts, targets, num_classes=3).fitted
-    spaces = {"LSA": [LatentSpace(dimensions=6).fit(pool)], "paragraphs": [ParagraphSpace(dimensions=6).fit(pool)]}
-    return SelfTrained(Pool.of(CountedTexts.of(pool), spaces)).fit(texts, targets, num_classes=3).fitted
+            spaces = {
+                "LSA": [LSAFeatures(dimensions=6).fit(pool)],
+                "word vectors": [WordVectorFeatures(dimensions=6).fit(pool)],
+            }
+            return CoTrainedClassifier(Pool.of(NgramCounts.of(pool), spaces)).fit(texts, targets, num_classes=3).fitted
+    spaces = {"LSA": [LSAFeatures(dimensions=6).fit(pool)], "paragraphs": [ParagraphFeatures(dimensions=6).fit(pool)]}
+    return CoTrainedClassifier(Pool.of(NgramCounts.of(pool), spaces)).fit(texts, targets, num_classes=3).fitted
 
 
 NAMES = (
@@ -137,7 +140,7 @@ def test_other_kinds_of_target(kind: str, name: str, tmp_path: Path) -> None:
     if kind == "multi":  # one label by the words, one that all have, one that none has
         given, labels = np.stack([targets == 0, targets >= 0, targets < 0], axis=1).astype(np.float32), LABELS
         labels = Labels("multi", LABELS.names)
-    baseline = LinearBaseline() if name == "linear" else LsaBaseline(spaces=[LatentSpace(dimensions=8).fit(texts)])
+    baseline = LinearBaseline() if name == "linear" else LsaBaseline(spaces=[LSAFeatures(dimensions=8).fit(texts)])
     model = baseline.fit(texts, given, kind=labels.kind, num_classes=3 if kind == "multi" else None).fitted
     loaded = linear_artifact.load(artifact.save(LinearArtifact(model, labels), tmp_path / "model"))
     assert loaded.outputs(TEXTS) == pytest.approx(model.outputs(TEXTS), abs=5e-3 if name == "lsa" else 0)
@@ -339,7 +342,7 @@ def answers_a_template(folder: Path) -> None:
     textgraft.prompt(folder, ["a text"], "sentiment")
 
 
-@pytest.mark.parametrize("use", [loading.load, writes, answers_a_template, textgraft.Tagger, Stack.open])
+@pytest.mark.parametrize("use", [loading.load_network, writes, answers_a_template, textgraft.Tagger, Stack.open])
 def test_it_is_no_language_model(use: Callable[[Any], Any], fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
     lone = artifact.save(fitted["lsa"], tmp_path / "lone")
     with pytest.raises(UserError, match=r"lone: this is a linear classifier, not a network\. Use it with predict"):

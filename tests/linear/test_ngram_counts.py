@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from textgraft.core.errors import UserError
 from textgraft.linear import ngram_counts
-from textgraft.linear.fitted import space_from_state
-from textgraft.linear.lsa import LatentSpace, Space
-from textgraft.linear.methods import WAYS, Spaces
-from textgraft.linear.ngram_counts import CountedTexts, drawn
+from textgraft.linear.fitted import feature_map_from_state
+from textgraft.linear.lsa import FeatureMap, LSAFeatures
+from textgraft.linear.methods import LINEAR_METHODS, FeatureMaps
+from textgraft.linear.ngram_counts import NgramCounts, drawn
 from textgraft.linear.ngrams import Counts
-from textgraft.linear.paragraph_features import ParagraphSpace
-from textgraft.linear.word_vector_features import WordSpace
+from textgraft.linear.paragraph_features import ParagraphFeatures
+from textgraft.linear.word_vector_features import WordVectorFeatures
 
 WORDS = [f"w{i}" for i in range(80)]
 
@@ -36,7 +36,7 @@ def test_numbers_are_drawn_once_each_and_ascend(count: int, most: int, seed: int
 
 
 def test_a_sample_is_some_of_the_texts_with_their_counts() -> None:
-    texts = CountedTexts.of(spoken(40))
+    texts = NgramCounts.of(spoken(40))
     some = texts.sample(15, seed=3)
     assert len(some) == 15
     assert some.whole.words == texts.whole.words
@@ -46,7 +46,7 @@ def test_a_sample_is_some_of_the_texts_with_their_counts() -> None:
 
 
 def test_the_most_frequent_ngrams_stay_in_their_order() -> None:
-    texts = CountedTexts.of(spoken(60))
+    texts = NgramCounts.of(spoken(60))
     few = texts.narrowed(30)
     frequency = dict(zip(texts.whole.words, texts.whole.counts.sum(axis=0).A1, strict=True))
     assert few.whole.words == sorted(few.whole.words)
@@ -65,14 +65,19 @@ def test_the_most_frequent_ngrams_stay_in_their_order() -> None:
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize(
     "space",
-    [LatentSpace(dimensions=6), LatentSpace(dimensions=6, even=True), ParagraphSpace(dimensions=6), WordSpace()],
+    [
+        LSAFeatures(dimensions=6),
+        LSAFeatures(dimensions=6, even=True),
+        ParagraphFeatures(dimensions=6),
+        WordVectorFeatures(),
+    ],
 )
-def test_counted_texts_lie_where_texts_lie(space: Space, saved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counted_texts_lie_where_texts_lie(space: FeatureMap, saved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textgraft.linear.lsa.NGRAMS", 50)
-    texts = CountedTexts.of(spoken(80))
-    found: Space = space.fit(texts.texts)  # type: ignore[attr-defined]
+    texts = NgramCounts.of(spoken(80))
+    found: FeatureMap = space.fit(texts.texts)  # type: ignore[attr-defined]
     if saved:
-        found = space_from_state(found.form, found.state())
+        found = feature_map_from_state(found.form, found.state())
     some = texts.sample(30, seed=1)
     assert found.place(some) == pytest.approx(found.transform(some.texts), abs=1e-5)
 
@@ -82,22 +87,22 @@ def test_all_ways_to_a_classifier_read_the_pool_once(tmp_path: Path, monkeypatch
     of = Counts.of.__func__  # type: ignore[attr-defined]
     monkeypatch.setattr(Counts, "of", classmethod(lambda cls, *a, **k: read.append(len(a[0])) or of(cls, *a, **k)))
     texts = spoken(90)
-    spaces = Spaces(texts, tmp_path)
+    spaces = FeatureMaps(texts, tmp_path)
     for name in ("lsa", "self-trained"):
-        WAYS[name].classifier(spaces, 0)
+        LINEAR_METHODS[name].classifier(spaces, 0)
     assert read == [90]
     assert spaces.pool.rows.shape[0] == 90
     # Begun again, the spaces are read and only the pool is counted.
-    assert Spaces(texts, tmp_path).pool.rows.shape[0] == 90
+    assert FeatureMaps(texts, tmp_path).pool.rows.shape[0] == 90
     assert read == [90, 90]
 
 
 def test_a_large_pool_is_drawn_from_and_one_without_words_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngram_counts, "TEXTS", 20)
     texts = spoken(50)
-    some = CountedTexts.of(texts, seed=1)
+    some = NgramCounts.of(texts, seed=1)
     assert len(some) == 20
     assert list(some.texts) == [text for text in texts if text in set(some.texts)]
-    assert list(CountedTexts.of(texts, seed=1).texts) == list(some.texts)
+    assert list(NgramCounts.of(texts, seed=1).texts) == list(some.texts)
     with pytest.raises(UserError, match="no text has a single word"):
-        CountedTexts.of(["", " "])
+        NgramCounts.of(["", " "])

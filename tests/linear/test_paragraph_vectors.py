@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 from textgraft.core.errors import UserError
 from textgraft.linear import paragraph_vectors
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.paragraph_features import ParagraphSpace
+from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.paragraph_vectors import NEGATIVES, SHARPNESS, NgramVectors, _Block, _blocks
 from textgraft.linear.state import State
 
@@ -122,7 +122,7 @@ def test_blocks_hold_each_text_once_and_not_too_many_ngrams(monkeypatch: pytest.
 
 def test_learning_tells_the_other_half_ever_better() -> None:
     texts, _ = remarks(1_200, 0)
-    space = ParagraphSpace(dimensions=8, epochs=0).fit(texts)
+    space = ParagraphFeatures(dimensions=8, epochs=0).fit(texts)
     counts = space._counter.transform(texts)
     half = counts.copy()
     half.data = np.random.default_rng(0).integers(0, 2, len(half.data)).astype(np.float32)
@@ -135,18 +135,18 @@ def test_learning_tells_the_other_half_ever_better() -> None:
 
 def test_topics_are_told_apart_by_a_few_labels() -> None:
     texts, targets = remarks(2_000, 1)
-    space = ParagraphSpace(dimensions=10).fit(texts)
+    space = ParagraphFeatures(dimensions=10).fit(texts)
     assert "2,000 texts" in space.about
     baseline = LsaBaseline(spaces=[space]).fit(texts[:30], targets[:30], num_classes=3)
     right = (baseline.predict_proba(texts[30:]).argmax(1) == targets[30:]).mean()
     assert right > 0.85
-    again = ParagraphSpace(dimensions=10).fit(texts)
+    again = ParagraphFeatures(dimensions=10).fit(texts)
     assert np.array_equal(again.transform(texts[:40]), space.transform(texts[:40]))
 
 
 @pytest.mark.parametrize("texts", [["one"], ["a b", "c d"], list(THAI), ["same words here"] * 5])
 def test_small_pools(texts: list[str]) -> None:
-    space = ParagraphSpace(dimensions=4).fit(texts)
+    space = ParagraphFeatures(dimensions=4).fit(texts)
     found = space.transform([*texts, "", "zzz"])
     assert found.shape == (len(texts) + 2, space.width)
     assert np.isfinite(found).all()
@@ -156,16 +156,16 @@ def test_small_pools(texts: list[str]) -> None:
 
 def test_texts_without_words_are_refused() -> None:
     with pytest.raises(UserError, match="no text has a single word"):
-        ParagraphSpace().fit(["", "  "])
+        ParagraphFeatures().fit(["", "  "])
 
 
 def test_what_was_saved_is_the_same_space() -> None:
     texts, _ = remarks(1_100, 2)
-    space = ParagraphSpace(dimensions=6).fit(texts)
-    loaded = ParagraphSpace.from_state(space.state())
+    space = ParagraphFeatures(dimensions=6).fit(texts)
+    loaded = ParagraphFeatures.from_state(space.state())
     assert loaded.about == space.about
     assert loaded.transform(texts[:60]) == pytest.approx(space.transform(texts[:60]), abs=2e-2)
-    state, again = loaded.state(), ParagraphSpace.from_state(loaded.state()).state()
+    state, again = loaded.state(), ParagraphFeatures.from_state(loaded.state()).state()
     assert all(np.array_equal(state.arrays[name], again.arrays[name]) for name in state.arrays)
     assert again.settings == space.state().settings
     assert loaded.size_in_bytes() == space.size_in_bytes()
@@ -176,11 +176,11 @@ def test_what_was_saved_is_the_same_space() -> None:
     [("kind", "word 9-grams", "no kind of n-gram"), ("weights", -1.0, "no weights"), ("shares", 0.0, "no shares")],
 )
 def test_what_cannot_be_a_space_is_refused(name: str, value: str | float, message: str) -> None:
-    state = ParagraphSpace(dimensions=2).fit(["a b", "c d", "a d"]).state()
+    state = ParagraphFeatures(dimensions=2).fit(["a b", "c d", "a d"]).state()
     settings, arrays = dict(state.settings), dict(state.arrays)
     if isinstance(value, str):
         settings[name] = value
     else:
         arrays[name] = np.full_like(arrays[name], value)
     with pytest.raises(ValueError, match=message):
-        ParagraphSpace.from_state(State(settings, arrays, state.documents))
+        ParagraphFeatures.from_state(State(settings, arrays, state.documents))

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.co_training import Pool, SelfTrained
+from textgraft.linear.co_training import CoTrainedClassifier, Pool
 from textgraft.linear.linear_layer import fit_side
-from textgraft.linear.lsa import LatentSpace, plain_and_even
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.lsa import LSAFeatures, plain_and_residual_idf
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pool_words import PoolWords
-from textgraft.linear.residual_idf import POWER, evenness
+from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import STRETCH, halves
-from textgraft.linear.word_vector_features import plain_and_even_words
+from textgraft.linear.word_vector_features import plain_and_residual_idf_words
 
 TOPICS = [[f"topic{t}x{i}" for i in range(20)] for t in range(6)]
 TONES = [[f"tone{t}x{i}" for i in range(20)] for t in range(2)]
@@ -41,7 +41,7 @@ def remarks(count: int, seed: int) -> tuple[list[str], np.ndarray, np.ndarray]:
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=12))
 def test_evenness_is_the_share_of_the_texts_that_chance_would_reach(rows: list[list[int]]) -> None:
-    got = evenness(csr_matrix(np.array(rows, dtype=np.float32)))
+    got = residual_idf_shares(csr_matrix(np.array(rows, dtype=np.float32)))
     for word in range(3):
         often, found = sum(row[word] for row in rows), sum(row[word] > 0 for row in rows)
         by_chance = len(rows) * (1 - math.exp(-often / len(rows)))
@@ -60,7 +60,7 @@ def test_words_that_crowd_into_few_texts_weigh_less() -> None:
     for i, text in enumerate(texts):
         for word in text.split():
             counts[i, words[word]] += 1
-    shares = evenness(csr_matrix(counts))
+    shares = residual_idf_shares(csr_matrix(counts))
     single = [i for word, i in words.items() if " " not in word]
     assert lowered[single] == pytest.approx((weights * shares**POWER)[single], rel=1e-5)
     topic, tone = ([words[w] for w in group if w in words] for group in (TOPICS[0], TONES[0]))
@@ -69,7 +69,7 @@ def test_words_that_crowd_into_few_texts_weigh_less() -> None:
 
 def test_labels_choose_between_topics_and_judgements() -> None:
     texts, topics, tones = remarks(1_200, 1)
-    spaces = plain_and_even(CountedTexts.of(texts))
+    spaces = plain_and_residual_idf(NgramCounts.of(texts))
     by_topic = LsaBaseline(spaces=spaces).fit(texts[:60], topics[:60] % 2)
     by_tone = LsaBaseline(spaces=spaces).fit(texts[:60], tones[:60])
     assert "even" not in by_topic.about
@@ -81,18 +81,18 @@ def test_labels_choose_between_topics_and_judgements() -> None:
 
 def test_self_training_looks_at_the_space_that_the_labels_choose() -> None:
     texts, topics, tones = remarks(1_200, 2)
-    spaces = plain_and_even(CountedTexts.of(texts))
-    words = plain_and_even_words(texts)
-    pool = Pool.of(CountedTexts.of(texts), {"LSA": spaces, "word vectors": words})
+    spaces = plain_and_residual_idf(NgramCounts.of(texts))
+    words = plain_and_residual_idf_words(texts)
+    pool = Pool.of(NgramCounts.of(texts), {"LSA": spaces, "word vectors": words})
     for targets, side in ((topics % 2, 0), (tones, 1)):
-        chosen = SelfTrained(pool).fit(texts[:60], targets[:60]).fitted.spaces
+        chosen = CoTrainedClassifier(pool).fit(texts[:60], targets[:60]).fitted.spaces
         assert (chosen["LSA"], chosen["word vectors"]) == (spaces[side], words[side])
 
 
 def test_an_even_space_is_saved_whole() -> None:
     texts, _, _ = remarks(200, 3)
-    space = LatentSpace(dimensions=10, even=True).fit(texts)
-    again = LatentSpace.from_state(space.state())
+    space = LSAFeatures(dimensions=10, even=True).fit(texts)
+    again = LSAFeatures.from_state(space.state())
     assert again.even
     assert again.about == space.about
     assert again.transform(texts) == pytest.approx(space.transform(texts), abs=2e-3)
@@ -101,9 +101,9 @@ def test_an_even_space_is_saved_whole() -> None:
 def test_even_word_vectors_differ_from_plain_ones_by_weights_and_axes() -> None:
     texts, _, _ = remarks(1_200, 4)
     pool = PoolWords.of(texts)
-    plain, even = plain_and_even_words(texts)
+    plain, even = plain_and_residual_idf_words(texts)
     assert even.vectors is plain.vectors
-    shares = evenness(pool.counts())
+    shares = residual_idf_shares(pool.counts())
     assert even._weights == pytest.approx(plain._weights * shares**POWER)
     assert pytest.approx([len(ids) for ids in pool.documents]) == pool.counts().sum(axis=1).A1
     # Where halves agree lies first: the halves' coordinates on the first axis correlate more than on the last one.

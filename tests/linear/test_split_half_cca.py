@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.linalg import eigh
 
 from textgraft.linear.baselines import LsaBaseline
-from textgraft.linear.lsa import LatentSpace
-from textgraft.linear.methods import LSA, Spaces
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.lsa import LSAFeatures
+from textgraft.linear.methods import LSA, FeatureMaps
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.split_half_cca import ENOUGH, RIDGE, STRETCH, agreement, half
 
 FILLER = [f"w{i}" for i in range(300)]
@@ -46,7 +46,7 @@ def test_stretches_take_turns_and_short_texts_are_cut_in_the_middle() -> None:
 
 @given(st.lists(st.text("ab .\n!Σς", max_size=200), min_size=2, max_size=8))
 def test_the_other_half_is_what_the_first_leaves(texts: list[str]) -> None:
-    counted = CountedTexts.of([*texts, "a b a b", "a b"])
+    counted = NgramCounts.of([*texts, "a b a b", "a b"])
     one, other = (rows.toarray() for rows in counted.halves)
     assert (one >= 0).all()
     assert (other >= 0).all()
@@ -59,8 +59,8 @@ def test_the_other_half_is_what_the_first_leaves(texts: list[str]) -> None:
 
 def test_counted_halves_are_weighed_as_texts_are() -> None:
     texts, _ = told(60, 2)
-    counted = CountedTexts.of(texts)
-    space = LatentSpace(dimensions=5, even=True).fit_counted(counted)
+    counted = NgramCounts.of(texts)
+    space = LSAFeatures(dimensions=5, even=True).fit_counted(counted)
     before = counted.halves[0].copy()
     rows = space._ngrams.weighed(counted.halves[0])
     again = space._ngrams.transform([half(text, spaced=True) for text in texts])
@@ -70,7 +70,7 @@ def test_counted_halves_are_weighed_as_texts_are() -> None:
 
 def test_halves_of_a_script_without_spaces() -> None:
     texts = ["ภาษาไทยเขียนติดกัน" * 20, "แมวนอนบนเสื่อ" * 30] * 3
-    counted = CountedTexts.of(texts)
+    counted = NgramCounts.of(texts)
     assert counted.whole.name == "character 1-3-grams"
     assert (counted.halves[0] > counted.whole.counts).nnz == 0
     one, other = (np.asarray(rows.sum(axis=1)).ravel() for rows in counted.halves)
@@ -102,9 +102,9 @@ def test_directions_are_canonical_correlations() -> None:
 
 def test_what_both_halves_say_stands_out() -> None:
     texts, tones = told(2 * ENOUGH, 0)
-    few = LatentSpace().fit(texts[: ENOUGH - 1])
+    few = LSAFeatures().fit(texts[: ENOUGH - 1])
     assert (few._centre == 0).all()
-    turned = LatentSpace().fit(texts[:ENOUGH])
+    turned = LSAFeatures().fit(texts[:ENOUGH])
     right = []
     for space in (few, turned):
         lsa = LsaBaseline(spaces=[space]).fit(texts[:40], tones[:40])
@@ -117,10 +117,10 @@ def test_what_both_halves_say_stands_out() -> None:
 def test_spaces_are_counted_once_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts, _ = told(60, 1)
     calls = []
-    of = CountedTexts.of.__func__
-    monkeypatch.setattr(CountedTexts, "of", classmethod(lambda cls, *a, **k: calls.append(1) or of(cls, *a, **k)))
-    made = Spaces(texts, tmp_path).of(LSA)
-    spaces = Spaces(texts, tmp_path)
+    of = NgramCounts.of.__func__
+    monkeypatch.setattr(NgramCounts, "of", classmethod(lambda cls, *a, **k: calls.append(1) or of(cls, *a, **k)))
+    made = FeatureMaps(texts, tmp_path).of(LSA)
+    spaces = FeatureMaps(texts, tmp_path)
     assert [space.about for space in spaces.of(LSA)] == [space.about for space in made]
     assert len(calls) == 1
     assert spaces.seconds[LSA] > 0

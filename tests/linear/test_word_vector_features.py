@@ -9,7 +9,7 @@ import pytest
 
 from textgraft.core.errors import UserError
 from textgraft.linear.pool_words import WINDOW, _mutual_information, _neighbours
-from textgraft.linear.word_vector_features import WordSpace
+from textgraft.linear.word_vector_features import WordVectorFeatures
 
 ANIMALS = ["cat", "dog", "mouse", "horse", "cow", "sheep"]
 TOOLS = ["hammer", "saw", "drill", "file", "plane", "chisel"]
@@ -47,7 +47,7 @@ def test_mutual_information_is_the_formula() -> None:
 
 
 def test_words_of_one_topic_lie_together_and_texts_of_one_topic_too() -> None:
-    space = WordSpace(dimensions=4).fit([*topical(ANIMALS, 150, 0), *topical(TOOLS, 150, 1)])
+    space = WordVectorFeatures(dimensions=4).fit([*topical(ANIMALS, 150, 0), *topical(TOOLS, 150, 1)])
     vector = {word: space.vectors[i] for word, i in space._ids.items()}
     assert vector["cat"] @ vector["dog"] > vector["cat"] @ vector["saw"] + 0.3
     texts = space.transform(["a cat and a dog", "a cow and a sheep", "a hammer and a saw"])
@@ -56,7 +56,7 @@ def test_words_of_one_topic_lie_together_and_texts_of_one_topic_too() -> None:
 
 def test_axes_come_widest_first_and_unknown_texts_lie_at_the_centre() -> None:
     texts = [*topical(ANIMALS, 100, 0), *topical(TOOLS, 100, 1)]
-    space = WordSpace(dimensions=6).fit(texts)
+    space = WordVectorFeatures(dimensions=6).fit(texts)
     rows = space.transform([*texts, "", "zzz qqq"])
     spread = rows[:-2].var(axis=0)
     assert np.all(np.diff(spread) <= 1e-6)
@@ -66,19 +66,22 @@ def test_axes_come_widest_first_and_unknown_texts_lie_at_the_centre() -> None:
 
 def test_same_texts_and_seed_give_the_same_space() -> None:
     texts = [*topical(ANIMALS, 60, 0), *topical(TOOLS, 60, 1)]
-    first, second = WordSpace(dimensions=5, seed=3).fit(texts), WordSpace(dimensions=5, seed=3).fit(texts)
+    first, second = (
+        WordVectorFeatures(dimensions=5, seed=3).fit(texts),
+        WordVectorFeatures(dimensions=5, seed=3).fit(texts),
+    )
     assert np.array_equal(first.transform(texts), second.transform(texts))
 
 
 def test_more_dimensions_than_words_are_cut_down() -> None:
-    space = WordSpace(dimensions=200).fit(topical(ANIMALS, 50, 0))
+    space = WordVectorFeatures(dimensions=200).fit(topical(ANIMALS, 50, 0))
     assert space.transform(["cat dog"]).shape == (1, space.vectors.shape[1])
     assert space.vectors.shape[1] < len(space._ids)
 
 
 def test_text_without_spaces_is_cut_into_subwords() -> None:
     news, sport = "รัฐบาลแถลงข่าวนโยบายเศรษฐกิจ", "นักเตะทีมชาติยิงประตูชัย"
-    space = WordSpace(dimensions=4).fit([news * 2, sport * 2] * 60)
+    space = WordVectorFeatures(dimensions=4).fit([news * 2, sport * 2] * 60)
     assert "subwords" in space.about
     one, other = space.transform([news, sport])
     assert one[0] * other[0] < 0
@@ -87,4 +90,4 @@ def test_text_without_spaces_is_cut_into_subwords() -> None:
 
 def test_too_little_text_is_a_clear_error() -> None:
     with pytest.raises(UserError, match="too few"):
-        WordSpace().fit(["one word", "another one"])
+        WordVectorFeatures().fit(["one word", "another one"])

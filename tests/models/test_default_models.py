@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textgraft.core.context import QUIET
 
 from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune
 from textgraft.comparison.methods import MethodOptions
@@ -22,8 +23,9 @@ from textgraft.experiments import layer_aggregation, transfer
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.models import default_models, loading
-from textgraft.models.artifact import load, save
-from textgraft.models.default_models import ENGLISH, THAI, Usual, usual_models
+from textgraft.models.artifact import save
+from textgraft.models.default_models import ENGLISH, THAI, DefaultModels, default_models_for
+from textgraft.models.loading import load_network
 from textgraft.models.model_folder import names
 from textgraft.tasks import learning_rates
 from textgraft.tasks.classification.finetune import FinetuneOptions
@@ -48,15 +50,15 @@ QUICK = Settings(minutes=0.01)
         ([Pair("ราคาเท่าไร", "price")], THAI),
     ],
 )
-def test_the_script_of_most_letters_decides(texts: list[str], usual: Usual) -> None:
-    assert usual_models(texts) == usual
+def test_the_script_of_most_letters_decides(texts: list[str], usual: DefaultModels) -> None:
+    assert default_models_for(texts) == usual
 
 
 @given(st.lists(st.text(max_size=20), max_size=5))
 def test_any_text_has_one_and_digits_and_signs_have_no_say(texts: list[str]) -> None:
-    found = usual_models(texts)
+    found = default_models_for(texts)
     assert found in (ENGLISH, THAI)
-    assert usual_models([f"12 {text} ... ๓" for text in texts]) == found
+    assert default_models_for([f"12 {text} ... ๓" for text in texts]) == found
 
 
 def test_they_are_in_the_box() -> None:
@@ -65,24 +67,24 @@ def test_they_are_in_the_box() -> None:
 
 def test_fine_tuning_takes_the_one_that_suits_what_is_made() -> None:
     english, thai = (Examples(texts, LABELS, "single") for texts in (["words of English"] * 24, TEXTS))
-    assert FinetuneOptions().usual_model(english) == ENGLISH.blended
-    assert FinetuneOptions().usual_model(thai) == THAI.blended
+    assert FinetuneOptions().default_model(english) == ENGLISH.blended
+    assert FinetuneOptions().default_model(thai) == THAI.blended
     for alone in (FinetuneOptions(recipe="ulmfit"), FinetuneOptions(from_scratch=True)):
-        assert (alone.usual_model(english), alone.usual_model(thai)) == (ENGLISH.alone, THAI.alone)
+        assert (alone.default_model(english), alone.default_model(thai)) == (ENGLISH.alone, THAI.alone)
 
 
 @pytest.fixture
 def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model that is quick to train in the place of the Thai ones; an English one would be a mistake."""
-    monkeypatch.setattr(default_models, "THAI", Usual(str(tiny_lm), str(tiny_lm)))
-    monkeypatch.setattr(default_models, "ENGLISH", Usual("no such model", "no such model"))
+    monkeypatch.setattr(default_models, "THAI", DefaultModels(str(tiny_lm), str(tiny_lm)))
+    monkeypatch.setattr(default_models, "ENGLISH", DefaultModels("no such model", "no such model"))
     return tiny_lm
 
 
 def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
     train = Examples(TEXTS, LABELS, "single")
-    base = loading.load(small).run["name"]
-    adapted = load(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, show=False))
+    base = loading.load_network(small).run["name"]
+    adapted = load_network(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, context=QUIET))
     assert adapted.run["base"]["name"] == base
     asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "show": False}
     assert finetune(train, tmp_path / "made", **asked).record["base"]["name"] == base
@@ -105,8 +107,8 @@ def test_so_does_whatever_else_has_texts(
     texts: list[str], missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each asks for the model by its name, of which the error tells."""
-    monkeypatch.setattr(default_models, "THAI", Usual("no Thai model", ""))
-    monkeypatch.setattr(default_models, "ENGLISH", Usual("no English model", ""))
+    monkeypatch.setattr(default_models, "THAI", DefaultModels("no Thai model", ""))
+    monkeypatch.setattr(default_models, "ENGLISH", DefaultModels("no English model", ""))
     train, tagged = Examples(texts, LABELS, "single"), Tagged((Sentence(tuple(texts), ("O",) * len(texts)),))
     labels = Labels.fit(train)
     fitted = LinearBaseline().fit(texts, labels.encode(train), kind="single", num_classes=2).fitted
@@ -115,8 +117,8 @@ def test_so_does_whatever_else_has_texts(
         lambda: learning_rates.lr_find(train),
         lambda: learning_rates.lr_find(texts),
         lambda: transfer.inspect_transfer(train, tmp_path / "t"),
-        lambda: layer_aggregation.inspect_readouts(train, tmp_path / "r", test=train),
-        lambda: layer_aggregation.inspect_readouts(tagged, tmp_path / "r", test=tagged),
+        lambda: layer_aggregation.inspect_layers(train, tmp_path / "r", test=train),
+        lambda: layer_aggregation.inspect_layers(tagged, tmp_path / "r", test=tagged),
         lambda: qa.qa_finetune(reads(texts), tmp_path / "q"),
         lambda: distil.distil(teacher, [f"{text} {i}" for i, text in enumerate(texts)], tmp_path / "d"),
     ]

@@ -1,4 +1,4 @@
-"""What each readout takes of the layers, which an encoder allows, and what a model does with it."""
+"""What each layer aggregation takes of the layers, which an encoder allows, and what a model does with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from textgraft.encoders.awd_lstm import AWDLSTM, AWDLSTMConfig
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.models.inference import embed_sequences
 from textgraft.models.model import Model, build
-from textgraft.nn.layer_aggregation import LAMBDA, LAYER_DROPOUT, READOUTS, ELMoMix, Mix, new_readout
+from textgraft.nn.layer_aggregation import (
+    LAMBDA,
+    LAYER_AGGREGATIONS,
+    LAYER_DROPOUT,
+    ELMoMix,
+    Mix,
+    new_layer_aggregation,
+)
 
 ULMFIT = (320, 640, 640, 320)
 BERT_BASE = (768,) * 13
@@ -31,8 +38,8 @@ def layers(count: int = 6, width: int = 3) -> tuple[Tensor, ...]:
     return tuple(torch.randn(2, 4, width, generator=generator) for _ in range(count))
 
 
-def tagger(readout: str, width: int = 6) -> Model:
-    head = {"name": "tagging", "input_dim": width, "tags": ["x", "y", "z"], "readout": readout}
+def tagger(layer_aggregation: str, width: int = 6) -> Model:
+    head = {"name": "tagging", "input_dim": width, "tags": ["x", "y", "z"], "layer_aggregation": layer_aggregation}
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return build({"encoder": SMALL, "head": head}).eval()
@@ -65,18 +72,18 @@ def normalised(h: Tensor) -> Tensor:
 
 def test_all_are_what_the_papers_say() -> None:
     """Five layers over the embeddings, which are no hidden layer: no sum has them, and the mix has."""
-    assert EXPECTED.keys() == READOUTS.keys()
+    assert EXPECTED.keys() == LAYER_AGGREGATIONS.keys()
     given = layers()
     for name, expected in EXPECTED.items():
-        readout = new_readout(name, (3,) * 6).eval()
-        found = readout(given)
+        layer_aggregation = new_layer_aggregation(name, (3,) * 6).eval()
+        found = layer_aggregation(given)
         torch.testing.assert_close(found, expected(given))
-        assert found.shape[2] == readout.output_dim == (12 if name == "concat-last-4" else 3)
+        assert found.shape[2] == layer_aggregation.output_dim == (12 if name == "concat-last-4" else 3)
 
 
 @given(st.integers(0, 5), st.floats(-3, 3, allow_nan=False))
 def test_a_mix_can_become_any_layer_at_any_scale(index: int, scale: float) -> None:
-    mix = new_readout("mix", (3,) * 6)
+    mix = new_layer_aggregation("mix", (3,) * 6)
     assert isinstance(mix, Mix)
     with torch.no_grad():
         mix.weights[index] = 200.0
@@ -87,7 +94,7 @@ def test_a_mix_can_become_any_layer_at_any_scale(index: int, scale: float) -> No
 @given(st.lists(st.floats(-4, 4, allow_nan=False), min_size=6, max_size=6))
 def test_a_mix_is_equation_1(weights: list[float]) -> None:
     """gamma * sum_j s_j h_j with softmax weights s, by loops; adding a number to all weights changes nothing."""
-    mix = new_readout("mix", (3,) * 6)
+    mix = new_layer_aggregation("mix", (3,) * 6)
     assert isinstance(mix, Mix)
     given = layers()
     with torch.no_grad():
@@ -103,7 +110,7 @@ def test_a_mix_is_equation_1(weights: list[float]) -> None:
 
 def test_elmos_mix_leaves_layers_out_in_training_alone() -> None:
     """Each with a probability of 0.1, the rest sharing its place; all of them out is the mean, as if none were."""
-    mix = new_readout("elmo-mix", (3,) * 6)
+    mix = new_layer_aggregation("elmo-mix", (3,) * 6)
     assert isinstance(mix, ELMoMix)
     torch.manual_seed(0)
     drawn = torch.stack([mix.shares() for _ in range(3000)]).detach()
@@ -119,14 +126,14 @@ def test_elmos_mix_leaves_layers_out_in_training_alone() -> None:
 
 def test_elmos_weights_are_drawn_to_their_average_in_training_alone() -> None:
     model, plain = tagger("elmo-mix"), tagger("elmo-mix")
-    assert isinstance(model.readout, ELMoMix)
-    assert model.readout.penalty() == 0
-    assert new_readout("mix", (3,) * 6).penalty() is None
+    assert isinstance(model.layer_aggregation, ELMoMix)
+    assert model.layer_aggregation.penalty() == 0
+    assert new_layer_aggregation("mix", (3,) * 6).penalty() is None
     weights = torch.tensor([1.0, -2.0, 0.5, 0.0, 0.0, 3.0])
     for made in (model, plain):
         with torch.no_grad():
-            made.readout.weights.copy_(weights)
-    plain.readout.penalty = lambda: None
+            made.layer_aggregation.weights.copy_(weights)
+    plain.layer_aggregation.penalty = lambda: None
     for training in (True, False):
         losses = []
         for made in (model, plain):
@@ -136,39 +143,39 @@ def test_elmos_weights_are_drawn_to_their_average_in_training_alone() -> None:
         assert float((losses[0].total - losses[1].total).detach()) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", READOUTS)
+@pytest.mark.parametrize("name", LAYER_AGGREGATIONS)
 def test_widths_are_computed_for_every_family(name: str) -> None:
-    width = new_readout(name, BERT_BASE).output_dim
+    width = new_layer_aggregation(name, BERT_BASE).output_dim
     assert width == (3072 if name == "concat-last-4" else 768)
 
 
 def test_layers_of_unequal_widths_are_not_added_up() -> None:
     """ULMFiT's has three layers over the embeddings, and the two in the middle are wider."""
     possible = {"first": 320, "last": 320, "second-to-last": 640}
-    for name in READOUTS:
+    for name in LAYER_AGGREGATIONS:
         if name in possible:
-            assert new_readout(name, ULMFIT).output_dim == possible[name]
+            assert new_layer_aggregation(name, ULMFIT).output_dim == possible[name]
             continue
-        with pytest.raises(UserError, match=f"the readout '{name}'") as refused:
-            new_readout(name, ULMFIT)
+        with pytest.raises(UserError, match=f"the layer aggregation '{name}'") as refused:
+            new_layer_aggregation(name, ULMFIT)
         assert refused.value.remedy == f"Possible with this model: {', '.join(possible)}."
     for name in ("sum", "mix"):
         with pytest.raises(UserError, match=r"adds layers up, and these have widths of .*640, 640, 320"):
-            new_readout(name, ULMFIT)
+            new_layer_aggregation(name, ULMFIT)
     with pytest.raises(UserError, match="needs 4 layers above the embeddings, and this model has 3"):
-        new_readout("concat-last-4", ULMFIT)
+        new_layer_aggregation("concat-last-4", ULMFIT)
     four = (320, 640, 640, 640, 320)
-    assert new_readout("concat-last-4", four).output_dim == 640 * 3 + 320
+    assert new_layer_aggregation("concat-last-4", four).output_dim == 640 * 3 + 320
     with pytest.raises(UserError, match="'sum-last-4' adds layers up, and these have widths of 640, 640, 640, 320"):
-        new_readout("sum-last-4", four)
+        new_layer_aggregation("sum-last-4", four)
 
 
 def test_one_layer_has_none_before_it() -> None:
     with pytest.raises(UserError, match="'second-to-last' needs 2 layers above the embeddings") as refused:
-        new_readout("second-to-last", (8, 8))
+        new_layer_aggregation("second-to-last", (8, 8))
     assert refused.value.remedy == "Possible with this model: first, last, sum, mix, elmo-mix."
-    with pytest.raises(UserError, match=r"unknown readout 'second-last'.*Did you mean 'second-to-last'"):
-        new_readout("second-last", BERT_BASE)
+    with pytest.raises(UserError, match=r"unknown layer aggregation 'second-last'.*Did you mean 'second-to-last'"):
+        new_layer_aggregation("second-last", BERT_BASE)
 
 
 def test_encoders_know_how_wide_their_layers_are() -> None:
@@ -178,34 +185,37 @@ def test_encoders_know_how_wide_their_layers_are() -> None:
     assert AWDLSTM(AWDLSTMConfig(10, embedding_dim=4, hidden_dim=6, num_layers=1)).widths == (4, 4)
 
 
-@pytest.mark.parametrize("name", READOUTS)
+@pytest.mark.parametrize("name", LAYER_AGGREGATIONS)
 def test_the_head_reads_what_the_readout_gives(name: str) -> None:
     model = tagger(name, 24 if name == "concat-last-4" else 6)
     shown = model.encoder(batch(), keep="all").layers
-    expected = new_readout(name, model.encoder.widths).eval()(shown)
+    expected = new_layer_aggregation(name, model.encoder.widths).eval()(shown)
     weights, bias = model.head.output.weight, model.head.output.bias
     torch.testing.assert_close(model(batch()), expected @ weights.T + bias)
-    assert (model.readout is None) == (name == "last")
+    assert (model.layer_aggregation is None) == (name == "last")
 
 
 def test_a_description_without_a_readout_is_that_of_the_last_layer() -> None:
     """Older artifacts have no such field, and their weights no such names."""
     now = tagger("last")
     description = now.describe()
-    del description["head"]["readout"]
+    del description["head"]["layer_aggregation"]
     then = build(description)
     assert then.values().keys() == now.values().keys()
     then.load_state_dict(now.state_dict())
     assert torch.equal(then.eval()(batch()), now(batch()))
     assert tagger("sum").values().keys() == now.values().keys()
-    assert tagger("mix").values().keys() - now.values().keys() == {"readout.weights", "readout.scale"}
+    assert tagger("mix").values().keys() - now.values().keys() == {
+        "layer_aggregation.weights",
+        "layer_aggregation.scale",
+    }
 
 
 def test_a_mix_trains_with_the_head_and_lower_layers_get_gradients_through_it() -> None:
     model = tagger("mix").train()
     top = model.layer_groups()[-1]
-    assert model.readout is not None
-    assert {id(p) for p in model.readout.parameters()} < {id(p) for p in top.parameters}
+    assert model.layer_aggregation is not None
+    assert {id(p) for p in model.layer_aggregation.parameters()} < {id(p) for p in top.parameters}
     for group in model.layer_groups()[:-1]:
         for parameter in group.parameters:
             parameter.requires_grad_(False)
@@ -214,19 +224,23 @@ def test_a_mix_trains_with_the_head_and_lower_layers_get_gradients_through_it() 
 
 
 def test_mistakes() -> None:
-    with pytest.raises(UserError, match="the head reads vectors of width 6, and the readout 'concat-last-4' has 24"):
+    with pytest.raises(
+        UserError, match="the head reads vectors of width 6, and the layer aggregation 'concat-last-4' has 24"
+    ):
         tagger("concat-last-4")
-    with pytest.raises(UserError, match="unknown readout 'top'"):
+    with pytest.raises(UserError, match="unknown layer aggregation 'top'"):
         tagger("top")
-    head = {"name": "classification", "input_dim": 6, "outputs": 2, "pooling": "pooled", "readout": "sum"}
-    with pytest.raises(UserError, match="pooling 'pooled' is of the last layer, whatever the readout 'sum' reads"):
+    head = {"name": "classification", "input_dim": 6, "outputs": 2, "pooling": "pooled", "layer_aggregation": "sum"}
+    with pytest.raises(
+        UserError, match="pooling 'pooled' is of the last layer, whatever the layer aggregation 'sum' reads"
+    ):
         build({"encoder": SMALL | {"pooler": True}, "head": head})
     with pytest.raises(UserError, match="setting missing or one it does not know"):  # it predicts by the last layer
-        build({"encoder": SMALL, "head": {"name": "masked_language_model", "input_dim": 6, "readout": "sum"}})
+        build({"encoder": SMALL, "head": {"name": "masked_language_model", "input_dim": 6, "layer_aggregation": "sum"}})
 
 
 def test_transformers_has_no_readouts(tmp_path: Path) -> None:
-    head = {"name": "span", "input_dim": 6, "readout": "second-to-last"}
+    head = {"name": "span", "input_dim": 6, "layer_aggregation": "second-to-last"}
     with pytest.raises(UserError, match="the head reads 'second-to-last', and transformers has no head that does"):
         huggingface.save(build({"encoder": SMALL, "head": head}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -247,7 +261,7 @@ def test_vectors_of_texts_are_pooled_from_the_layers_asked_for() -> None:
         embed_sequences(model, texts, 1, layers="mix")
     learned = tagger("mix")
     with torch.no_grad():
-        learned.readout.weights[2] = 100.0  # type: ignore[union-attr]
+        learned.layer_aggregation.weights[2] = 100.0  # type: ignore[union-attr]
     alone = Batch(ids=torch.arange(5)[None], mask=torch.ones(1, 5, dtype=torch.bool))
     expected = learned.encoder(alone, keep="all").layers[2][0].mean(dim=0)
     found = torch.from_numpy(embed_sequences(learned, texts, 1, "mean", "fp32", layers="mix"))[0]

@@ -29,7 +29,7 @@ def test_every_way_is_measured_on_texts_that_chose_nothing() -> None:
     answers, targets = made()
     found = pooling.measured(answers[:, :30], targets[:30], answers[:, 30:], targets[30:], list("abcd"))
     left_out = {f"without {name}" for name in "abcd"}
-    assert set(found) == {*pooling.WAYS, *left_out, *(f"{name} alone" for name in "abcd")}
+    assert set(found) == {*pooling.LINEAR_METHODS, *left_out, *(f"{name} alone" for name in "abcd")}
     weights = ensemble_weights(list(answers[1:, :30]), targets[:30], "single")
     expected = evaluate("single", targets[30:], np.tensordot(weights, answers[1:, 30:], 1))
     assert found["without a"] == pytest.approx([expected["accuracy"], expected["log_loss"]])

@@ -34,8 +34,8 @@ def test_asked_names_all_that_a_result_depends_on() -> None:
     other = load_recipe("default").finetune
     both = asked("tag", {"train": 1}, [source, source], [recipe, other], options)
     assert both["recipe"] == f"{recipe.identity} {other.identity}"
-    mixed = TagOptions(readout="mix")
-    assert asked("tag", {"train": 1}, [source], [recipe], mixed) == expected | {"readout": "mix"}
+    mixed = TagOptions(layer_aggregation="mix")
+    assert asked("tag", {"train": 1}, [source], [recipe], mixed) == expected | {"layer_aggregation": "mix"}
 
 
 @pytest.mark.parametrize(

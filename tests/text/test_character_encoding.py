@@ -15,7 +15,7 @@ from textgraft.data.batch import pad
 from textgraft.data.sequences import PairIds
 from textgraft.data.windows import tokenize
 from textgraft.data.words import word_windows
-from textgraft.text.character_encoding import CHARACTERS, MARKS, SpellingTokenizer, _Spelled, spell, train
+from textgraft.text.character_encoding import CHARACTERS, MARKS, CharacterEncodingTokenizer, _Spelled, spell, train
 from textgraft.text.tokenizer import Tokenizer
 
 TEXTS = [
@@ -26,7 +26,7 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> SpellingTokenizer:
+def tokenizer() -> CharacterEncodingTokenizer:
     return train(TEXTS, min_frequency=1)
 
 
@@ -45,7 +45,7 @@ def test_numbers_that_were_published() -> None:
     """Of AllenNLP's own tests: "Second", a full stop, a text's beginning and end."""
     assert spell("Second").tolist() == [259, 84, 102, 100, 112, 111, 101, 260] + [261] * 42
     assert spell(".").tolist() == [259, 47, 260] + [261] * 47
-    made = SpellingTokenizer.from_vocabulary()
+    made = CharacterEncodingTokenizer.from_vocabulary()
     assert list(made.bos_id) == [259, 257, 260] + [261] * 47
     assert list(made.eos_id) == [259, 258, 260] + [261] * 47
 
@@ -69,7 +69,7 @@ def test_words_that_were_looked_up_before_are_spelled_the_same() -> None:
 @given(st.text(max_size=80))
 @example(" \u0e31")
 def test_offsets_are_those_of_the_words_and_a_batch_has_the_same_ids(text: str) -> None:
-    made = SpellingTokenizer.from_vocabulary()
+    made = CharacterEncodingTokenizer.from_vocabulary()
     encoding = made.encode(text)
     assert len(encoding.ids) == len(encoding.tokens) == len(encoding.offsets)
     assert np.array_equal(encoding.ids, made.encode_batch([text])[0])
@@ -84,13 +84,13 @@ def test_offsets_are_those_of_the_words_and_a_batch_has_the_same_ids(text: str) 
     assert not text[between:].strip()
 
 
-def test_a_text_comes_back_word_by_word(tokenizer: SpellingTokenizer) -> None:
+def test_a_text_comes_back_word_by_word(tokenizer: CharacterEncodingTokenizer) -> None:
     ids = tokenizer.encode("It's naïve, 東京!").ids
     assert tokenizer.decode(ids) == "It 's naïve , 東京 !"
     assert tokenizer.settled(ids) == tokenizer.decode(ids)
 
 
-def test_the_vocabulary_goes_by_falling_frequency(tokenizer: SpellingTokenizer) -> None:
+def test_the_vocabulary_goes_by_falling_frequency(tokenizer: CharacterEncodingTokenizer) -> None:
     assert tokenizer.tokens[:5] == [*MARKS, "film", "A"]
     assert tokenizer.vocab_size == len(tokenizer.tokens) == len(tokenizer.spellings)
     assert train(TEXTS, vocab_size=5, min_frequency=1).tokens == [*MARKS, "film", "A"]
@@ -101,10 +101,10 @@ def test_the_vocabulary_goes_by_falling_frequency(tokenizer: SpellingTokenizer) 
     assert 2 not in [tokenizer.word_ids[word] for word in tokenizer.tokens[3:]]
 
 
-def test_saved_and_loaded(tokenizer: SpellingTokenizer, tmp_path: Path) -> None:
+def test_saved_and_loaded(tokenizer: CharacterEncodingTokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert isinstance(loaded, SpellingTokenizer)
+    assert isinstance(loaded, CharacterEncodingTokenizer)
     assert loaded.fingerprint == tokenizer.fingerprint
     assert loaded.tokens == tokenizer.tokens
     assert loaded.fingerprint != train(TEXTS, min_frequency=3).fingerprint
@@ -114,7 +114,7 @@ def test_saved_and_loaded(tokenizer: SpellingTokenizer, tmp_path: Path) -> None:
         Tokenizer.from_json(json.dumps(content))
 
 
-def test_batches_spell_each_distinct_word_once(tokenizer: SpellingTokenizer) -> None:
+def test_batches_spell_each_distinct_word_once(tokenizer: CharacterEncodingTokenizer) -> None:
     a, b = tokenizer.encode_batch(["the cat the", ""])
     batch = pad([a, b], tokenizer.pad_id)
     assert batch.ids.tolist() == [[1, 2, 3, 2, 4], [1, 4, 0, 0, 0]]
@@ -124,7 +124,7 @@ def test_batches_spell_each_distinct_word_once(tokenizer: SpellingTokenizer) -> 
     assert np.array_equal(batch.spellings[batch.ids[0]].numpy(), a)
 
 
-def test_pairs_are_two_texts_in_a_row(tokenizer: SpellingTokenizer) -> None:
+def test_pairs_are_two_texts_in_a_row(tokenizer: CharacterEncodingTokenizer) -> None:
     first, second, nothing = tokenizer.bodies(["A cat", "bad", ""])
     pair = PairIds(first, second, tokenizer.pair_marks)
     assert np.array_equal(pair.ids, np.concatenate(tokenizer.encode_batch(["A cat", "bad"])))
@@ -137,7 +137,7 @@ def test_pairs_are_two_texts_in_a_row(tokenizer: SpellingTokenizer) -> None:
     assert batch.segments.sum(dim=1).tolist() == [2, 1]
 
 
-def test_a_word_of_a_sentence_is_a_position_whatever_is_in_it(tokenizer: SpellingTokenizer) -> None:
+def test_a_word_of_a_sentence_is_a_position_whatever_is_in_it(tokenizer: CharacterEncodingTokenizer) -> None:
     windows, coverage = word_windows(tokenizer, [["U.S.", "didn't", " ", "<UNK>", "x" * 90]], 64)
     (window,) = windows
     assert window.spans.tolist() == [[1, 2], [2, 3], [3, 4], [4, 5], [5, 6]]
@@ -149,7 +149,7 @@ def test_a_word_of_a_sentence_is_a_position_whatever_is_in_it(tokenizer: Spellin
     assert all(len(window.ids) <= 6 for window in windows)
 
 
-def test_questions_read_words(tokenizer: SpellingTokenizer) -> None:
+def test_questions_read_words(tokenizer: CharacterEncodingTokenizer) -> None:
     read = tokenize(tokenizer, "It wasn't ")
     assert read.ids.shape == (3, CHARACTERS)
     assert read.spans.tolist() == [[0, 2], [3, 6], [6, 9]]
@@ -167,7 +167,7 @@ def test_settings_out_of_range(asked: dict[str, int], complaint: str) -> None:
 
 def test_asked_for_by_name() -> None:
     made = Tokenizer.train(TEXTS, kind="word", model="spelling", min_frequency=1)
-    assert isinstance(made, SpellingTokenizer)
+    assert isinstance(made, CharacterEncodingTokenizer)
     with pytest.raises(UserError, match="what is spelled are words"):
         Tokenizer.train(TEXTS, model="spelling")
     with pytest.raises(UserError, match="no text"):

@@ -16,7 +16,7 @@ from tokenizers import decoders, models
 
 from textgraft import Tokenizer
 from textgraft.text.byte_level import BytePairTokenizer, read_gpt, train_byte_level
-from textgraft.text.incremental_decoding import GrowingText
+from textgraft.text.incremental_decoding import IncrementalText
 from textgraft.text.normalize import CONTROL
 from textgraft.text.thai import Segmenter
 
@@ -86,7 +86,7 @@ def made() -> Any:
 
 
 def grows_as_the_whole(tokenizer: Tokenizer, parts: Sequence[Sequence[int]]) -> None:
-    growing, ids = GrowingText(tokenizer, parts[0] if parts else ()), [*parts[0]] if parts else []
+    growing, ids = IncrementalText(tokenizer, parts[0] if parts else ()), [*parts[0]] if parts else []
     for part in ((), *parts[1:]):
         growing.add(part)
         ids += part
@@ -150,7 +150,7 @@ def test_what_is_decoded_does_not_grow(made: Any, name: str, monkeypatch: pytest
     sizes: list[int] = []
     decode = tokenizer.decode
     monkeypatch.setattr(tokenizer, "decode", lambda row: sizes.append(len(row)) or decode(row))
-    growing = GrowingText(tokenizer)
+    growing = IncrementalText(tokenizer)
     for token in ids:
         growing.add([token])
         assert growing.text is not None

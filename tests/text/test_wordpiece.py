@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from textgraft.core.errors import UserError
 from textgraft.data.streams.masking import MaskingTokens
 from textgraft.text.clusters import cluster_spans
-from textgraft.text.token_cache import ChunkMemory
+from textgraft.text.token_cache import TokenCache
 from textgraft.text.tokenizer import PIECE_CHARACTERS, Tokenizer
 from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer, train
 
@@ -255,7 +255,7 @@ def test_only_so_many_chunks_are_remembered(monkeypatch: pytest.MonkeyPatch) -> 
         return [[len(chunk)] for chunk in chunks]
 
     monkeypatch.setattr("textgraft.text.token_cache.MOST", 3)
-    memory, long = ChunkMemory(str.split, cut), "z" * 50
+    memory, long = TokenCache(str.split, cut), "z" * 50
     assert [ids.tolist() for ids in memory.ids([f"a bb a {long}", ""])] == [[1, 2, 1, 50], []]
     assert asked == ["a", "bb", long]
     memory.ids([f"a {long}"])

@@ -25,13 +25,13 @@ FP32 = Settings(precision="fp32")
 HEAD = Phase("head", 4, 0.02, trainable=1, weight_decay=0.01)
 
 
-def still(readout: str = "last") -> Model:
+def still(layer_aggregation: str = "last") -> Model:
     """A classifier whose encoder has no dropout; its head has."""
     description = classifier(below=0.0).describe()
     description["head"]["words_dim"] = 6
-    if readout != "last":
+    if layer_aggregation != "last":
         description["encoder"]["hidden_dim"] = 6  # as wide as the table, so that layers can be added up
-        description["head"] |= {"readout": readout, "words_dim": 0}
+        description["head"] |= {"layer_aggregation": layer_aggregation, "words_dim": 0}
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return build(description)

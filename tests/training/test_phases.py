@@ -127,8 +127,8 @@ def test_schedule_table_and_curve_by_hand() -> None:
         (PHASE.replace("lr = 0.1", "lr = -0.1"), ["lr is -0.1", "above 0"]),
         (PHASE.replace("epochs = 1", "epochs = nan"), ["epochs"]),
         (PHASE.replace("lr = 0.1", ""), ["'lr' is missing", "finetune.phases.1"]),
-        ("[finetune]\nrows = 0\n", ["mine.toml, finetune", "rows is 0", "1 or more"]),
-        ("[finetune]\nrows = 1\n", ["finetune.rows is 1", "Batch normalisation needs 2"]),
+        ("[finetune]\nbatch_size = 0\n", ["mine.toml, finetune", "rows is 0", "1 or more"]),
+        ("[finetune]\nbatch_size = 1\n", ["finetune.batch_size is 1", "Batch normalisation needs 2"]),
         ("[finetune]\n[adapt]\nbptt = -3\n", ["mine.toml, adapt", "bptt is -3"]),
         ("[finetune]\ndropout = -0.5\n", ["dropout is -0.5", "0 or more"]),
         ("[finetune]\nclip = nan\n", ["clip"]),
@@ -158,7 +158,7 @@ def test_a_group_that_the_model_lacks_is_a_users_mistake() -> None:
 
 
 def test_few_texts_are_read_more_often() -> None:
-    stage = Stage((Phase("head", 4, 0.1, trainable=1), Phase("all", 1, 0.1)), least_steps=30)
+    stage = Stage((Phase("head", 4, 0.1, trainable=1), Phase("all", 1, 0.1)), min_steps=30)
     assert stage.plan(3) == list(stage.phases)
     assert stage.plan(3, steps_per_epoch=6) == list(stage.phases)  # 30 steps as it is
     longer = stage.plan(3, steps_per_epoch=2)
@@ -166,10 +166,10 @@ def test_few_texts_are_read_more_often() -> None:
     assert [(p.name, p.lr, p.trainable) for p in longer] == [(p.name, p.lr, p.trainable) for p in stage.phases]
     assert len(schedule_curve(stage, 3, 2)[0]) == 30
     assert max(row.epoch for row in schedule_table(stage, NAMES[:3], 2)) == 15
-    each = Stage((Phase("one", 1, 0.1, only="each"),), least_steps=12)
+    each = Stage((Phase("one", 1, 0.1, only="each"),), min_steps=12)
     assert [phase.epochs for phase in each.plan(4, steps_per_epoch=1)] == [4, 4, 4]
-    with pytest.raises(UserError, match=r"least_steps is -1\."):
-        Stage(least_steps=-1)
+    with pytest.raises(UserError, match=r"min_steps is -1\."):
+        Stage(min_steps=-1)
 
 
 def test_annealing_is_read_from_a_recipe_and_is_part_of_what_a_stage_is_known_by() -> None:
@@ -201,7 +201,7 @@ def like(folder: Path, name: str, text: str) -> Path:
 
 
 def test_a_recipe_like_another_says_only_where_it_differs(tmp_path: Path) -> None:
-    own = 'like = "lstm-small"\nname = "mine"\ndescription = "For tests"\n\n[finetune]\nrows = 5\n'
+    own = 'like = "lstm-small"\nname = "mine"\ndescription = "For tests"\n\n[finetune]\nbatch_size = 5\n'
     mine, base = load_recipe(str(like(tmp_path, "mine", own))), load_recipe("lstm-small")
     assert mine == replace(base, name="mine", description="For tests", finetune=replace(base.finetune, rows=5))
     phase = '\n[[finetune.phases]]\nname = "head"\nepochs = 1\nlr = 0.1\n'

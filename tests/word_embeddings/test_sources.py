@@ -24,8 +24,8 @@ from textgraft.word_embeddings.word_vectors import WordVectors
 SENTENCES = [s.words for s in sentences(20, 3, clauses=2).sentences]
 
 
-def frozen(family: str, readout: str = "last", **others: Any) -> FrozenModel:
-    return FrozenModel(encoder(family, TEXT, num_layers=2), family, readout, precision="fp32", **others)
+def frozen(family: str, layer_aggregation: str = "last", **others: Any) -> FrozenModel:
+    return FrozenModel(encoder(family, TEXT, num_layers=2), family, layer_aggregation, precision="fp32", **others)
 
 
 def static() -> StaticVectors:
@@ -34,10 +34,10 @@ def static() -> StaticVectors:
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt", "xl", "lstm", "backward"])
-@pytest.mark.parametrize("readout", ["last", "first"])
+@pytest.mark.parametrize("layer_aggregation", ["last", "first"])
 @torch.no_grad()
-def test_vectors_are_those_of_a_direct_forward_pass(family: str, readout: str) -> None:
-    source = frozen(family, readout)
+def test_vectors_are_those_of_a_direct_forward_pass(family: str, layer_aggregation: str) -> None:
+    source = frozen(family, layer_aggregation)
     model, tokenizer = source.artifact.model, source.artifact.tokenizer
     found = source.vectors(SENTENCES[:5])
     for words, vectors in zip(SENTENCES[:5], found, strict=True):
@@ -47,7 +47,7 @@ def test_vectors_are_those_of_a_direct_forward_pass(family: str, readout: str) -
         row = torch.tensor([ids])
         batch = Batch(row, torch.ones_like(row, dtype=torch.bool))
         layers = model.encoder(batch, keep="all").layers
-        read = layers[-1 if readout == "last" else 0][0]
+        read = layers[-1 if layer_aggregation == "last" else 0][0]
         at = np.cumsum([len(marks.before), *map(len, pieces)])
         last = model.encoder.direction == "left"
         places = at[1:] - 1 if last else at[:-1]
@@ -154,7 +154,7 @@ def test_no_number_becomes_infinite(numbers: list[float]) -> None:
 def test_what_is_no_source_is_explained() -> None:
     with pytest.raises(UserError, match="vectors of no words"):
         StaticVectors(WordVectors([], np.zeros((0, 3), dtype=np.float32)), "empty", "e")
-    with pytest.raises(UserError, match="no readout 'sum'"):
+    with pytest.raises(UserError, match="no layer aggregation 'sum'"):
         StaticVectors(static().word_vectors, "static", "s", "sum")
     with pytest.raises(UserError, match="has to be learned"):
         frozen("bert", "mix")

@@ -1,4 +1,6 @@
-"""All layers of words at once, of every family: those of one readout at a time, in whatever order they are asked."""
+"""All layers of words at once, of every family: those of one layer aggregation at a time, in whatever order they are
+asked.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from made_up_tags import TEXT, sentences, write_encoder
 from textgraft import save_vectors
 from textgraft.core.errors import UserError
 from textgraft.data.contexts import Context, Place, contexts_of, drawn_places, places_of, read_contexts
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text.characters import of_vocabulary
@@ -51,8 +53,8 @@ def made(family: str) -> Artifact:
 def test_layers_are_those_of_one_readout_at_a_time(family: str) -> None:
     source = made(family)
     found = layer_vectors(source, SENTENCES[:6], window=20, precision="fp32")
-    for readout, layer in (("first", 0), ("last", -1)):
-        expected = word_vectors(source, SENTENCES[:6], window=20, readout=readout, precision="fp32")
+    for layer_aggregation, layer in (("first", 0), ("last", -1)):
+        expected = word_vectors(source, SENTENCES[:6], window=20, layer_aggregation=layer_aggregation, precision="fp32")
         for layers, vectors in zip(found, expected, strict=True):
             np.testing.assert_array_equal(layers[layer], vectors)
     assert [layer.shape[1] for layer in found[0]] == list(source.model.encoder.widths)
@@ -70,7 +72,7 @@ def test_rows_are_at_their_places_in_any_order(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     places = [Place(int(s), int(generator.integers(len(read[s].spans)))) for s in generator.integers(0, len(read), 40)]
     found = layers.at(read, places, title="reading")
-    whole = layer_vectors(artifact.load(tmp_path / "lstm"), [c.words for c in read], precision="fp32")
+    whole = layer_vectors(loading.load_network(tmp_path / "lstm"), [c.words for c in read], precision="fp32")
     for row, (sentence, word) in enumerate(places):
         for layer in range(3):
             np.testing.assert_allclose(found[layer][row], whole[sentence][layer][word], atol=1e-6)

@@ -11,7 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_problems, print_table, say
 from textgraft.cli.groups import group_of
-from textgraft.cli.inspect_layers import geometry, readouts, weights, words
+from textgraft.cli.inspect_layers import geometry, layer_aggregations, weights, words
 from textgraft.core.errors import UserError
 
 
@@ -21,7 +21,7 @@ def transfer(
     test: Annotated[
         Path | None, typer.Option("--test", help="Labelled texts to measure on; else a fifth of TRAIN is held out.")
     ] = None,
-    model: o.UsualModel = None,
+    model: o.DefaultModel = None,
     layers: Annotated[
         str | None,
         typer.Option("--layers", help="How many layer groups to copy, with commas, as in 0,1,2; else each number."),
@@ -94,9 +94,9 @@ INSPECTIONS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("geometry", geometry, "textgraft inspect geometry en-ulmfit wiki.jsonl --out geometry"),
     ("weights", weights, "textgraft inspect weights tagger entailment --out weights"),
     (
-        "readouts",
-        readouts,
-        "textgraft inspect readouts train.conll --test test.conll --model hf:bert-folder --out readouts",
+        "layers",
+        layer_aggregations,
+        "textgraft inspect layers train.conll --test test.conll --model hf:bert-folder --out layers",
     ),
 )
 """Name, function and an example for --help, in the order that help lists them."""

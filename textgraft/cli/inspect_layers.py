@@ -1,4 +1,6 @@
-"""textgraft inspect words, geometry, weights and readouts: what the layers of a model know, and what tasks read."""
+"""textgraft inspect words, geometry, weights and layer aggregations: what the layers of a model know, and what tasks
+read.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ def geometry(
 
 
 def weights(
-    models: Annotated[list[str], typer.Argument(help="Folders fine-tuned with --readout mix or elmo-mix.")],
+    models: Annotated[list[str], typer.Argument(help="Folders fine-tuned with --layer-aggregation mix or elmo-mix.")],
     out: Out,
     as_json: o.AsJson = False,
 ) -> None:
@@ -145,13 +147,14 @@ def weights(
     _tell_written(out)
 
 
-def readouts(
+def layer_aggregations(
     train: Annotated[Path, typer.Argument(help="Sentences with tags (CoNLL), or labelled texts (.csv .tsv .jsonl …).")],
     test: Annotated[Path, typer.Option("--test", help="The same to measure on; nothing is chosen by it.")],
     out: Out,
-    model: o.UsualModel = None,
-    readouts: Annotated[
-        str | None, typer.Option("--readouts", help="Which to try, with commas; else all that the model allows.")
+    model: o.DefaultModel = None,
+    layer_aggregations: Annotated[
+        str | None,
+        typer.Option("--layer-aggregations", help="Which to try, with commas; else all that the model allows."),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Trainings of each; report their spread.")] = 3,
     sample: Annotated[
@@ -171,20 +174,22 @@ def readouts(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Which layers serve a task best? A head on frozen features through each readout, several seeds each.
+    """Which layers serve a task best? A head on frozen features through each layer aggregation, several seeds each.
 
     After table 7 of Devlin et al. 2019, with the mixes that are learned beside the six.
     """
     from textgraft.cli.train import resumable
-    from textgraft.experiments.layer_aggregation import ReadoutOptions, inspect_readouts, sampled
-    from textgraft.nn.layer_aggregation import READOUTS
+    from textgraft.experiments.layer_aggregation import LayerOptions, inspect_layers, sampled
+    from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
     from textgraft.training.loop import Settings
 
     _check_out(out)
     o.use_threads(threads)
-    options = ReadoutOptions(
+    options = LayerOptions(
         recipe=recipe,
-        readouts=tuple(READOUTS) if readouts is None else tuple(readouts.split(",")),
+        layer_aggregations=tuple(LAYER_AGGREGATIONS)
+        if layer_aggregations is None
+        else tuple(layer_aggregations.split(",")),
         seeds=seeds,
         max_tokens=max_tokens,
         settings=Settings(seed=seed, precision=precision, device=device),
@@ -193,7 +198,7 @@ def readouts(
     learned = sampled(_examples(train, columns), sample)
     tested = sampled(_examples(test, columns), test_sample)
     with resumable(out):
-        results = inspect_readouts(learned, out, test=tested, model=model, options=options, show=not quiet)
+        results = inspect_layers(learned, out, test=tested, model=model, options=options, show=not quiet)
     if as_json:
         _print_json(out, results)
         return

@@ -18,7 +18,7 @@ TRAINING = "Training"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, nor notes on the data, on stderr.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is at --out already.")]
-UsualModel = Annotated[
+DefaultModel = Annotated[
     str | None,
     typer.Option(
         "--model",
@@ -29,9 +29,11 @@ UsualModel = Annotated[
 Recipe = Annotated[
     str, typer.Option("--recipe", help="How to train: a name from `textgraft recipes`, or a .toml file.")
 ]
-READOUTS = "first, last, second-to-last, sum, sum-last-4, concat-last-4, mix, or elmo-mix, which are learned"
-"""The names of nn.layer_aggregation.READOUTS, which takes torch to ask."""
-Readout = Annotated[str, typer.Option("--readout", help=f"Which layers the head reads: {READOUTS}.")]
+LAYER_AGGREGATIONS = "first, last, second-to-last, sum, sum-last-4, concat-last-4, mix, or elmo-mix, which are learned"
+"""The names of nn.layer_aggregation.LAYER_AGGREGATIONS, which takes torch to ask."""
+LayerAggregation = Annotated[
+    str, typer.Option("--layer-aggregation", help=f"Which layers the head reads: {LAYER_AGGREGATIONS}.")
+]
 Minutes = Annotated[
     float | None, typer.Option("--minutes", min=0.01, help="Train for this long instead of the recipe's epochs.")
 ]

@@ -15,7 +15,7 @@ from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.data.squad import Squad
-    from textgraft.tasks.question_answering.predictor import Reader, Reply
+    from textgraft.tasks.question_answering.predictor import QAModel, Reply
 
 Folder = Annotated[str, typer.Argument(help="A model's folder, made by `textgraft qa finetune`, or hf:FOLDER.")]
 Questions = Annotated[Path, typer.Argument(help="Questions with answers, as SQuAD's .json (or .json.gz, .xz, …).")]
@@ -38,7 +38,7 @@ NBestOut = Annotated[Path | None, typer.Option("--n-best", help="A .json file fo
 def finetune(
     train: Questions,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    model: o.UsualModel = None,
+    model: o.DefaultModel = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Questions to choose the best epoch by.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Questions that nothing is chosen by.")] = None,
     held_out: Annotated[
@@ -49,7 +49,7 @@ def finetune(
     ] = None,
     test_questions: Annotated[int | None, typer.Option("--test-questions", min=1, help="Measure on so many.")] = None,
     recipe: o.Recipe = "default",
-    readout: o.Readout = "last",
+    layer_aggregation: o.LayerAggregation = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Of a window, question included.")] = 384,
     stride: Annotated[
         int, typer.Option("--stride", min=1, help="How far a window begins behind the one before, in tokens.")
@@ -91,7 +91,7 @@ def finetune(
         questions=questions,
         examined_questions=test_questions,
         baseline=baseline,
-        readout=readout,
+        layer_aggregation=layer_aggregation,
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )
     paths = {"train": train, "valid": valid, "test": test}
@@ -197,10 +197,10 @@ def _read(path: Path, drop_misplaced: bool) -> Squad:
     return read_squad(path, misplaced="drop" if drop_misplaced else "refuse")
 
 
-def _reader(model: str, threshold: float | None, longest: int | None, precision: str, *, show: bool) -> Reader:
-    from textgraft.tasks.question_answering.predictor import Reader
+def _reader(model: str, threshold: float | None, longest: int | None, precision: str, *, show: bool) -> QAModel:
+    from textgraft.tasks.question_answering.predictor import QAModel
 
-    return Reader(model, threshold=threshold, max_answer_tokens=longest, precision=precision, show=show)
+    return QAModel(model, threshold=threshold, max_answer_tokens=longest, precision=precision, show=show)
 
 
 def _asked(file: Path | None, questions: list[str] | None, context: Path | None) -> Squad:

@@ -30,7 +30,7 @@ def _check_plot(path: Path | None) -> None:
 
 def lr_find(
     train: Annotated[Path, typer.Argument(help="Labelled texts or pairs; with --adapt any texts.")],
-    model: o.UsualModel = None,
+    model: o.DefaultModel = None,
     adapt: Annotated[bool, typer.Option("--adapt", help="Test the language model instead of the classifier.")] = False,
     recipe: o.Recipe = "default",
     phase: Annotated[

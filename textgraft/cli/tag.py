@@ -35,7 +35,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 def finetune(
     train: File,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write; must not exist.")],
-    model: o.UsualModel = None,
+    model: o.DefaultModel = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Sentences to choose the best epoch by.")] = None,
     test: Annotated[Path | None, typer.Option("--test", help="Sentences whose tags choose nothing.")] = None,
     held_out: Annotated[
@@ -53,7 +53,7 @@ def finetune(
     stack: Annotated[
         str | None,
         typer.Option(
-            "--stack", help="Train on what these say: models and word vectors, NAME,NAME@READOUT,pooled:NAME,…"
+            "--stack", help="Train on what these say: models and word vectors, NAME,NAME@LAYERS,pooled:NAME,…"
         ),
     ] = None,
     keep_gb: Annotated[
@@ -66,7 +66,7 @@ def finetune(
         bool | None, typer.Option("--crf/--no-crf", help="Learn which tag follows which; --stack does.")
     ] = None,
     recipe: o.Recipe = "default",
-    readout: o.Readout = "last",
+    layer_aggregation: o.LayerAggregation = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=4, help="Of a window over a long sentence.")] = 256,
     baseline: Annotated[
         bool, typer.Option("--baseline/--no-baseline", help="Each word's most frequent tag beside it.")
@@ -92,16 +92,16 @@ def finetune(
     if stack is not None and model is not None:
         raise UserError("both a model and a stack.", where="--stack", remedy="Put the model among the stack's names.")
     o.use_threads(threads)
-    suited = TagOptions() if stack is None else STACKED
-    given: Any = suited.scheme if scheme is None else scheme
+    recommended_recipe = TagOptions() if stack is None else STACKED
+    given: Any = recommended_recipe.scheme if scheme is None else scheme
     options = TagOptions(
         recipe=recipe,
         max_tokens=max_tokens,
         scheme=given,
-        crf=suited.crf if crf is None else crf,
+        crf=recommended_recipe.crf if crf is None else crf,
         held_out=held_out,
         baseline=baseline,
-        readout=readout,
+        layer_aggregation=layer_aggregation,
         network=Network(kept_bytes=round(keep_gb * 1e9)),
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )

@@ -97,7 +97,7 @@ def pretrain(
     as_json: o.AsJson = False,
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.pretrain import pretrain
     from textgraft.training.loop import Settings
 
@@ -117,7 +117,7 @@ def pretrain(
             settings=settings,
             show=not quiet,
         )
-    _told(out, load(out).run, as_json)
+    _told(out, load_network(out).run, as_json)
 
 
 def adapt(
@@ -125,7 +125,7 @@ def adapt(
         list[Path], typer.Argument(help="Files, folders or globs of the domain's text; labels are ignored.")
     ],
     out: Out,
-    model: o.UsualModel = None,
+    model: o.DefaultModel = None,
     recipe: o.Recipe = "default",
     minutes: o.Minutes = None,
     own_vocabulary: Annotated[
@@ -142,7 +142,7 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Let a language model read your domain's text; no labels needed."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
     from textgraft.training.loop import Settings
 
@@ -161,7 +161,7 @@ def adapt(
             overwrite=overwrite,
             show=not quiet,
         )
-    _told(out, load(out).run, as_json)
+    _told(out, load_network(out).run, as_json)
 
 
 def _told(out: Path, run: Mapping[str, Any], as_json: bool) -> None:
@@ -250,7 +250,7 @@ def finetune(
     both_orders: Annotated[
         bool, typer.Option("--both-orders", help="Read pairs both ways round and add up: for similarity.")
     ] = False,
-    readout: o.Readout = "last",
+    layer_aggregation: o.LayerAggregation = "last",
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Forget what the model learned: what is pretraining worth?")
     ] = False,
@@ -308,7 +308,7 @@ def finetune(
         from_scratch=from_scratch,
         both_orders=both_orders,
         baselines=baselines,
-        readout=readout,
+        layer_aggregation=layer_aggregation,
         minutes=minutes,
         settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
     )
@@ -317,7 +317,7 @@ def finetune(
     parts = {"train": train, "valid": valid, "test": test}
     examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
     pool = o.read_pool(unlabelled, encoding=encoding)
-    model = model or asked.usual_model(examples["train"])
+    model = model or asked.default_model(examples["train"])
     held_out = [part for name, part in examples.items() if name != "train"]
     models = check_finetune(examples["train"], model=model, held_out=held_out, options=asked)
     problems = _problems(examples, pool, quiet)

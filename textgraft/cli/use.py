@@ -56,14 +56,14 @@ def predict(
 ) -> None:
     """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
     from textgraft.core.files import check_writable
-    from textgraft.tasks.classification.predictor import load, warned_of_empty
+    from textgraft.tasks.classification.predictor import load_classifier, warned_of_empty
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
     if out is not None:
         check_writable(out)
     o.use_threads(threads)
-    classifier = load(model, precision=precision, device=device)
+    classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
     predictions = classifier.predict(warned_of_empty(texts), abstain_below=abstain_below)
@@ -246,7 +246,9 @@ def embed(
         Path, typer.Option("--out", "-o", help="The .npz (`vectors`) or .npy file to write: (N, D), float32.")
     ],
     pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat of the top layer.")] = "mean",
-    layers: Annotated[str, typer.Option("--layers", help=f"Of other layers than the top one: {o.READOUTS}.")] = "last",
+    layers: Annotated[
+        str, typer.Option("--layers", help=f"Of other layers than the top one: {o.LAYER_AGGREGATIONS}.")
+    ] = "last",
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=8, help="Longer texts lose their middle.")] = 512,
     device: o.Device = "auto",
     threads: o.Threads = None,

@@ -32,7 +32,7 @@ from textgraft.data.labels import Labels, kind_of_texts
 from textgraft.data.readers import read, read_if_given
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.metrics.classification import HEADLINE
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.training.driver import content_hash, work_folder
 from textgraft.training.provenance import provenance
@@ -103,7 +103,7 @@ def compare(
     refuse_one_text(unlabelled, name="unlabelled")
     train, test = read(train), read_if_given(test)
     question = _question(train, test, unlabelled, labels, range(options.seed, options.seed + _counted(seeds)))
-    options = replace(options, kind=kind_of_texts(train, question.labels), usual=usual_models(train.texts))
+    options = replace(options, kind=kind_of_texts(train, question.labels), usual=default_models_for(train.texts))
     names = chosen_methods(methods, kind=question.labels.kind, pool=len(question.pool))
     made = {name: new_method(name, options) for name in names}
     asked = _asked(question, made, options)

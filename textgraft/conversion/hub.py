@@ -20,7 +20,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.models.model_folder import ELMO, FOREIGN, TENSORFLOW
 from textgraft.text.byte_level import read_gpt, read_gpt2
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -38,7 +38,11 @@ def load(name: str) -> Artifact:
         config, model, tokenizer = tensorflow.load(name)
     elif name.startswith(ELMO):
         folder = Path(name.removeprefix(ELMO))
-        config, model, tokenizer = {"model_type": "elmo"}, elmo.load(folder), SpellingTokenizer.from_vocabulary()
+        config, model, tokenizer = (
+            {"model_type": "elmo"},
+            elmo.load(folder),
+            CharacterEncodingTokenizer.from_vocabulary(),
+        )
     else:
         folder = find(name)
         config = huggingface.read_config(folder)

@@ -80,9 +80,9 @@ def save(
     if name not in WRITERS:
         remedy = f"Families that can be: {', '.join(WRITERS)}."
         raise UserError(f"a model of the family '{name}' cannot be written for transformers.", remedy=remedy)
-    if model.readout is not None:
-        message = f"the head reads '{model.head.config.readout}', and transformers has no head that does."
-        raise UserError(message, remedy="Make the model without a readout.")
+    if model.layer_aggregation is not None:
+        message = f"the head reads '{model.head.config.layer_aggregation}', and transformers has no head that does."
+        raise UserError(message, remedy="Make the model without a layer aggregation.")
     config, weights = import_module(WRITERS[name]).to_huggingface(model)
     refuse_existing(folder, overwrite)
     data = to_safetensors({n: w.contiguous().cpu() for n, w in weights.items()}, metadata={"format": "pt"})

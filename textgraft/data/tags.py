@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 Scheme = Literal["plain", "IOB1", "IOB2", "BIOES"]
-Piece = Literal["first", "last"]
+SubwordPooling = Literal["first", "last"]
 """Which of a word's pieces speaks for it."""
 TagsOf = tuple[list[str], list[float]]
 """The tags of a sentence's words, and how sure each is."""

@@ -18,7 +18,7 @@ import numpy as np
 from textgraft.core.errors import UserError
 from textgraft.data.squad import Question
 from textgraft.text.byte_level import BytePairTokenizer
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -95,7 +95,7 @@ def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
     """A text's tokens without what the tokenizer puts around it."""
     encoding = tokenizer.encode(text)
     ids, spans = encoding.ids, encoding.offsets
-    if isinstance(tokenizer, WordPieceTokenizer | SpellingTokenizer):
+    if isinstance(tokenizer, WordPieceTokenizer | CharacterEncodingTokenizer):
         ids, spans = ids[1:-1], spans[1:-1]
     elif isinstance(tokenizer, BytePairTokenizer):
         # Without a start of its own, an empty text is the one token that begins a text.

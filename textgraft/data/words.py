@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from textgraft.core.errors import UserError
-from textgraft.data.tags import Piece
+from textgraft.data.tags import SubwordPooling
 from textgraft.text.tokenizer import PairMarks, Side, Tokenizer
 from textgraft.text.words import spaced
 
@@ -52,7 +52,7 @@ class WordWindow:
     spans: np.ndarray
     shown: tuple[int, int]
 
-    def positions(self, piece: Piece) -> np.ndarray:
+    def positions(self, piece: SubwordPooling) -> np.ndarray:
         """(n,) where the piece that speaks for each word stands."""
         return self.spans[:, 0] if piece == "first" else self.spans[:, 1] - 1
 
@@ -82,7 +82,7 @@ class Coverage:
         return f"{words} were longer than a window and cut; {self.lost_pieces:,} of their pieces were not read."
 
 
-def chosen_piece(direction: Direction) -> Piece:
+def chosen_subword_pooling(direction: Direction) -> SubwordPooling:
     """The piece at which an encoder has read the whole word; of one that looks both ways the first, as published."""
     return "last" if direction == "left" else "first"
 

@@ -75,8 +75,8 @@ def distil_classifier(
     """
     texts = _different(texts, labelled, test)
     _refuse(teacher, texts, labelled, test, options)
-    source = loading.load(student)
-    recipe = source.suited(options.recipe)
+    source = loading.load_network(student)
+    recipe = source.recommended_recipe(options.recipe)
     stage = load_recipe(recipe).finetune
     if not stage.phases:
         raise UserError("this recipe has no phases to fine-tune in.", where=recipe, remedy="Name one that has.")
@@ -253,7 +253,7 @@ def _run(plan: Plan, model: Model, train: EncodedTexts, validate: Callable[[Mode
         as_read_by(model, train.sequences),
         torch.from_numpy(train.targets),
         pad_id=plan.pad_id,
-        rows=plan.stage.rows,
+        rows=plan.stage.batch_size,
         seed=settings.seed,
     )
     return Run(model, plan.stage.plan(len(model.layer_groups()), stream.length(0)), stream, settings, validate)

@@ -13,7 +13,7 @@ from textgraft.distillation.classifier import distil_classifier
 from textgraft.distillation.language_model import distil_language_model
 from textgraft.distillation.options import Distilled, DistilOptions
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.ensemble import load_ensemble
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.training.driver import refuse_existing
@@ -64,7 +64,7 @@ def distil(
         classifier,
         texts,
         out,
-        student=usual_models(texts).alone if student is None else student,
+        student=default_models_for(texts).alone if student is None else student,
         labelled=labelled,
         test=test,
         options=options,

@@ -49,7 +49,7 @@ def distil_language_model(
         recipe = replace(recipe, temperature=options.temperature)
     settings = options.settings.of(recipe.stage)
     learns = objective(teacher.model, "the teacher")
-    if teacher.model.encoder.reads_spellings:
+    if teacher.model.encoder.uses_characters:
         message = "an ELMo says two words at every position, and no lesson is made for that."
         raise UserError(message, where="the teacher", remedy="Distil a classifier that was fine-tuned from it.")
     pupil, base = _pupil(teacher, student, recipe.stage, options)
@@ -103,7 +103,7 @@ def _pupil(
         if options.from_scratch:
             return fresh_half_of(teacher.model, seed=seed, dropout=stage.dropout), teacher
         return half_of(teacher.model, dropout=stage.dropout), teacher
-    found = loading.load(student)
+    found = loading.load_network(student)
     where = str(student)
     if objective(found.model, where) is not objective(teacher.model, "the teacher"):
         message = "one of the two predicts the next token and the other what is masked."

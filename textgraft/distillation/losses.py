@@ -40,7 +40,7 @@ class Taught(Model):
 
     def __init__(self, student: Model, lesson: Lesson) -> None:
         super().__init__(student.encoder, student.head)
-        self.readout, self.lesson = student.readout, lesson
+        self.layer_aggregation, self.lesson = student.layer_aggregation, lesson
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         return self.lesson.loss(self, batch, state) if self.training else super().loss(batch, state)
@@ -49,7 +49,7 @@ class Taught(Model):
     def student(self) -> Model:
         """The student without its lesson, in eval mode."""
         model = Model(self.encoder, self.head)
-        model.readout = self.readout
+        model.layer_aggregation = self.layer_aggregation
         return model.eval()
 
 

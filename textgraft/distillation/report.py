@@ -25,7 +25,7 @@ def distil_report(done: Distilled, made: Artifact, stage: Stage, cut: Truncation
     """How well the student follows its teacher, and where both were tested, how good they are."""
     record, comparison = done.record, done.comparison
     groups = [group.name for group in made.model.layer_groups()]
-    steps_per_epoch = math.ceil(record["data"]["train"]["texts"] / stage.rows)
+    steps_per_epoch = math.ceil(record["data"]["train"]["texts"] / stage.batch_size)
     facts = {key: record[key] for key in FACTS if record.get(key) is not None}
     if len(facts["teacher"]) == 1:
         (facts["teacher"],) = facts["teacher"]

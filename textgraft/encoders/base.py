@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
 from textgraft.data.sequences import Direction
-from textgraft.data.tags import Piece
+from textgraft.data.tags import SubwordPooling
 from textgraft.nn.embedding import AdaptiveEmbedding
 
 State = tuple[tuple[Tensor, ...], ...]
@@ -51,7 +51,7 @@ class Encoder(nn.Module):
 
     `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or "both".
     `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and the only
-    constructor argument. `max_length` is how many tokens of a text it can look at (None: any number). `reads_spellings`
+    constructor argument. `max_length` is how many tokens of a text it can look at (None: any number). `uses_characters`
     says that it wants words by their characters (text.character_encoding), not token ids; `recurrent` that it takes a
     step for each position, which costs the less a text the more texts go through together. `piece` is which of a word's
     pieces speaks for it, where that does not follow from the direction (data.words). `recipe` names what fine-tunes it
@@ -62,9 +62,9 @@ class Encoder(nn.Module):
     output_dim: int
     direction: Direction
     max_length: int | None = None
-    reads_spellings: ClassVar[bool] = False
+    uses_characters: ClassVar[bool] = False
     recurrent: ClassVar[bool] = True
-    piece: ClassVar[Piece | None] = None
+    piece: ClassVar[SubwordPooling | None] = None
     recipe: ClassVar[str] = "default"
     method: ClassVar[str] = "ulmfit"
 

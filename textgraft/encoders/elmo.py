@@ -125,7 +125,7 @@ class ELMo(Encoder):
 
     config: ELMoConfig
     direction: Direction = "both"
-    reads_spellings = True
+    uses_characters = True
     method = "elmo"
 
     def __init__(self, config: ELMoConfig) -> None:
@@ -152,7 +152,7 @@ class ELMo(Encoder):
         `layers` are the words' vectors twice, side by side, and each LSTM layer's of both directions. The state is
         (h, c) of the forward direction and (h, c) of the backward one for each layer, (B, P) and (B, H). One of fewer
         rows goes on with zeros, one of more keeps what it has for the others, as in the published code, whose batches
-        are lanes of text that end one after another. Raises UserError for a batch without spellings.
+        are contiguous streams of text that end one after another. Raises UserError for a batch without spellings.
         """
         if batch.spellings is None:
             remedy = "Encode texts with the tokenizer that came with the model."

@@ -79,7 +79,7 @@ class WordLSTM(Encoder):
 
     config: WordLSTMConfig
     direction: Direction = "both"
-    reads_spellings = True
+    uses_characters = True
     recipe = "tagger"
     method = "word-lstm"
 

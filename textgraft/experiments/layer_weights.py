@@ -13,20 +13,20 @@ import torch
 
 from textgraft.core.errors import UserError
 from textgraft.models.artifact import Artifact
-from textgraft.nn.layer_aggregation import READOUTS, Mix
+from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS, Mix
 from textgraft.tasks.classification.ensemble import load_members
 from textgraft.training.driver import content_hash, weights_hash
 from textgraft.training.results_folder import experiment, refuse_existing
 from textgraft.word_embeddings.layers import layer_names
 
-LEARNED = tuple(name for name, (kind, _, _) in READOUTS.items() if issubclass(kind, Mix))
+LEARNED = tuple(name for name, (kind, _, _) in LAYER_AGGREGATIONS.items() if issubclass(kind, Mix))
 
 
 def inspect_weights(models: Sequence[str | Path], out: Path | str) -> dict[str, Any]:
     """What share each layer has in the learned mix of each of `models`; writes `out`/results.json and report.html.
 
-    `models` are folders fine-tuned with the readout "mix" or "elmo-mix": classifiers, taggers, readers. Of an ensemble
-    each member with a mix has a row. Shares are those of `Mix.shares` in use, gamma is the scale.
+    `models` are folders fine-tuned with the layer aggregation "mix" or "elmo-mix": classifiers, taggers, readers. Of an
+    ensemble each member with a mix has a row. Shares are those of `Mix.shares` in use, gamma is the scale.
 
     Raises UserError if `out` exists, for no models, and for one without a learned mix.
     """
@@ -53,9 +53,9 @@ def inspect_weights(models: Sequence[str | Path], out: Path | str) -> dict[str, 
 def _mixes(name: str) -> list[tuple[dict[str, Any], Artifact]]:
     """A row for each network in a folder that has learned a mix. Raises UserError where none has."""
     members = load_members(name)
-    mixes = [m for m in members if isinstance(m, Artifact) and isinstance(m.model.readout, Mix)]
+    mixes = [m for m in members if isinstance(m, Artifact) and isinstance(m.model.layer_aggregation, Mix)]
     if not mixes:
-        remedy = f"Fine-tune one with --readout {' or '.join(LEARNED)}."
+        remedy = f"Fine-tune one with --layer-aggregation {' or '.join(LEARNED)}."
         raise UserError("this model has learned no mix of layers.", where=name, remedy=remedy)
     short = Path(name).name or name
     numbered = [short] if len(mixes) == 1 else [f"{short} {i}" for i in range(1, len(mixes) + 1)]
@@ -64,13 +64,13 @@ def _mixes(name: str) -> list[tuple[dict[str, Any], Artifact]]:
 
 @torch.no_grad()
 def _row(name: str, artifact: Artifact) -> dict[str, Any]:
-    mix = artifact.model.readout
+    mix = artifact.model.layer_aggregation
     assert isinstance(mix, Mix)
     head = artifact.model.describe()["head"]
     return {
         "name": name,
         "task": head["name"],
-        "readout": head["readout"],
+        "layer_aggregation": head["layer_aggregation"],
         "base": (artifact.run.get("base") or {}).get("name"),
         "layers": layer_names(artifact.model.encoder),
         "shares": mix.shares().tolist(),

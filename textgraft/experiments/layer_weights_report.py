@@ -16,7 +16,7 @@ READ = (
     "How to read it: each row is a model, each cell the share of a layer in what its head reads, after the softmax; a "
     "row adds up to 1. The darker, the more of that layer. Training begins with equal shares, so a row of equal "
     "shares has learned no preference, or had no reason to. Gamma scales the whole mix. Where layers are not "
-    "normalised (readout mix), a layer of long vectors says more than its share; with elmo-mix all are as long."
+    "normalised (layer aggregation mix), a layer of long vectors says more than its share; with elmo-mix all are as long."
 )
 
 
@@ -39,8 +39,8 @@ def table_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     for one in results["models"]:
         shares = [f"{share:.3f}" for share in one["shares"]]
         shares += [formatting.NOT_KNOWN] * (len(layers) - len(shares))
-        rows.append([one["name"], one["task"], one["readout"], *shares, f"{one['gamma']:.3f}"])
-    return ["model", "task", "readout", *layers, "gamma"], rows
+        rows.append([one["name"], one["task"], one["layer_aggregation"], *shares, f"{one['gamma']:.3f}"])
+    return ["model", "task", "layer_aggregation", *layers, "gamma"], rows
 
 
 def weights_plot(results: Mapping[str, Any]) -> Plot:

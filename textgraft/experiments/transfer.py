@@ -28,7 +28,7 @@ from textgraft.linear.multiple_choice import WordOverlap
 from textgraft.metrics.classification import HEADLINE, document_scores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model
 from textgraft.tasks.classification.fine_tuned import read_parts
 from textgraft.tasks.classification.training import (
@@ -157,8 +157,8 @@ def inspect_transfer(
 
 def prepared(train: Examples, test: Examples | None, model: str | Path | None, options: TransferOptions) -> Question:
     """The question, with everything refused that could not be answered; see `inspect_transfer`."""
-    model = model or usual_models(train.texts).alone
-    source = loading.load(model)
+    model = model or default_models_for(train.texts).alone
+    source = loading.load_network(model)
     if source.labels is not None:
         raise UserError(
             "this is a classifier; layers are copied from a language model.",

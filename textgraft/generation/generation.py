@@ -23,7 +23,7 @@ from textgraft.heads.language_model import LanguageModelHead
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.nn.cpu.precision import computing_in
-from textgraft.text.incremental_decoding import GrowingText
+from textgraft.text.incremental_decoding import IncrementalText
 from textgraft.text.tokenizer import Tokenizer
 
 ROWS = 32
@@ -204,7 +204,7 @@ class _Continued:
 
     def __init__(self, tokenizer: Tokenizer, prompt: list[int]) -> None:
         self._before = tokenizer.decode(prompt)
-        self._whole, self._count = GrowingText(tokenizer, prompt), 0
+        self._whole, self._count = IncrementalText(tokenizer, prompt), 0
 
     def read(self, ids: list[int]) -> _Continued:
         """Those read before and perhaps further ones."""
@@ -243,7 +243,7 @@ def _without_beginning_of(text: str, stop: Iterable[str]) -> str:
 
 def left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
     """The model, if it is one that says what comes next. Raises UserError for any other."""
-    artifact = model if isinstance(model, Artifact) else loading.load(model)
+    artifact = model if isinstance(model, Artifact) else loading.load_network(model)
     head = artifact.model.describe()["head"]["name"]
     if not head.endswith("language_model"):
         raise UserError("this model labels texts and writes none.", remedy="Name a language model.")

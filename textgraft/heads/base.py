@@ -27,8 +27,8 @@ class Loss:
 class Head(nn.Module):
     """The task's layers. The config is a frozen dataclass; the width of the vectors that it reads is part of it.
 
-    They are the encoder's last layer, or what the config's `readout` (a name of nn.layer_aggregation), if it has one,
-    makes of all layers: the model sees to that, and the head finds it as `Encoded.top`.
+    They are the encoder's last layer, or what the config's `layer_aggregation` (a name of nn.layer_aggregation), if it
+    has one, makes of all layers: the model sees to that, and the head finds it as `Encoded.top`.
     """
 
     config: Any

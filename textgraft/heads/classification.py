@@ -26,9 +26,10 @@ class ClassificationConfig:
     """`outputs` is the number of classes (1 for a numeric target); `direction` the encoder's.
 
     `pooling` is a name of nn.pooling.POOLINGS, or "pooled" for the vector that an encoder such as BERT makes itself.
-    `hidden_dim` 0 leaves one linear layer, behind `input_dropout`. `words_dim`, if not 0, adds the mean and the
-    maximum of the embedding layer (of that width) to what is pooled. `both_orders` says that each example is a pair
-    that comes both ways round. `readout` is a name of nn.layer_aggregation.READOUTS; what it reads is what is pooled.
+    `hidden_dim` 0 leaves one linear layer, behind `input_dropout`. `words_dim`, if not 0, adds the mean and the maximum
+    of the embedding layer (of that width) to what is pooled. `both_orders` says that each example is a pair that comes
+    both ways round. `layer_aggregation` is a name of nn.layer_aggregation.LAYER_AGGREGATIONS; what it reads is what is
+    pooled.
     """
 
     input_dim: int
@@ -42,7 +43,7 @@ class ClassificationConfig:
     words_dim: int = 0
     batch_norm: bool = True
     both_orders: bool = False
-    readout: str = LAST
+    layer_aggregation: str = LAST
 
 
 class ClassificationHead(Head):
@@ -52,8 +53,8 @@ class ClassificationHead(Head):
     `words_dim` the word level stands beside the top layer, because a young language model's table knows words long
     before its upper layers know sentences. Where several rows make one example, a pair in both orders, what was pooled
     of them is added up first (Radford et al. 2018, figure 1, "similarity"). Scores are logits: softmax for one label, a
-    sigmoid each for many, and for a numeric target the standardised value itself.
-    Raises UserError for an unknown pooling, and for the encoder's own with a readout, which it knows nothing of.
+    sigmoid each for many, and for a numeric target the standardised value itself. Raises UserError for an unknown
+    pooling, and for the encoder's own with a layer aggregation, which it knows nothing of.
     """
 
     config: ClassificationConfig
@@ -65,8 +66,8 @@ class ClassificationHead(Head):
         known = (*POOLINGS, POOLED)
         if config.pooling not in known:
             raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, known))
-        if config.pooling == POOLED and config.readout != LAST:
-            message = f"pooling '{POOLED}' is of the last layer, whatever the readout '{config.readout}' reads."
+        if config.pooling == POOLED and config.layer_aggregation != LAST:
+            message = f"pooling '{POOLED}' is of the last layer, whatever the layer aggregation '{config.layer_aggregation}' reads."
             raise UserError(message, remedy=f"Choose another pooling ({', '.join(POOLINGS)}).")
         self.config = config
         self.keep = "all" if config.words_dim else "top"

@@ -28,7 +28,7 @@ class ChoiceConfig:
     direction: Direction = "left"
     words_dim: int = 0
     batch_norm: bool = True
-    readout: str = LAST
+    layer_aggregation: str = LAST
 
 
 class ChoiceHead(Head):

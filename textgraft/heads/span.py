@@ -19,13 +19,13 @@ from textgraft.nn.layer_aggregation import LAST
 class SpanConfig:
     """`direction` is the encoder's: it says which position stands for "no answer here".
 
-    `readout` is a name of nn.layer_aggregation.READOUTS.
+    `layer_aggregation` is a name of nn.layer_aggregation.LAYER_AGGREGATIONS.
     """
 
     input_dim: int
     direction: Direction = "both"
     input_dropout: float = 0.1
-    readout: str = LAST
+    layer_aggregation: str = LAST
 
 
 class SpanHead(Head):

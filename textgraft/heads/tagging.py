@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
-from textgraft.data.tags import OUTSIDE, Piece, Scheme, is_legal
+from textgraft.data.tags import OUTSIDE, Scheme, SubwordPooling, is_legal
 from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.crf import Chain, free, log_partition, marginals, path_score, viterbi
@@ -21,7 +21,8 @@ from textgraft.nn.layer_aggregation import LAST
 class TaggingConfig:
     """`tags` in the order of the outputs, of a `scheme`; `piece` is which of a word's pieces speaks for it.
 
-    With `crf`, transitions between tags have learned scores. `readout` is a name of nn.layer_aggregation.READOUTS.
+    With `crf`, transitions between tags have learned scores. `layer_aggregation` is a name of
+    nn.layer_aggregation.LAYER_AGGREGATIONS.
 
     Raises UserError for tags that come twice.
     """
@@ -29,10 +30,10 @@ class TaggingConfig:
     input_dim: int
     tags: list[str] = field(default_factory=list)
     scheme: Scheme = "plain"
-    piece: Piece = "first"
+    piece: SubwordPooling = "first"
     crf: bool = False
     input_dropout: float = 0.1
-    readout: str = LAST
+    layer_aggregation: str = LAST
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", list(self.tags))

@@ -23,15 +23,15 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Pair
 from textgraft.data.labels import Labels
 from textgraft.linear.co_training import Views
-from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
+from textgraft.linear.fitted import FeatureMapModel, Fitted, NgramModel
 from textgraft.linear.state import State
 from textgraft.metrics.calibration import probabilities
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
 
-FORMS: dict[str, type[NgramModel] | type[SpaceModel] | type[Views]] = {
+FORMS: dict[str, type[NgramModel] | type[FeatureMapModel] | type[Views]] = {
     NgramModel.form: NgramModel,
-    SpaceModel.form: SpaceModel,
+    FeatureMapModel.form: FeatureMapModel,
     Views.form: Views,
 }
 FILES = ("model.safetensors", "labels.json", "run.json")

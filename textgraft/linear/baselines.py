@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind, reads
-from textgraft.linear.fitted import Fitted, NgramModel, SpaceModel
+from textgraft.linear.fitted import FeatureMapModel, Fitted, NgramModel
 from textgraft.linear.linear_layer import fit_latent_output, fit_output
-from textgraft.linear.lsa import Space, plain_and_even
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.lsa import FeatureMap, plain_and_residual_idf
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import PairNgrams
 
@@ -122,7 +122,7 @@ class LsaBaseline:
     about = ""
     fitted: Fitted
 
-    def __init__(self, *, spaces: Sequence[Space] = (), seed: int = 0) -> None:
+    def __init__(self, *, spaces: Sequence[FeatureMap] = (), seed: int = 0) -> None:
         self.spaces = spaces
         self.seed = seed
 
@@ -138,9 +138,11 @@ class LsaBaseline:
         classes = num_classes or _count_classes(targets, kind)
         spaces = self.spaces
         if not spaces:
-            spaces = plain_and_even(CountedTexts.of([*texts, *(unlabelled or ())], seed=self.seed), seed=self.seed)
+            spaces = plain_and_residual_idf(
+                NgramCounts.of([*texts, *(unlabelled or ())], seed=self.seed), seed=self.seed
+            )
         best, output = fit_latent_output([s.transform(texts) for s in spaces], targets, kind, classes, self.seed)
-        self.fitted = SpaceModel(spaces[best], output)
+        self.fitted = FeatureMapModel(spaces[best], output)
         self.about = self.fitted.about
         return self
 

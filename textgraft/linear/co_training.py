@@ -15,10 +15,10 @@ from sklearn.preprocessing import normalize
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
-from textgraft.linear.fitted import space_from_state
+from textgraft.linear.fitted import feature_map_from_state
 from textgraft.linear.linear_layer import Linear, fit_side
-from textgraft.linear.lsa import Space
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.lsa import FeatureMap
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.state import State
 
@@ -38,13 +38,13 @@ class Pool:
     the texts again, so a pool holds only vectors (N, D), a space each, and n-grams (N, V).
     """
 
-    spaces: Mapping[str, Sequence[Space]]
+    spaces: Mapping[str, Sequence[FeatureMap]]
     vectors: Mapping[str, Sequence[NDArray[np.float64]]]
     ngrams: Ngrams
     rows: csr_matrix
 
     @classmethod
-    def of(cls, texts: CountedTexts, spaces: Mapping[str, Sequence[Space]], *, seed: int = 0) -> Self:
+    def of(cls, texts: NgramCounts, spaces: Mapping[str, Sequence[FeatureMap]], *, seed: int = 0) -> Self:
         """At most POOL_TEXTS of the texts, drawn at random; the n-grams are all that were counted."""
         chosen = texts.sample(POOL_TEXTS, seed=seed)
         ngrams = Ngrams(characters=False, max_features=len(texts.whole.words))
@@ -55,20 +55,21 @@ class Pool:
 class _View:
     """A space, and the unlabelled and the labelled texts in it."""
 
-    space: Space
+    space: FeatureMap
     pool: NDArray[np.float64]
     own: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Views:
-    """What a SelfTrained has learned: a classifier on each space, and one on n-grams whose columns are scaled first.
+    """What a CoTrainedClassifier has learned: a classifier on each space, and one on n-grams whose columns are scaled
+    first.
 
     `spreads` are the standard deviations of what each says of the pool, that of the n-grams first.
     """
 
     form: ClassVar[str] = "views"
-    spaces: Mapping[str, Space]
+    spaces: Mapping[str, FeatureMap]
     layers: Mapping[str, Linear]
     ngrams: Ngrams
     scale: NDArray[np.float32]
@@ -116,7 +117,7 @@ class Views:
         names, forms, width = state.setting("spaces", list), state.setting("forms", list), state.setting("width", int)
         if not names or len(forms) != len(names) or not all(isinstance(n, str) for n in (*names, *forms)):
             raise ValueError(f"{len(forms)} forms are named for {len(names)} spaces")
-        spaces = {name: space_from_state(forms[i], state.part(f"space{i}")) for i, name in enumerate(names)}
+        spaces = {name: feature_map_from_state(forms[i], state.part(f"space{i}")) for i, name in enumerate(names)}
         ngrams = Ngrams.from_state(state.part("ngrams"))
         layers = {
             name: Linear.from_state(state.part(f"layer{i}"), features=space.width, width=width)
@@ -132,7 +133,7 @@ class Views:
         return cls(spaces, layers, ngrams, scale, ngram_layer, spreads, width, state.setting("about", str))
 
 
-class SelfTrained:
+class CoTrainedClassifier:
     """Classifiers on several spaces and one on n-grams, which learn from each other's answers for the pool.
 
     Three steps, in the manner of co-training (Blum & Mitchell 1998): a classifier on each space learns from the labels;
@@ -177,10 +178,10 @@ class SelfTrained:
         side, outputs = fit_side(list(own.values()), targets, kind, width, self.seed)
         for (name, spaces), output in zip(pool.spaces.items(), outputs, strict=True):
             views[name] = _View(spaces[side], pool.vectors[name][side], own[name][side])
-            said[name] = _evened(output.predict(views[name].pool), shares)
+            said[name] = _residual_idf_weighted(output.predict(views[name].pool), shares)
         scale, ngram_layer = _fit_ngrams(pool, _guesses(said.values()), pool.ngrams.transform(texts), targets)
         say = ngram_layer.probabilities(pool.rows @ diags(scale), width)
-        ngrams_say, spreads = _evened(say, shares), [_spread(say, shares)]
+        ngrams_say, spreads = _residual_idf_weighted(say, shares), [_spread(say, shares)]
         layers: dict[str, Linear] = {}
         for name, view in views.items():
             others = [said[other] for other in views if other != name]
@@ -203,7 +204,7 @@ class SelfTrained:
 
 
 def _coordinates(
-    spaces: Mapping[str, Sequence[Space]], asked: Callable[[Space], NDArray[np.float64]]
+    spaces: Mapping[str, Sequence[FeatureMap]], asked: Callable[[FeatureMap], NDArray[np.float64]]
 ) -> dict[str, list[NDArray[np.float64]]]:
     """What is asked of every space (N, D); one that serves both sides of a view is asked once."""
     different = {id(space): space for sides in spaces.values() for space in sides}
@@ -211,7 +212,7 @@ def _coordinates(
     return {name: [found[id(space)] for space in sides] for name, sides in spaces.items()}
 
 
-def _evened(probabilities: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _residual_idf_weighted(probabilities: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Log probabilities (N, C), of deviation 1, whose likeliest classes have the shares (C,) of the labels.
 
     By Sinkhorn's scaling of the columns, on answers made sharp: then shares of probability are shares of texts.

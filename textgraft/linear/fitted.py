@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.linear.linear_layer import Output
-from textgraft.linear.lsa import LatentSpace, Space
+from textgraft.linear.lsa import FeatureMap, LSAFeatures
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import PairNgrams
-from textgraft.linear.paragraph_features import ParagraphSpace
+from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.state import State
-from textgraft.linear.word_vector_features import WordSpace
+from textgraft.linear.word_vector_features import WordVectorFeatures
 
-SPACES: dict[str, type[LatentSpace] | type[WordSpace] | type[ParagraphSpace]] = {
-    space.form: space for space in (LatentSpace, WordSpace, ParagraphSpace)
+SPACES: dict[str, type[LSAFeatures] | type[WordVectorFeatures] | type[ParagraphFeatures]] = {
+    space.form: space for space in (LSAFeatures, WordVectorFeatures, ParagraphFeatures)
 }
 """What a saved classifier may look at texts in, by the name that its config has."""
 
@@ -88,11 +88,11 @@ class NgramModel:
 
 
 @dataclass(frozen=True)
-class SpaceModel:
+class FeatureMapModel:
     """What an LsaBaseline has learned."""
 
     form: ClassVar[str] = "space"
-    space: Space
+    space: FeatureMap
     output: Output
 
     @property
@@ -117,11 +117,11 @@ class SpaceModel:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        space = space_from_state(state.setting("form", str), state.part("space"))
+        space = feature_map_from_state(state.setting("form", str), state.part("space"))
         return cls(space, Output.from_state(state.part("output"), features=space.width))
 
 
-def space_from_state(form: str, state: State) -> Space:
+def feature_map_from_state(form: str, state: State) -> FeatureMap:
     """The space whose `state` this is. Raises ValueError for an unknown form and for what does not fit together."""
     if form not in SPACES:
         raise ValueError(f"no space is of form '{form}'")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
 
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.split_half_cca import ENOUGH, agreement
 from textgraft.linear.state import State
@@ -19,7 +19,7 @@ NGRAMS = 50_000
 """n-grams that an analysis is of, the most frequent ones."""
 
 
-class Space(Protocol):
+class FeatureMap(Protocol):
     """Texts as coordinates (N, D), the strongest dimension first, learned from text without labels."""
 
     form: ClassVar[str]
@@ -30,7 +30,7 @@ class Space(Protocol):
 
     def transform(self, texts: Sequence[str]) -> NDArray[np.float64]: ...
 
-    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+    def place(self, texts: NgramCounts) -> NDArray[np.float64]:
         """The same of texts that were counted before, those that the space was learned from or some of them."""
         ...
 
@@ -39,7 +39,7 @@ class Space(Protocol):
     def state(self) -> State: ...
 
 
-class LatentSpace:
+class LSAFeatures:
     """A latent semantic analysis: TF-IDF of the most frequent 1-2-grams, truncated SVD, turned to what halves agree on.
 
     `dimensions` is D, or fewer where the texts are few. Of ENOUGH texts the directions of the space are those along
@@ -57,9 +57,9 @@ class LatentSpace:
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Raises UserError where no text has a word."""
-        return self.fit_counted(CountedTexts.of(texts, seed=self.seed))
+        return self.fit_counted(NgramCounts.of(texts, seed=self.seed))
 
-    def fit_counted(self, texts: CountedTexts) -> Self:
+    def fit_counted(self, texts: NgramCounts) -> Self:
         """The same of texts that were counted before."""
         texts = texts.narrowed(NGRAMS)
         self._ngrams = Ngrams(characters=False, max_features=len(texts.whole.words), even=self.even)
@@ -86,7 +86,7 @@ class LatentSpace:
             return np.zeros((0, self.width))
         return self._placed(self._ngrams.transform(texts))
 
-    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+    def place(self, texts: NgramCounts) -> NDArray[np.float64]:
         """The same of texts that were counted before."""
         return self._placed(self._ngrams.weighed(texts.whole.of_words(self._ngrams.words)))
 
@@ -122,6 +122,6 @@ def _by_ngram(components: NDArray) -> NDArray:
     return np.ascontiguousarray(components.T)
 
 
-def plain_and_even(texts: CountedTexts, *, seed: int = 0) -> tuple[LatentSpace, LatentSpace]:
+def plain_and_residual_idf(texts: NgramCounts, *, seed: int = 0) -> tuple[LSAFeatures, LSAFeatures]:
     """Both analyses of the texts: topics stand out in the plain one, judgements in the even one."""
-    return LatentSpace(seed=seed).fit_counted(texts), LatentSpace(even=True, seed=seed).fit_counted(texts)
+    return LSAFeatures(seed=seed).fit_counted(texts), LSAFeatures(even=True, seed=seed).fit_counted(texts)

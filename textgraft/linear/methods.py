@@ -13,16 +13,16 @@ import torch
 
 from textgraft.core.resource_meter import Meter
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
-from textgraft.linear.co_training import Pool, SelfTrained
-from textgraft.linear.fitted import space_from_state
-from textgraft.linear.lsa import Space, plain_and_even
-from textgraft.linear.ngram_counts import CountedTexts
-from textgraft.linear.paragraph_features import ParagraphSpace
+from textgraft.linear.co_training import CoTrainedClassifier, Pool
+from textgraft.linear.fitted import feature_map_from_state
+from textgraft.linear.lsa import FeatureMap, plain_and_residual_idf
+from textgraft.linear.ngram_counts import NgramCounts
+from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.state import State
-from textgraft.linear.word_vector_features import plain_and_even_words
+from textgraft.linear.word_vector_features import plain_and_residual_idf_words
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 
-Classifier = LinearBaseline | LsaBaseline | SelfTrained
+Classifier = LinearBaseline | LsaBaseline | CoTrainedClassifier
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Family:
     """Spaces that are learned together from unlabelled texts; where they are several the labels choose."""
 
     names: tuple[str, ...]
-    fit: Callable[[Spaces], Sequence[Space]]
+    fit: Callable[[FeatureMaps], Sequence[FeatureMap]]
 
 
-class Spaces:
+class FeatureMaps:
     """What unlabelled texts teach: fitted once, when first asked for, and kept in `folder`."""
 
     def __init__(self, texts: Sequence[str], folder: Path, *, seed: int = 0) -> None:
         self.texts, self.folder, self.seed = texts, folder, seed
         self.seconds: dict[Family, float] = {}
-        self._made: dict[Family, list[Space]] = {}
+        self._made: dict[Family, list[FeatureMap]] = {}
 
-    def of(self, family: Family) -> list[Space]:
+    def of(self, family: Family) -> list[FeatureMap]:
         """A family's spaces, as they will be saved. Raises UserError where the texts are too few for them."""
         if family not in self._made:
             paths = [self.folder / f"{name}.safetensors" for name in family.names]
@@ -53,14 +53,14 @@ class Spaces:
                     write_state(path, space.state(), {}, facts)
             # Read back even if they were just written: what is measured is what is saved, in half precision.
             found = [read_state(path) for path in paths]
-            self._made[family] = [space_from_state(facts["form"], state) for state, _, facts in found]
+            self._made[family] = [feature_map_from_state(facts["form"], state) for state, _, facts in found]
             self.seconds[family] = sum(facts["seconds"] for _, _, facts in found)
         return self._made[family]
 
     @cached_property
-    def counted(self) -> CountedTexts:
+    def counted(self) -> NgramCounts:
         """The unlabelled texts, counted when a family first asks."""
-        return CountedTexts.of(self.texts, seed=self.seed)
+        return NgramCounts.of(self.texts, seed=self.seed)
 
     @cached_property
     def pool(self) -> Pool:
@@ -72,39 +72,39 @@ class Spaces:
         return pool
 
 
-LSA = Family(("lsa", "even lsa"), lambda of: plain_and_even(of.counted, seed=of.seed))
-VECTORS = Family(("word vectors", "even word vectors"), lambda of: plain_and_even_words(of.texts, seed=of.seed))
-PARAGRAPHS = Family(("paragraph vectors",), lambda of: [ParagraphSpace(seed=of.seed).fit_counted(of.counted)])
+LSA = Family(("lsa", "even lsa"), lambda of: plain_and_residual_idf(of.counted, seed=of.seed))
+VECTORS = Family(("word vectors", "even word vectors"), lambda of: plain_and_residual_idf_words(of.texts, seed=of.seed))
+PARAGRAPHS = Family(("paragraph vectors",), lambda of: [ParagraphFeatures(seed=of.seed).fit_counted(of.counted)])
 
 
 @dataclass(frozen=True)
-class Way:
+class LinearMethod:
     """One linear way: how to make its classifier, unfitted, for a seed; its spaces; if it is only for one label."""
 
     about: str
-    classifier: Callable[[Spaces, int], Classifier]
+    classifier: Callable[[FeatureMaps, int], Classifier]
     spaces: tuple[Family, ...] = ()
     one_label_only: bool = False
 
 
-WAYS: dict[str, Way] = {
-    "linear": Way(
+LINEAR_METHODS: dict[str, LinearMethod] = {
+    "linear": LinearMethod(
         "TF-IDF of n-grams into logistic regression: what one would have used anyway.",
         lambda spaces, seed: LinearBaseline(seed=seed),
     ),
-    "lsa": Way(
+    "lsa": LinearMethod(
         "Logistic regression on what both halves of a text say in a latent semantic analysis, plain or even.",
         lambda spaces, seed: LsaBaseline(spaces=spaces.of(LSA), seed=seed),
         (LSA,),
     ),
-    "vectors": Way(
+    "vectors": LinearMethod(
         "Logistic regression on means of word vectors, counted from the unlabelled texts, plain or even.",
         lambda spaces, seed: LsaBaseline(spaces=spaces.of(VECTORS), seed=seed),
         (VECTORS,),
     ),
-    "self-trained": Way(
+    "self-trained": LinearMethod(
         "Classifiers on LSA, on paragraph vectors and on n-grams teach each other on the unlabelled texts.",
-        lambda spaces, seed: SelfTrained(spaces.pool, seed=seed),
+        lambda spaces, seed: CoTrainedClassifier(spaces.pool, seed=seed),
         (LSA, PARAGRAPHS),
         one_label_only=True,
     ),

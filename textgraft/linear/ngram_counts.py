@@ -20,7 +20,7 @@ NGRAMS = 100_000
 
 
 @dataclass(frozen=True)
-class CountedTexts:
+class NgramCounts:
     """N texts, how often each has each n-gram (N, V), and the same of each one's two halves (linear.split_half_cca).
 
     To cut texts into n-grams takes as long as to learn from them, so the pool's are counted once: latent spaces,
@@ -46,21 +46,21 @@ class CountedTexts:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def sample(self, most: int, *, seed: int = 0) -> CountedTexts:
+    def sample(self, most: int, *, seed: int = 0) -> NgramCounts:
         """At most so many of the texts, drawn at random."""
         rows = drawn(len(self), most, seed)
         whole = Counts(self.whole.name, self.whole.words, self.whole.counts[rows])
         one, other = self.halves
-        return CountedTexts([self.texts[i] for i in rows], whole, (one[rows], other[rows]))
+        return NgramCounts([self.texts[i] for i in rows], whole, (one[rows], other[rows]))
 
-    def narrowed(self, most: int) -> CountedTexts:
+    def narrowed(self, most: int) -> NgramCounts:
         """The texts as at most so many n-grams see them, the most frequent ones."""
         found = np.asarray(self.whole.counts.sum(axis=0, dtype=np.float64)).ravel()
         columns = np.sort(np.argsort(-found, kind="stable")[:most])
         words = [self.whole.words[i] for i in columns]
         one, other = self.halves
         whole = Counts(self.whole.name, words, self.whole.counts[:, columns])
-        return CountedTexts(self.texts, whole, (one[:, columns], other[:, columns]))
+        return NgramCounts(self.texts, whole, (one[:, columns], other[:, columns]))
 
 
 def drawn(count: int, most: int, seed: int) -> NDArray[np.int64]:

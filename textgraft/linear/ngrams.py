@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 
 from textgraft.core.errors import UserError
-from textgraft.linear.residual_idf import POWER, evenness
+from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.state import State
 from textgraft.text.words import RUN_ON
 
@@ -77,8 +77,9 @@ class Counts:
 class Ngrams:
     """TF-IDF rows of length 1 a kind of n-gram, side by side.
 
-    With `even` an n-gram's weight is multiplied by its evenness to the power of 8: n-grams that crowd into few texts,
-    which are what those texts are about, hardly count. Learned weights hold that, so a saved one need not know.
+    With `even` an n-gram's weight is multiplied by its residual-IDF weighting to the power of 8: n-grams that crowd
+    into few texts, which are what those texts are about, hardly count. Learned weights hold that, so a saved one need
+    not know.
     """
 
     def __init__(self, *, characters: bool, max_features: int, min_df: int = 2, even: bool = False) -> None:
@@ -104,7 +105,7 @@ class Ngrams:
         for kind in counted:
             weigher = TfidfTransformer(sublinear_tf=True).fit(kind.counts)
             if self.even:
-                weigher.idf_ = (weigher.idf_ * evenness(kind.counts) ** POWER).astype(kind.counts.dtype)
+                weigher.idf_ = (weigher.idf_ * residual_idf_shares(kind.counts) ** POWER).astype(kind.counts.dtype)
             self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, weigher.idf_)
             rows.append(weigher.transform(kind.counts))
         return hstack(rows).tocsr()

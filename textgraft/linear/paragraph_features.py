@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import KINDS
 from textgraft.linear.paragraph_vectors import NgramVectors
-from textgraft.linear.residual_idf import POWER, evenness
+from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import ENOUGH, agreement
 from textgraft.linear.state import State
 
@@ -23,7 +23,7 @@ AXES_FROM = 10_000
 """Texts whose centre and axes are taken."""
 
 
-class ParagraphSpace:
+class ParagraphFeatures:
     """A paragraph vector a text (linear.paragraph_vectors), turned to what a text's halves agree on
     (linear.split_half_cca).
 
@@ -37,14 +37,14 @@ class ParagraphSpace:
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Raises UserError where no text has a word."""
-        return self.fit_counted(CountedTexts.of(texts, seed=self.seed))
+        return self.fit_counted(NgramCounts.of(texts, seed=self.seed))
 
-    def fit_counted(self, texts: CountedTexts) -> Self:
+    def fit_counted(self, texts: NgramCounts) -> Self:
         """The same of texts that were counted before."""
         whole = texts.whole.counts
         self._kind, self._words = texts.whole.name, texts.whole.words
         self._counter = _counter(self._kind, self._words)
-        weights = evenness(whole) ** POWER
+        weights = residual_idf_shares(whole) ** POWER
         self._ngrams = NgramVectors.begin(whole, weights, self.dimensions, self.seed)
         self._ngrams.learn(*texts.halves, epochs=self.epochs, seed=self.seed)
         some = texts.sample(AXES_FROM, seed=self.seed)
@@ -68,7 +68,7 @@ class ParagraphSpace:
             return np.zeros((0, self.width))
         return self._placed(self._counter.transform(texts))
 
-    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+    def place(self, texts: NgramCounts) -> NDArray[np.float64]:
         """The same of texts that were counted before."""
         return self._placed(texts.whole.of_words(self._words))
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.pool_words import Cutter, PoolWords, encode
-from textgraft.linear.residual_idf import POWER, evenness
+from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import ENOUGH, agreement, halves
 from textgraft.linear.state import State
 from textgraft.text.tokenizer import Tokenizer
@@ -21,13 +21,13 @@ RARITY = 1e-3
 """a in the weight a / (a + p) of a word in a text."""
 
 
-class WordSpace:
+class WordVectorFeatures:
     """A vector a text: the mean of its words' vectors (pool_words), the rare words heavier, on the pool's own axes.
 
     A text weighs each by a / (a + p) (Arora, Liang & Ma 2017); we keep the first principal component, which that paper
     removes. Words are those of the linear baseline; where spaces do not part them, subwords learned from the pool stand
-    in for them. The axes are principal ones. With `even` words that crowd into few texts hardly weigh (evenness.py),
-    and of ENOUGH texts the axes are those along which a text's halves agree (halves.py).
+    in for them. The axes are principal ones. With `even` words that crowd into few texts hardly weigh (residual-IDF
+    weighting.py), and of ENOUGH texts the axes are those along which a text's halves agree (halves.py).
 
     `given` are word vectors from elsewhere, to be used in place of counted ones; the pool still weighs words and sets
     axes. Their words are kept whether or not the pool has them (p is 0 then), for it may be small.
@@ -53,7 +53,7 @@ class WordSpace:
         self._ids = {word: i for i, word in enumerate(pool.words)}
         self._weights = RARITY / (RARITY + pool.share)
         if self.even:
-            self._weights = self._weights * evenness(pool.counts()) ** POWER
+            self._weights = self._weights * residual_idf_shares(pool.counts()) ** POWER
         means = self._means(pool.documents[i] for i in pool.sample)
         self._centre = means.mean(axis=0)
         if self.even and len(pool.documents) >= ENOUGH:
@@ -79,7 +79,7 @@ class WordSpace:
         known = np.array([len(ids) > 0 for ids in documents])[:, None]
         return ((self._means(documents) - self._centre) * known @ self._axes).astype(np.float64)
 
-    def place(self, texts: CountedTexts) -> NDArray[np.float64]:
+    def place(self, texts: NgramCounts) -> NDArray[np.float64]:
         """The same of texts that were counted before, which are read again: words are not n-grams, nor are subwords."""
         return self.transform(texts.texts)
 
@@ -125,7 +125,9 @@ class WordSpace:
         return np.stack([self._weights[ids] @ self.vectors[ids] / max(1, len(ids)) for ids in documents])
 
 
-def plain_and_even_words(texts: Sequence[str], *, seed: int = 0) -> tuple[WordSpace, WordSpace]:
+def plain_and_residual_idf_words(
+    texts: Sequence[str], *, seed: int = 0
+) -> tuple[WordVectorFeatures, WordVectorFeatures]:
     """Both spaces of the texts on the same word vectors: topics stand out in the plain one, judgements in the even."""
     words = PoolWords.of(texts, seed=seed)
-    return WordSpace(seed=seed).fit_words(words), WordSpace(even=True, seed=seed).fit_words(words)
+    return WordVectorFeatures(seed=seed).fit_words(words), WordVectorFeatures(even=True, seed=seed).fit_words(words)

@@ -37,7 +37,7 @@ from textgraft.models.model_folder import (
     to_json,
     write_folder,
 )
-from textgraft.nn.layer_aggregation import LAST, new_readout
+from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.nn.pooling import pooled_dim
 from textgraft.text.tokenizer import Tokenizer
 
@@ -95,15 +95,15 @@ class Artifact:
 
     has_vectors = True
 
-    def suited(self, recipe: str, kind: TargetKind | None = None) -> str:
+    def recommended_recipe(self, recipe: str, kind: TargetKind | None = None) -> str:
         """The recipe that `recipe` stands for with this model, to classify single texts with labels of a `kind`.
 
-        "default" is the one that the model's own pretraining recipe names (`suits`), or else its kind of network's.
-        For one label a text a model that was made to compare texts goes on with that.
+        "default" is the one that the model's own pretraining recipe names (`recommended_recipe`), or else its kind of
+        network's. For one label a text a model that was made to compare texts goes on with that.
         """
         if recipe == "default" and kind == "single" and self.model.encoder.compares:
             return "contrastive"
-        return str(self.run.get("suits") or self.model.encoder.recipe) if recipe == "default" else recipe
+        return str(self.run.get("recommended_recipe") or self.model.encoder.recipe) if recipe == "default" else recipe
 
     def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
         """The texts' token ids, no more of each than `max_tokens` and than the encoder can look at (inference)."""
@@ -128,7 +128,7 @@ class Artifact:
         """
         sequences, _ = self.encoded(texts, self.run.get("max_tokens", max_tokens))
         if not sequences:
-            width = new_readout(layers, self.model.encoder.widths).output_dim
+            width = new_layer_aggregation(layers, self.model.encoder.widths).output_dim
             return np.zeros((0, pooled_dim(pooling, width)), dtype=np.float32)
         return embed_sequences(self.model, sequences, self.tokenizer.pad_id, pooling, layers=layers)
 

@@ -14,7 +14,7 @@ from textgraft.models.graph import OnnxModel
 TASKS = {
     "classification": ("textgraft.tasks.classification.graph", "OnnxClassifier"),
     "tagging": ("textgraft.tasks.tagging.graph", "OnnxTagger"),
-    "span": ("textgraft.tasks.question_answering.graph", "OnnxReader"),
+    "span": ("textgraft.tasks.question_answering.graph", "OnnxSpanModel"),
 }
 
 

@@ -15,18 +15,18 @@ from textgraft.data.batch import Batch, iterate
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches
 from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import Casts, computing_in
-from textgraft.nn.layer_aggregation import LAST, Readout, new_readout
+from textgraft.nn.layer_aggregation import LAST, LayerAggregation, new_layer_aggregation
 from textgraft.nn.pooling import POOLINGS
 
 TOKENS_PER_BATCH = 16_384
 FEW_TOKENS = 2_048
 """A transformer's batch on a processor: what its layers pass on stays near, and a sixth of the time is saved."""
 
-Told = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 """Who hears, after each batch, how many texts (or tokens) have been read; an error of theirs ends the reading."""
 
 
-def untold(count: int) -> None:
+def no_progress(count: int) -> None:
     """Nobody hears."""
 
 
@@ -74,7 +74,7 @@ def embed_sequences(
     precision: str = "auto",
     *,
     layers: str = LAST,
-    tell: Told = untold,
+    tell: ProgressCallback = no_progress,
 ) -> np.ndarray:
     """(N, D) float32 vectors: the encoder's top layer, or what `layers` reads (nn.layer_aggregation), pooled
     (nn.pooling).
@@ -86,14 +86,14 @@ def embed_sequences(
     """
     if any(isinstance(s, Rows) for s in sequences):
         raise UserError("a question with options is not one text.", remedy="Embed texts or pairs.")
-    readout = frozen_readout(model, layers)
+    layer_aggregation = frozen_layer_aggregation(model, layers)
 
     def pooled(batch: Batch) -> Tensor:
         batch = batch.to(model.device)
-        if readout is None:
+        if layer_aggregation is None:
             vectors = model.encoder(batch).top
         else:
-            vectors = readout(model.encoder(batch, keep="all").layers)
+            vectors = layer_aggregation(model.encoder(batch, keep="all").layers)
         return POOLINGS[pooling](vectors, batch.mask, model.encoder.direction)
 
     return _over_batches(model, sequences, pad_id, precision, pooled, tell)
@@ -101,25 +101,30 @@ def embed_sequences(
 
 @torch.no_grad()
 def seen_by_head(
-    model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str = "auto", *, tell: Told = untold
+    model: Model,
+    sequences: Sequence[TokenIds],
+    pad_id: int,
+    precision: str = "auto",
+    *,
+    tell: ProgressCallback = no_progress,
 ) -> Tensor:
     """(N, D) float32 what the layers of a classifier's head see of each example; `tell` hears how many are done."""
     return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors, tell))
 
 
-def frozen_readout(model: Model, name: str) -> Readout | None:
+def frozen_layer_aggregation(model: Model, name: str) -> LayerAggregation | None:
     """What reads the layers, with what the model has learned of it; None for the top layer as it is.
 
     Raises UserError for layers that cannot be read so, and for a mix that the model has not learned.
     """
     if name == LAST:
         return None
-    if model.readout is not None and model.head.config.readout == name:
-        return model.readout
-    made = new_readout(name, model.encoder.widths)
+    if model.layer_aggregation is not None and model.head.config.layer_aggregation == name:
+        return model.layer_aggregation
+    made = new_layer_aggregation(name, model.encoder.widths)
     if list(made.parameters()):
-        remedy = f"Fine-tune it with the readout '{name}', or name another one."
-        raise UserError(f"the readout '{name}' has to be learned, and this model has not.", remedy=remedy)
+        remedy = f"Fine-tune it with the layer aggregation '{name}', or name another one."
+        raise UserError(f"the layer aggregation '{name}' has to be learned, and this model has not.", remedy=remedy)
     return made
 
 
@@ -129,7 +134,7 @@ def _over_batches(
     pad_id: int,
     precision: str,
     answer: Callable[[Batch], Tensor],
-    tell: Told = untold,
+    tell: ProgressCallback = no_progress,
 ) -> np.ndarray:
     was_training = model.training
     model.eval()

@@ -16,8 +16,8 @@ from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
 from textgraft.heads.base import Head, Loss
 from textgraft.heads.contrastive import contrast_loss
 from textgraft.nn.cpu.denormals import start_workers
-from textgraft.nn.layer_aggregation import LAST, Readout, new_readout
-from textgraft.nn.uninitialized import Undrawn
+from textgraft.nn.layer_aggregation import LAST, LayerAggregation, new_layer_aggregation
+from textgraft.nn.uninitialized import Uninitialized
 
 # name: (module, class, class of its config); imported when first asked for
 ENCODERS = {
@@ -54,10 +54,10 @@ HEADS = {
 class Model(nn.Module):
     """What the training loop sees: `loss(batch, state)`, and layer groups from bottom to top.
 
-    Where the head's config names a `readout` (nn.layer_aggregation) other than the last layer, the head is handed an
-    `Encoded` whose `top` is that, and knows nothing of it; what the readout learns is trained with the head. Raises
-    UserError for a readout that the encoder's layers do not allow, and for one of another width than the head's
-    `input_dim`.
+    Where the head's config names a `layer_aggregation` (nn.layer_aggregation) other than the last layer, the head is
+    handed an `Encoded` whose `top` is that, and knows nothing of it; what the layer aggregation learns is trained with
+    the head. Raises UserError for a layer aggregation that the encoder's layers do not allow, and for one of another
+    width than the head's `input_dim`.
 
     `auxiliary` is a language model that learns beside the head (GPT's L3 = L2 + λ L1). `contrast` is not 0 while the
     encoder learns which texts have the same label, in place of the head (heads.contrastive), and is the temperature.
@@ -68,13 +68,13 @@ class Model(nn.Module):
         super().__init__()
         self.encoder, self.head, self.auxiliary = encoder, head, auxiliary
         self.contrast = 0.0
-        self.readout: Readout | None = None
-        name = getattr(head.config, "readout", LAST)
+        self.layer_aggregation: LayerAggregation | None = None
+        name = getattr(head.config, "layer_aggregation", LAST)
         if name != LAST:
-            self.readout = new_readout(name, encoder.widths)
-            if self.readout.output_dim != head.config.input_dim:
-                made, wanted = self.readout.output_dim, head.config.input_dim
-                message = f"the head reads vectors of width {wanted}, and the readout '{name}' has {made}."
+            self.layer_aggregation = new_layer_aggregation(name, encoder.widths)
+            if self.layer_aggregation.output_dim != head.config.input_dim:
+                made, wanted = self.layer_aggregation.output_dim, head.config.input_dim
+                message = f"the head reads vectors of width {wanted}, and the layer aggregation '{name}' has {made}."
                 raise UserError(message, where="input_dim", remedy=f"Give the head input_dim {made}.")
 
     def forward(self, batch: Batch) -> Tensor:
@@ -99,7 +99,7 @@ class Model(nn.Module):
             return contrast_loss(self.vectors(batch), batch.targets, self.contrast)
         encoded = self._encoded(batch, state)
         loss = self.head.loss(self._read(encoded), batch)
-        penalty = self.readout.penalty() if self.readout is not None and self.training else None
+        penalty = self.layer_aggregation.penalty() if self.layer_aggregation is not None and self.training else None
         if penalty is not None:
             loss = replace(loss, total=loss.total + loss.count * penalty)
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
@@ -111,12 +111,16 @@ class Model(nn.Module):
         return found
 
     def _encoded(self, batch: Batch, state: State | None) -> Encoded:
-        encoded: Encoded = self.encoder(batch, state, keep="all" if self.readout is not None else self.head.keep)
+        encoded: Encoded = self.encoder(
+            batch, state, keep="all" if self.layer_aggregation is not None else self.head.keep
+        )
         return encoded if batch.groups is None else replace(encoded, groups=batch.groups)
 
     def _read(self, encoded: Encoded) -> Encoded:
         """What the head sees of it."""
-        return encoded if self.readout is None else replace(encoded, top=self.readout(encoded.layers))
+        return (
+            encoded if self.layer_aggregation is None else replace(encoded, top=self.layer_aggregation(encoded.layers))
+        )
 
     @property
     def device(self) -> torch.device:
@@ -126,12 +130,12 @@ class Model(nn.Module):
     def layer_groups(self) -> list[LayerGroup]:
         """The encoder's groups and, last, the head's; a table that both share (weight tying) trains with the head.
 
-        So does what a readout learns. The groups are disjoint and cover every parameter exactly once. An auxiliary
-        language model trains with the lowest group: the table that it shares stays there, and what is its own (a bias,
-        or an untied table) would else learn from an encoder that is frozen.
+        So does what a layer aggregation learns. The groups are disjoint and cover every parameter exactly once. An
+        auxiliary language model trains with the lowest group: the table that it shares stays there, and what is its own
+        (a bias, or an untied table) would else learn from an encoder that is frozen.
         """
-        of_readout = () if self.readout is None else self.readout.parameters()
-        of_head = (*of_readout, *self.head.parameters())
+        of_layer_aggregation = () if self.layer_aggregation is None else self.layer_aggregation.parameters()
+        of_head = (*of_layer_aggregation, *self.head.parameters())
         shared = {id(p) for p in of_head}
         below = [
             LayerGroup(g.name, tuple(p for p in g.parameters if id(p) not in shared))
@@ -212,7 +216,7 @@ def has_setting(encoder: str, name: str) -> bool:
 
 def build_unfilled(description: dict[str, Any]) -> Model:
     """What `build` makes, for weights that are all about to be replaced: torch's random state stays as it was."""
-    with torch.random.fork_rng(devices=[]), Undrawn():
+    with torch.random.fork_rng(devices=[]), Uninitialized():
         return build(description)
 
 

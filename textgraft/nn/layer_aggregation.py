@@ -1,4 +1,4 @@
-"""Readout: one vector a position, out of what every layer of an encoder says of it.
+"""Layer aggregation: one vector a position, out of what every layer of an encoder says of it.
 
 Devlin et al. 2019 (table 7) try six as features for a tagger: the embeddings, the last hidden layer, the one before it,
 the sum of all, and of the last four their sum and all side by side. Their final version calls the sums weighted and
@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from textgraft.core.errors import UserError, did_you_mean
 
 LAST = "last"
-"""The readout that everybody uses who says nothing."""
+"""The layer aggregation that everybody uses who says nothing."""
 LAYER_DROPOUT = 0.1
 LAMBDA = 0.001
 """Peters et al. 2018 try 1, which all but keeps the average, and 0.001 (table 2)."""
 
 
-class Readout(nn.Module):
+class LayerAggregation(nn.Module):
     """Reads some of an encoder's layers, those that the slice `read` takes of `Encoded.layers`.
 
     `widths` are those of all layers, bottom (embeddings) -> top. `output_dim` is the width of what comes out.
@@ -50,7 +50,7 @@ class Readout(nn.Module):
         return None
 
 
-class Sum(Readout):
+class Sum(LayerAggregation):
     """The layers added up, in float32; a single layer is itself."""
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
@@ -58,7 +58,7 @@ class Sum(Readout):
         return chosen[0] if len(chosen) == 1 else reduce(torch.add, (h.float() for h in chosen))
 
 
-class Concatenation(Readout):
+class Concatenation(LayerAggregation):
     """The layers side by side, the lowest first."""
 
     @staticmethod
@@ -69,7 +69,7 @@ class Concatenation(Readout):
         return torch.cat(list(layers[self.read]), dim=-1)
 
 
-class Mix(Readout):
+class Mix(LayerAggregation):
     """gamma * sum_j s_j h_j: a softmax over the layers and a scale, both learned (Peters et al. 2018, eq. 1).
 
     At first the mean of the layers. What the paper puts around it in some tasks is left out (`ELMoMix` has it).
@@ -112,7 +112,7 @@ class ELMoMix(Mix):
 
 
 # name: (class, which of the layers it reads, how many must lie above the embeddings)
-READOUTS: dict[str, tuple[type[Readout], slice, int]] = {
+LAYER_AGGREGATIONS: dict[str, tuple[type[LayerAggregation], slice, int]] = {
     "first": (Sum, slice(0, 1), 0),
     LAST: (Sum, slice(-1, None), 1),
     "second-to-last": (Sum, slice(-2, -1), 2),
@@ -125,30 +125,30 @@ READOUTS: dict[str, tuple[type[Readout], slice, int]] = {
 """The embeddings are no hidden layer: `sum` and the last four leave them out, `first` and the mixes read them."""
 
 
-def check_readout(name: str) -> None:
-    """Raises UserError for a readout that there is not."""
-    if name not in READOUTS:
-        raise UserError(f"unknown readout '{name}'.", remedy=did_you_mean(name, READOUTS))
+def validate_layer_aggregation(name: str) -> None:
+    """Raises UserError for a layer aggregation that there is not."""
+    if name not in LAYER_AGGREGATIONS:
+        raise UserError(f"unknown layer aggregation '{name}'.", remedy=did_you_mean(name, LAYER_AGGREGATIONS))
 
 
-def new_readout(name: str, widths: Sequence[int]) -> Readout:
-    """The readout `name` of an encoder whose layers, embeddings and upwards, have these widths.
+def new_layer_aggregation(name: str, widths: Sequence[int]) -> LayerAggregation:
+    """The layer aggregation `name` of an encoder whose layers, embeddings and upwards, have these widths.
 
     Raises UserError for an unknown name, for too few layers, and for layers of unequal widths that are to be added up;
-    it says which readouts are possible.
+    it says which layer aggregations are possible.
     """
-    check_readout(name)
+    validate_layer_aggregation(name)
     hindrance = _hindrance(name, widths)
     if hindrance:
-        possible = ", ".join(other for other in READOUTS if not _hindrance(other, widths))
-        raise UserError(f"the readout '{name}' {hindrance}.", remedy=f"Possible with this model: {possible}.")
-    kind, read, _ = READOUTS[name]
+        possible = ", ".join(other for other in LAYER_AGGREGATIONS if not _hindrance(other, widths))
+        raise UserError(f"the layer aggregation '{name}' {hindrance}.", remedy=f"Possible with this model: {possible}.")
+    kind, read, _ = LAYER_AGGREGATIONS[name]
     return kind(read, widths)
 
 
 def _hindrance(name: str, widths: Sequence[int]) -> str:
     """Why the layers cannot be read so; empty where they can."""
-    kind, read, needed = READOUTS[name]
+    kind, read, needed = LAYER_AGGREGATIONS[name]
     there = len(widths) - 1
     if there < needed:
         return f"needs {needed} layers above the embeddings, and this model has {there}"

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 _DRAWS = {Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_}
 
 
-class Undrawn(TorchFunctionMode):
+class Uninitialized(TorchFunctionMode):
     """Inside, weights hold what memory held: whoever makes a network here fills all of it.
 
     Drawing and orthogonalising them is half of the time that loading takes. On the device `meta`, where there is

@@ -1,4 +1,4 @@
-"""A fine-tuned network as a graph: its family's operators (encoders), its readout's and its head's, in one."""
+"""A fine-tuned network as a graph: its family's operators (encoders), its layer aggregation's and its head's, in one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from textgraft.onnx.encoders import ENCODERS, SEGMENTS, SPELLINGS, Read
 from textgraft.onnx.graph import Graph
 from textgraft.onnx.layer_aggregation import read
 from textgraft.tasks.classification.graph import OnnxClassifier
-from textgraft.tasks.question_answering.graph import OnnxReader
+from textgraft.tasks.question_answering.graph import OnnxSpanModel
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.predictor import MAX_TOKENS
 from textgraft.word_embeddings.contextual import carries_state
@@ -50,7 +50,7 @@ def _started(artifact: Artifact, **more: tuple[str, str]) -> tuple[Graph, Read]:
     numbers = {"ids": PLACES, **more}
     if isinstance(encoder, BERT) and encoder.segments is not None:
         numbers[SEGMENTS] = PLACES
-    if encoder.reads_spellings:
+    if encoder.uses_characters:
         numbers[SPELLINGS] = ("distinct", "characters")
     graph = Graph({"mask": ("bool", PLACES)} | {name: ("int64", shape) for name, shape in numbers.items()})
     return graph, ENCODERS[type(encoder)](graph, encoder, "ids", "mask")
@@ -66,13 +66,13 @@ def _classifier(artifact: Artifact) -> OnnxClassifier:
     assert labels is not None
     if isinstance(head, ChoiceHead):
         graph, found = _started(artifact, options=("questions", "options"))
-        scores = heads.classification(graph, head.score, read(graph, model.readout, found[0]), found, "mask")
+        scores = heads.classification(graph, head.score, read(graph, model.layer_aggregation, found[0]), found, "mask")
         said = heads.chosen(graph, scores, "options", temperature)
         shape: tuple[str | int, ...] = ("questions", "options")
     else:
         assert isinstance(head, ClassificationHead)
         graph, found = _started(artifact)
-        logits = heads.classification(graph, head, read(graph, model.readout, found[0]), found, "mask")
+        logits = heads.classification(graph, head, read(graph, model.layer_aggregation, found[0]), found, "mask")
         said, shape = heads.answers(graph, logits, labels.kind, temperature), ("batch", head.config.outputs)
     return OnnxClassifier(
         graph=graph.model({"answers": (said, "float32", shape)}),
@@ -90,7 +90,7 @@ def _tagger(artifact: Artifact) -> OnnxTagger:
     assert isinstance(head, TaggingHead)
     shape = ("sentences", "words")
     graph, (layers, _) = _started(artifact, words=shape)
-    tags, sure = heads.tagging(graph, head, read(graph, artifact.model.readout, layers), "words")
+    tags, sure = heads.tagging(graph, head, read(graph, artifact.model.layer_aggregation, layers), "words")
     most = WHOLE if carries_state(encoder) else _most(artifact, int(artifact.run.get("max_tokens", MAX_TOKENS)))
     return OnnxTagger(
         graph=graph.model({"tags": (tags, "int64", shape), "probabilities": (sure, "float32", shape)}),
@@ -105,13 +105,13 @@ def _tagger(artifact: Artifact) -> OnnxTagger:
     )
 
 
-def _reader(artifact: Artifact) -> OnnxReader:
+def _reader(artifact: Artifact) -> OnnxSpanModel:
     head = artifact.model.head
     assert isinstance(head, SpanHead)
     graph, (layers, _) = _started(artifact)
-    logits = heads.span(graph, head, read(graph, artifact.model.readout, layers))
+    logits = heads.span(graph, head, read(graph, artifact.model.layer_aggregation, layers))
     windows = WindowSettings(**artifact.run.get("windows", asdict(WindowSettings())))
-    return OnnxReader(
+    return OnnxSpanModel(
         graph=graph.model({"logits": (logits, "float32", (*PLACES, 2))}),
         tokenizer=artifact.tokenizer,
         max_tokens=_most(artifact, windows.max_tokens),

@@ -12,11 +12,11 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.graph import OnnxModel
 from textgraft.models.inference import predict_logits
 from textgraft.tasks.classification.graph import OnnxClassifier
-from textgraft.tasks.question_answering.graph import OnnxReader
+from textgraft.tasks.question_answering.graph import OnnxSpanModel
 from textgraft.tasks.question_answering.network import window_logits
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.network import decoded, word_logits
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 
 LENGTHS, ROWS = (1, 7, 64), (1, 5)
 """The texts of drawn tokens that every graph is checked on: of each length, so many in a batch, with shorter ones."""
@@ -37,7 +37,7 @@ def largest_difference(artifact: Artifact, made: OnnxModel) -> float:
             sizes = [length, *generator.integers(1, length + 1, rows - 1).tolist()]
             if isinstance(made, OnnxTagger):
                 found = _of_tags(artifact, made, sizes, generator)
-            elif isinstance(made, OnnxReader):
+            elif isinstance(made, OnnxSpanModel):
                 found = _of_windows(artifact, made, sizes, generator)
             else:
                 assert isinstance(made, OnnxClassifier)
@@ -71,7 +71,7 @@ def _of_tags(artifact: Artifact, made: OnnxTagger, sizes: list[int], generator: 
     return largest
 
 
-def _of_windows(artifact: Artifact, made: OnnxReader, sizes: list[int], generator: np.random.Generator) -> float:
+def _of_windows(artifact: Artifact, made: OnnxSpanModel, sizes: list[int], generator: np.random.Generator) -> float:
     windows = []
     for size in (min(size, made.max_tokens) for size in sizes):
         ids, second = _drawn(artifact, size, generator), size // 2
@@ -98,6 +98,6 @@ def _text(artifact: Artifact, made: OnnxClassifier, size: int, generator: np.ran
 def _drawn(artifact: Artifact, size: int, generator: np.random.Generator) -> np.ndarray:
     """As many tokens (T,), or spelled words (T, 50)."""
     ids = generator.integers(0, artifact.tokenizer.vocab_size, size).astype(np.int32)
-    if isinstance(artifact.tokenizer, SpellingTokenizer):
+    if isinstance(artifact.tokenizer, CharacterEncodingTokenizer):
         return artifact.tokenizer.spellings[ids]
     return ids

@@ -15,7 +15,8 @@ from textgraft.onnx.tags import best_path, most_likely
 
 
 def classification(g: Graph, head: ClassificationHead, top: str, found: Read, mask: str) -> str:
-    """(B, outputs) logits of what the readout shows, `top` (B, T, D), and of what the encoder has `found` beside it.
+    """(B, outputs) logits of what the layer aggregation shows, `top` (B, T, D), and of what the encoder has `found`
+    beside it.
 
     Of pairs in both orders, which come one after the other, (B / 2, outputs).
     """

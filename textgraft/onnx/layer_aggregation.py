@@ -7,21 +7,23 @@ from functools import reduce
 
 import torch
 
-from textgraft.nn.layer_aggregation import Concatenation, ELMoMix, Mix, Readout
+from textgraft.nn.layer_aggregation import Concatenation, ELMoMix, LayerAggregation, Mix
 from textgraft.onnx.graph import Graph
 
 
-def read(g: Graph, readout: Readout | None, layers: Sequence[str]) -> str:
+def read(g: Graph, layer_aggregation: LayerAggregation | None, layers: Sequence[str]) -> str:
     """All layers (B, T, D_l), bottom -> top, as the one (B, T, D) that the head sees."""
-    if readout is None:
+    if layer_aggregation is None:
         return layers[-1]
-    chosen = layers[readout.read]
-    if isinstance(readout, Concatenation):
+    chosen = layers[layer_aggregation.read]
+    if isinstance(layer_aggregation, Concatenation):
         return str(g("Concat", *chosen, axis=2))
-    if isinstance(readout, Mix):
-        widths = [readout.output_dim] * len(chosen)
-        chosen = [_normalised(g, h, w) for h, w in zip(chosen, widths)] if isinstance(readout, ELMoMix) else chosen
-        shares = (readout.shares() * readout.scale).tolist()
+    if isinstance(layer_aggregation, Mix):
+        widths = [layer_aggregation.output_dim] * len(chosen)
+        chosen = (
+            [_normalised(g, h, w) for h, w in zip(chosen, widths)] if isinstance(layer_aggregation, ELMoMix) else chosen
+        )
+        shares = (layer_aggregation.shares() * layer_aggregation.scale).tolist()
         chosen = [g("Mul", h, share) for h, share in zip(chosen, shares, strict=True)]
     return reduce(lambda a, b: str(g("Add", a, b)), chosen)
 

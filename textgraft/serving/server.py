@@ -15,7 +15,7 @@ LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 STOPPING_SECONDS = 30
 """How long requests that have begun may still take once the server is told to stop."""
 
-Told = Callable[[str, str], None]
+Announce = Callable[[str, str], None]
 """Who hears, once it listens, the address and what answers there."""
 
 
@@ -26,7 +26,7 @@ def serve(
     port: int = 8000,
     precision: str = "auto",
     device: str = "cpu",
-    tell: Told | None = None,
+    tell: Announce | None = None,
 ) -> None:
     """Answer for a classifier, tagger or reader (or its graph) at http://HOST:PORT, until Ctrl-C or SIGTERM.
 

@@ -16,10 +16,10 @@ Part = TypeVar("Part")
 
 
 class Options(Protocol):
-    """The settings of any fine-tuning: their repr says all but the readout, which is younger than some runs."""
+    """The settings of any fine-tuning: their repr says all but the layer aggregation, which is younger than some runs."""
 
     @property
-    def readout(self) -> str: ...
+    def layer_aggregation(self) -> str: ...
 
 
 def asked(
@@ -34,7 +34,7 @@ def asked(
         "tokenizer": " ".join(source.tokenizer.fingerprint for source in found),
         "recipe": " ".join(dict.fromkeys(recipe.identity for recipe in recipes)),
         "options": repr(options),
-    } | ({"readout": options.readout} if options.readout != LAST else {})
+    } | ({"layer_aggregation": options.layer_aggregation} if options.layer_aggregation != LAST else {})
 
 
 def given(**parts: Part | None) -> dict[str, Part]:

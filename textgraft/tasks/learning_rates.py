@@ -15,7 +15,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.streams.base import ExampleStream, Stream
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model
 from textgraft.tasks.classification.training import Plan, classifier_to_train
 from textgraft.tasks.language_modeling.adapt import held_out, with_dropout_of
@@ -71,7 +71,7 @@ def stage_of(recipe: str, stage: str) -> Stage:
 
 def groups_of(model: str | Path, stage: StageName) -> list[str]:
     """The names of a model's layer groups in a stage, bottom -> top."""
-    source = loading.load(model)
+    source = loading.load_network(model)
     if stage == "adapt":
         return [group.name for group in source.model.layer_groups()]
     return [*(group.name for group in source.model.encoder.layer_groups()), "head"]
@@ -97,8 +97,8 @@ def lr_find(
     """
     refuse_one_text(data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones.")
     settings = settings or Settings()
-    source = loading.load(model or usual_models(data.texts if isinstance(data, Examples) else data).alone)
-    recipe = source.suited(recipe)
+    source = loading.load_network(model or default_models_for(data.texts if isinstance(data, Examples) else data).alone)
+    recipe = source.recommended_recipe(recipe)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
     if isinstance(data, Examples):
         tested, stream = _classifier(source, data, stage, max_tokens, settings)
@@ -133,7 +133,7 @@ def _classifier(
     )
     sequences, _ = source.encoded(train.texts, max_tokens)
     targets = torch.from_numpy(labels.encode(train))
-    stream = ExampleStream(sequences, targets, pad_id=pad_id, rows=stage.rows, seed=settings.seed)
+    stream = ExampleStream(sequences, targets, pad_id=pad_id, rows=stage.batch_size, seed=settings.seed)
     return classifier_to_train(plan, settings.seed), stream
 
 

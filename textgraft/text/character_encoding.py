@@ -78,7 +78,7 @@ def _row(characters: np.ndarray) -> np.ndarray:
     return row
 
 
-class SpellingTokenizer(Tokenizer):
+class CharacterEncodingTokenizer(Tokenizer):
     """Texts as words with their spelling, and the vocabulary of a language model over them; made by `train` or `load`.
 
     What other tokenizers call an id is here a row of 50: `bos_id`, `eos_id` and `unk_id` are rows, texts are arrays
@@ -173,7 +173,7 @@ class SpellingTokenizer(Tokenizer):
         return np.concatenate([[self.bos_id], rows, [self.eos_id]]).astype(np.int16) if marked else rows
 
     @classmethod
-    def from_vocabulary(cls, words: Iterable[str] = (), *, where: str = "tokenizer.json") -> SpellingTokenizer:
+    def from_vocabulary(cls, words: Iterable[str] = (), *, where: str = "tokenizer.json") -> CharacterEncodingTokenizer:
         """The tokenizer whose vocabulary is the MARKS and then these words, by their numbers."""
         ids = {word: i for i, word in enumerate(dict.fromkeys((*MARKS, *words)))}
         return cls(Pipeline(models.WordLevel(ids, unk_token=MARKS[2])), where=where)
@@ -181,7 +181,7 @@ class SpellingTokenizer(Tokenizer):
 
 def train(
     texts: Iterable[str], *, vocab_size: int = 30_000, min_frequency: int = 2, max_characters: int = 200_000_000
-) -> SpellingTokenizer:
+) -> CharacterEncodingTokenizer:
     """A vocabulary of the most frequent words of `texts`, by falling frequency and then by the alphabet.
 
     `vocab_size` counts the three MARKS and is a ceiling, `min_frequency` is what a word must reach. Raises UserError
@@ -196,7 +196,7 @@ def train(
     for mark in MARKS:
         counts.pop(mark, None)
     frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
-    return SpellingTokenizer.from_vocabulary(word for _, word in frequent[: vocab_size - len(MARKS)])
+    return CharacterEncodingTokenizer.from_vocabulary(word for _, word in frequent[: vocab_size - len(MARKS)])
 
 
 def _words(text: str) -> list[str]:

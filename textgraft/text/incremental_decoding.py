@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textgraft.text.tokenizer import Tokenizer
 
 
-class GrowingText:
+class IncrementalText:
     """The text of ids that come one after another; each costs as much as the last words, however long the text.
 
     What lies before a parting (`Tokenizer.parting`) stays as it is. The ids from the one before that on are kept: to

@@ -13,7 +13,7 @@ Cut = Callable[[list[str]], Iterable[Sequence[int] | np.ndarray]]
 """Chunks to the ids of each."""
 
 
-class ChunkMemory:
+class TokenCache:
     """For a tokenizer that reads each chunk of a text, as `split` finds them, whatever stands beside it."""
 
     def __init__(self, split: Callable[[str], list[str]], cut: Cut) -> None:

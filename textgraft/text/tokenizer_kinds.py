@@ -14,7 +14,7 @@ from tokenizers import models
 
 from textgraft.text import character_encoding, characters, wordpiece
 from textgraft.text.byte_level import BytePairTokenizer, is_byte_pair, train_byte_level
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.characters import CharacterTokenizer, is_characters
 from textgraft.text.normalize import Kind
 from textgraft.text.tokenizer import Tokenizer
@@ -40,7 +40,7 @@ def trained(kind: Kind, model: str, texts: Iterable[str], *, lowercase: bool, **
 def found(pipeline: Pipeline, *, spelled: bool, where: str) -> Tokenizer | None:
     """The tokenizer that a file's pipeline is, if it is of a class of its own. Raises UserError for a damaged one."""
     if spelled:
-        return SpellingTokenizer(pipeline, where=where)
+        return CharacterEncodingTokenizer(pipeline, where=where)
     if is_byte_pair(pipeline):
         return BytePairTokenizer(pipeline)
     if isinstance(pipeline.model, models.WordPiece):

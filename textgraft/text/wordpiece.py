@@ -23,7 +23,7 @@ from tokenizers import Tokenizer as Pipeline
 from textgraft.core.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.normalize import Span
-from textgraft.text.token_cache import ChunkMemory
+from textgraft.text.token_cache import TokenCache
 from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
 
 SEP = "[SEP]"
@@ -124,8 +124,8 @@ class WordPieceTokenizer(Tokenizer):
         return results
 
     @cached_property
-    def _chunks(self) -> ChunkMemory:
-        return ChunkMemory(self._apart.findall, self._cut)
+    def _chunks(self) -> TokenCache:
+        return TokenCache(self._apart.findall, self._cut)
 
     def _cut(self, chunks: list[str]) -> list[np.ndarray]:
         """The ids of each chunk; of a thousand chunks at once, which costs the library less than each by itself."""

@@ -11,13 +11,15 @@ from torch import Tensor
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import ExampleStream, Stream
 from textgraft.heads.classification import ClassificationHead
-from textgraft.models.inference import Told, seen_by_head, untold
+from textgraft.models.inference import ProgressCallback, no_progress, seen_by_head
 from textgraft.models.model import Model
 
 MOST_BYTES = 1 << 30
 
 
-def seen_once(model: Model, stream: Stream, steps: int, precision: str, tell: Told = untold) -> Tensor | None:
+def seen_once(
+    model: Model, stream: Stream, steps: int, precision: str, tell: ProgressCallback = no_progress
+) -> Tensor | None:
     """(N, D) what the head sees of each of the stream's N examples, for a phase of so many steps.
 
     `tell` hears how many have been read. The result is None where it is not the same each time, because the encoder
@@ -33,14 +35,17 @@ def seen_once(model: Model, stream: Stream, steps: int, precision: str, tell: To
 
 def _stands_still(model: Model) -> bool:
     """Whether what lies below the head's layers gives the same for the same text, in training too."""
-    below = [*model.encoder.parameters(), *(model.readout.parameters() if model.readout is not None else ())]
+    below = [
+        *model.encoder.parameters(),
+        *(model.layer_aggregation.parameters() if model.layer_aggregation is not None else ()),
+    ]
     draws = any(rate for name, rate in asdict(model.encoder.config).items() if name.endswith("dropout"))
-    return not (draws or model.auxiliary or model.contrast or any(p.requires_grad for p in below))
+    return not (draws or model.auxiliary or model.contrastive_temperature or any(p.requires_grad for p in below))
 
 
 def still_like(model: Model, source: Model) -> bool:
     """Whether a classifier's encoder, and what reads its layers, says what that of the language model says."""
-    if model.readout is not None and any(True for _ in model.readout.parameters()):
+    if model.layer_aggregation is not None and any(True for _ in model.layer_aggregation.parameters()):
         return False
     own, first = (dict(one.encoder.named_parameters()) for one in (model, source))
     return own.keys() == first.keys() and all(torch.equal(own[name].cpu(), first[name].cpu()) for name in own)

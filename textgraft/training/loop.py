@@ -26,7 +26,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import Stream, ahead
 from textgraft.encoders.base import State
-from textgraft.models.inference import Told, untold
+from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.precision import computing_in, resolve
@@ -140,7 +140,7 @@ class Run:
             torch.manual_seed(settings.seed)
             self.rng = torch.get_rng_state()
 
-    def steps(self, tell: Told = untold) -> Iterator[Step]:
+    def steps(self, tell: ProgressCallback = no_progress) -> Iterator[Step]:
         """Train to the end of the last phase, yielding after every optimizer step.
 
         `tell` hears how many texts have been read where a phase reads them before its first step.
@@ -175,7 +175,7 @@ class Run:
     def _new_optimizer(self, phase: Phase) -> torch.optim.Optimizer:
         groups = self.model.layer_groups()
         set_trainable(groups, phase)
-        self.model.contrast = phase.contrast
+        self.model.contrastive_temperature = phase.contrastive_temperature
         return build_optimizer(groups, phase)
 
     def _total_steps(self, phase: Phase, first_epoch: int) -> int:
@@ -200,7 +200,7 @@ class Run:
         at = self.progress.phase
         return sum(epochs[:at]) * second_per_epoch, epochs[at] * second_per_epoch
 
-    def _phase_steps(self, phase: Phase, tell: Told) -> Iterator[Step]:
+    def _phase_steps(self, phase: Phase, tell: ProgressCallback) -> Iterator[Step]:
         at, settings = self.progress, self.settings
         first_epoch = self._first_epoch()
         total = self._total_steps(phase, first_epoch)
@@ -279,7 +279,7 @@ class Run:
         """
         self.model.train()
         loss_sum, count = 0.0, 0
-        if self.model.contrast:
+        if self.model.contrastive_temperature:
             for batch in micro:
                 parts = [batch] if self.positions is None else batch.parts(self.positions)
                 with computing_in(self.precision, self.device):
@@ -292,7 +292,7 @@ class Run:
             if not loss.total.requires_grad:
                 phase = self.phases[self.progress.phase].name
                 message = f"nothing that the phase '{phase}' trains is read by the head."
-                raise UserError(message, remedy="Take another recipe, or a readout of higher layers.")
+                raise UserError(message, remedy="Take another recipe, or a layer aggregation of higher layers.")
             loss.total.backward()
             loss_sum, count = loss_sum + float(loss.total.detach()), count + loss.count
             if self.stream.stateful and loss.state is not None:

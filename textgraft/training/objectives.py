@@ -10,9 +10,9 @@ import numpy as np
 from textgraft.core.errors import UserError
 from textgraft.data.streams.base import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
 from textgraft.data.streams.masking import MaskedStream, MaskingTokens
-from textgraft.models.inference import Told, untold
+from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Scores
 from textgraft.training.perplexity import Validator, bidirectional_validator, language_model_validator
@@ -35,9 +35,9 @@ class NextToken:
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         encoder = model.encoder
         if encoder.max_length is not None:
-            return ScatteredStream(corpus, rows=stage.rows, bptt=min(stage.bptt, encoder.max_length), seed=seed)
+            return ScatteredStream(corpus, rows=stage.batch_size, bptt=min(stage.bptt, encoder.max_length), seed=seed)
         direction = encoder.direction
-        return LanguageModelStream(corpus, rows=stage.rows, bptt=stage.bptt, seed=seed, direction=direction)
+        return LanguageModelStream(corpus, rows=stage.batch_size, bptt=stage.bptt, seed=seed, direction=direction)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
         return language_model_validator(corpus, tokens=tokens)
@@ -51,12 +51,12 @@ class MaskedTokens:
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         config: Any = model.head.config
         hidden = {"rate": config.masked, "whole_words": config.whole_words}
-        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.rows, seed=seed, **hidden)
+        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.batch_size, seed=seed, **hidden)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
         """`loss` is nats per masked token, `perplexity` its exponential; the same tokens are masked each time, 15 %."""
 
-        def validate(model: Model, tell: Told = untold) -> Scores:
+        def validate(model: Model, tell: ProgressCallback = no_progress) -> Scores:
             stream = _masked(model, corpus, tokenizer, length=128, rows=32, seed=0)
             nats, of_pairs, count, read = 0.0, 0.0, 0, 0
             for batch in stream.batches(0):
@@ -82,14 +82,14 @@ class BothDirections:
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         spellings = _spellings(tokenizer)
-        return BothEndsStream(corpus, spellings, rows=stage.rows, bptt=stage.bptt, seed=seed)
+        return BothEndsStream(corpus, spellings, rows=stage.batch_size, bptt=stage.bptt, seed=seed)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
         return bidirectional_validator(corpus, _spellings(tokenizer), tokens=tokens)
 
 
 def _spellings(tokenizer: Tokenizer) -> np.ndarray:
-    if not isinstance(tokenizer, SpellingTokenizer):
+    if not isinstance(tokenizer, CharacterEncodingTokenizer):
         message = "a language model of both directions reads spelled words, which this tokenizer does not give."
         raise UserError(message, where="tokenizer", remedy='Set kind = "word" and model = "spelling".')
     return tokenizer.spellings

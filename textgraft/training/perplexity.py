@@ -11,7 +11,7 @@ import numpy as np
 from textgraft.data.streams.base import BothEndsStream, CountedTokens, LanguageModelStream
 from textgraft.encoders.base import State
 from textgraft.heads.bidirectional_language_model import SIDES
-from textgraft.models.inference import Told, untold
+from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.training.loop import Scores
 
@@ -23,7 +23,7 @@ Thai, which puts spaces between clauses, twenty."""
 class Validator(Protocol):
     """Scores a language model on held-out text; `tell` hears how many tokens it has read."""
 
-    def __call__(self, model: Model, tell: Told = untold) -> Scores: ...
+    def __call__(self, model: Model, tell: ProgressCallback = no_progress) -> Scores: ...
 
 
 def language_model_validator(
@@ -40,7 +40,7 @@ def language_model_validator(
     for an encoder without one, each of whose windows, as long as it can look at, starts from nothing.
     """
 
-    def validate(model: Model, tell: Told = untold) -> Scores:
+    def validate(model: Model, tell: ProgressCallback = no_progress) -> Scores:
         bptt = model.encoder.max_length or window
         stream = LanguageModelStream(
             corpus, rows=rows, bptt=bptt, direction=model.encoder.direction, variable=False, shuffle=False
@@ -68,7 +68,7 @@ def bidirectional_validator(
     exponential; `perplexity_forward` and `perplexity_backward` are those of either. `tokens` counts what one reads.
     """
 
-    def validate(model: Model, tell: Told = untold) -> Scores:
+    def validate(model: Model, tell: ProgressCallback = no_progress) -> Scores:
         stream = BothEndsStream(corpus, spellings, rows=rows, bptt=window, variable=False, shuffle=False)
         sums: Counter[str] = Counter()
         state: State | None = None

@@ -13,7 +13,7 @@ from textgraft.nn.pooling import POOLINGS
 from textgraft.training.schedules import SCHEDULES, group_rates
 
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
-LEAST = {"rows": 1, "bptt": 1, "dropout": 0, "clip": 0, "least_steps": 0, "auxiliary": 0}  # of a stage's settings
+LEAST = {"rows": 1, "bptt": 1, "dropout": 0, "clip": 0, "min_steps": 0, "auxiliary": 0}  # of a stage's settings
 KINDS = {"multi": "any number", "numeric": "a number", "choice": "options"}
 """What examples have that do not have one label each."""
 STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
@@ -121,7 +121,7 @@ class Stage:
 
     `rows` is the batch size in texts (streams, for a language model), `bptt` the mean window of a language
     model in tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0:
-    as the settings say). `least_steps` lengthens the phases of a fine-tuning, all by the same factor, where
+    as the settings say). `min_steps` lengthens the phases of a fine-tuning, all by the same factor, where
     texts are so few that they would come to fewer optimizer steps in all. `auxiliary` is how much the language model's
     own loss counts beside a classifier's while that is fine-tuned (λ of Radford et al. 2018, equation 5; 0: not).
     `label_smoothing` is the share of each label that belongs to all classes alike (ε of Szegedy et al. 2016, §7), for
@@ -135,7 +135,7 @@ class Stage:
     bptt: int = 70
     dropout: float = 1.0
     clip: float = 0.0
-    least_steps: int = 0
+    min_steps: int = 0
     auxiliary: float = field(default=0.0, repr=False)  # younger than runs that are known by the rest's repr
     label_smoothing: float = field(default=0.0, repr=False)  # so is this
     pooling: str | None = field(default=None, repr=False)  # and this
@@ -160,7 +160,9 @@ class Stage:
         text += f" with anneal={annealed}" if annealed else ""
         text += f" with label_smoothing={self.label_smoothing}" if self.label_smoothing else ""
         text += f" with pooling={self.pooling}" if self.pooling else ""
-        contrasts = {phase.name: phase.contrast for phase in self.phases if phase.contrast}
+        contrasts = {
+            phase.name: phase.contrastive_temperature for phase in self.phases if phase.contrastive_temperature
+        }
         return text + (f" with contrast={contrasts}" if contrasts else "")
 
     def refuse_kind(self, kind: str) -> None:
@@ -168,7 +170,7 @@ class Stage:
         if kind == "single":
             return
         remedy = "Take another recipe."
-        if any(phase.contrast for phase in self.phases):
+        if any(phase.contrastive_temperature for phase in self.phases):
             message = f"this recipe contrasts texts by their label, and these have {KINDS[kind]}."
             raise UserError(message, where="contrast", remedy=remedy)
         if self.label_smoothing:
@@ -177,7 +179,7 @@ class Stage:
 
     def refuse_for_classifiers(self, where: str) -> None:
         """Raises UserError, with the name of the recipe, where this stage wants what only labels of texts can give."""
-        contrasts = any(phase.contrast for phase in self.phases)
+        contrasts = any(phase.contrastive_temperature for phase in self.phases)
         wanted = {
             "auxiliary": (self.auxiliary, "the auxiliary loss is", "texts, pairs and choices"),
             "contrast": (contrasts, "phases that contrast are", "texts and pairs"),
@@ -191,7 +193,7 @@ class Stage:
     def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
         """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
 
-        With `steps_per_epoch` they last `least_steps` or more. Raises UserError where a phase names a group that the
+        With `steps_per_epoch` they last `min_steps` or more. Raises UserError where a phase names a group that the
         model does not have.
         """
         plan: list[Phase] = []
@@ -206,7 +208,7 @@ class Stage:
             else:
                 plan.append(phase)
         if steps_per_epoch is not None and plan:
-            factor = self.least_steps / sum(phase.epochs * steps_per_epoch for phase in plan)
+            factor = self.min_steps / sum(phase.epochs * steps_per_epoch for phase in plan)
             if factor > 1:
                 plan = [replace(phase, epochs=phase.epochs * factor) for phase in plan]
         return plan

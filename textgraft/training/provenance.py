@@ -33,7 +33,7 @@ def provenance(
         "stage": stage,
         "name": name,
         "base": ancestry(base),
-        **({"suits": base["suits"]} if "suits" in base else {}),
+        **({"recommended_recipe": base["recommended_recipe"]} if "recommended_recipe" in base else {}),
         "licence": base.get("licence"),
         "language": base.get("language"),
         "data": data,

@@ -32,8 +32,8 @@ class Recipe:
     __pydantic_config__: ClassVar[Any] = STRICT
 
     def __post_init__(self) -> None:
-        if self.finetune.rows < 2:
-            raise UserError("finetune.rows is 1.", remedy="Batch normalisation needs 2 texts or more in a batch.")
+        if self.finetune.batch_size < 2:
+            raise UserError("finetune.batch_size is 1.", remedy="Batch normalisation needs 2 texts or more in a batch.")
         self.adapt.refuse_for_classifiers("adapt")
 
 

@@ -14,14 +14,14 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
 from textgraft.data.sequences import Direction, budget_batches
 from textgraft.data.streams.words import Vectors, word_batches
-from textgraft.data.tags import Piece
-from textgraft.data.words import WHOLE, WordWindow, chosen_piece, word_windows
+from textgraft.data.tags import SubwordPooling
+from textgraft.data.words import WHOLE, WordWindow, chosen_subword_pooling, word_windows
 from textgraft.encoders.base import Encoder, State
 from textgraft.heads.tagging import at_words
 from textgraft.models.artifact import Artifact
-from textgraft.models.inference import TOKENS_PER_BATCH, casts_of, frozen_readout
+from textgraft.models.inference import TOKENS_PER_BATCH, casts_of, frozen_layer_aggregation
 from textgraft.nn.cpu.precision import computing_in
-from textgraft.nn.layer_aggregation import LAST, Concatenation, Readout
+from textgraft.nn.layer_aggregation import LAST, Concatenation, LayerAggregation
 
 WINDOW = 512
 """Flair reads as many characters at a time."""
@@ -37,7 +37,7 @@ def read_words(
     pad_id: int,
     answer: Callable[[Batch], Tensor],
     *,
-    piece: Piece,
+    piece: SubwordPooling,
     vectors: Vectors | None = None,
 ) -> list[np.ndarray]:
     """For each sentence, of so many words, what `answer` (B, T, D) says where they are: (W, D), from all windows."""
@@ -61,19 +61,19 @@ def word_vectors(
     sentences: Sequence[Sequence[str]],
     *,
     window: int = WINDOW,
-    readout: str = LAST,
+    layer_aggregation: str = LAST,
     precision: str = "auto",
 ) -> list[np.ndarray]:
     """(W, D) float32 of each sentence's W words: the encoder's top layer at the piece at which it has read the word.
 
-    `readout`, one of nn.layer_aggregation.READOUTS, reads other layers than the top.
+    `layer_aggregation`, one of nn.layer_aggregation.LAYER_AGGREGATIONS, reads other layers than the top.
 
     An encoder that reads from one side and hands on its state reads sentences of any length `window` tokens at a time:
     the vectors are those that it would have read at once, and memory is bounded by the window. Others see windows that
     overlap (data.words), no longer than they can look at, of which each word has the best; of a word longer than such
     a window the rest is not read. Raises UserError for a sentence without words, and for a window without room for one.
     """
-    return _words_read(source, sentences, frozen_readout(source.model, readout), window, precision)
+    return _words_read(source, sentences, frozen_layer_aggregation(source.model, layer_aggregation), window, precision)
 
 
 def layer_vectors(
@@ -91,7 +91,7 @@ def layer_vectors(
 
 @torch.no_grad()
 def _words_read(
-    source: Artifact, sentences: Sequence[Sequence[str]], read: Readout | None, window: int, precision: str
+    source: Artifact, sentences: Sequence[Sequence[str]], read: LayerAggregation | None, window: int, precision: str
 ) -> list[np.ndarray]:
     """(W, D) of each sentence's words as `read` reads the layers; None is the top layer."""
     if window < 1:
@@ -108,7 +108,7 @@ def _words_read(
     most = WHOLE if whole else min(window, encoder.max_length or window)
     windows, _ = word_windows(tokenizer, sentences, most, direction=encoder.direction)
     lengths = [len(words) for words in sentences]
-    piece, pad_id = encoder.piece or chosen_piece(encoder.direction), tokenizer.pad_id
+    piece, pad_id = encoder.piece or chosen_subword_pooling(encoder.direction), tokenizer.pad_id
     was_training = model.training
     model.eval()
     with computing_in(precision, model.device, casts=casts_of(model)):
@@ -132,7 +132,7 @@ def read_carried(
     pad_id: int,
     answer: Answer,
     *,
-    piece: Piece,
+    piece: SubwordPooling,
     window: int,
 ) -> list[np.ndarray]:
     """What `read_words` finds, of whole sentences that are read `window` tokens at a time, the state handed on.
@@ -155,7 +155,7 @@ def read_carried(
 
 
 def _carry(
-    encoder: Encoder, windows: Sequence[WordWindow], answer: Answer, *, pad_id: int, piece: Piece, window: int
+    encoder: Encoder, windows: Sequence[WordWindow], answer: Answer, *, pad_id: int, piece: SubwordPooling, window: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Of each sentence, as far as a batch of them has been read, the number, which words, and their vectors."""
     # Those that end early leave the batch, and their states with them.

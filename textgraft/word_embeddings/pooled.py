@@ -54,7 +54,7 @@ class Pooled:
             raise UserError(message, where=source.name, remedy=f"Write {source.name} alone.")
         prefix = next(prefix for prefix, pooling in PREFIXES.items() if pooling == memory.pooling)
         self.source, self.memory = source, memory
-        self.name, self.readout, self.width = prefix + source.name, source.readout, 2 * source.width
+        self.name, self.layer_aggregation, self.width = prefix + source.name, source.layer_aggregation, 2 * source.width
 
     @cached_property
     def fingerprint(self) -> str:

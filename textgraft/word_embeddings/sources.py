@@ -24,7 +24,7 @@ from textgraft.core.files import writing_atomically
 from textgraft.core.progress import Meter
 from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
-from textgraft.models.inference import frozen_readout
+from textgraft.models.inference import frozen_layer_aggregation
 from textgraft.nn.layer_aggregation import LAST
 from textgraft.word_embeddings import contextual
 from textgraft.word_embeddings import folder as vectors_folder
@@ -41,11 +41,12 @@ Words = Sequence[str]
 class WordSource(Protocol):
     """Something that gives every word of a sentence a vector, and never learns.
 
-    `name` is what people know it by, `readout` which layers are read; `fingerprint` differs where vectors may.
+    `name` is what people know it by, `layer_aggregation` which layers are read; `fingerprint` differs where vectors
+    may.
     """
 
     name: str
-    readout: str
+    layer_aggregation: str
     width: int
 
     @property
@@ -61,14 +62,15 @@ class WordSource(Protocol):
 class FrozenModel:
     """The layers of a model that is read and not trained, at the piece that speaks for each word (data.words).
 
-    Raises UserError for a tagger, for a readout that its layers do not allow, and for one that it has not learned.
+    Raises UserError for a tagger, for a layer aggregation that its layers do not allow, and for one that it has not
+    learned.
     """
 
     def __init__(
         self,
         model: Artifact,
         name: str,
-        readout: str = LAST,
+        layer_aggregation: str = LAST,
         *,
         max_tokens: int = MAX_TOKENS,
         precision: str = "auto",
@@ -77,9 +79,9 @@ class FrozenModel:
             remedy = "Name the model that it was made from."
             raise UserError("this is a tagger, not a source of vectors.", where=name, remedy=remedy)
         encoder = model.model.encoder
-        self.artifact, self.name, self.readout, self.precision = model, name, readout, precision
+        self.artifact, self.name, self.layer_aggregation, self.precision = model, name, layer_aggregation, precision
         self.max_tokens = min(max_tokens, encoder.max_length or max_tokens)
-        read = frozen_readout(model.model, readout)
+        read = frozen_layer_aggregation(model.model, layer_aggregation)
         self.width = encoder.output_dim if read is None else read.output_dim
         model.model.eval()
 
@@ -87,18 +89,24 @@ class FrozenModel:
     def fingerprint(self) -> str:
         """Over all that the vectors depend on."""
         model, tokenizer = self.artifact.model, self.artifact.tokenizer
-        about = [model.describe(), tokenizer.fingerprint, self.readout, self.max_tokens, self.precision]
+        about = [model.describe(), tokenizer.fingerprint, self.layer_aggregation, self.max_tokens, self.precision]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
         digest.update(artifact.weights(model))
         return digest.hexdigest()
 
     def computing_in(self, precision: str) -> FrozenModel:
         """The same source at another precision."""
-        return FrozenModel(self.artifact, self.name, self.readout, max_tokens=self.max_tokens, precision=precision)
+        return FrozenModel(
+            self.artifact, self.name, self.layer_aggregation, max_tokens=self.max_tokens, precision=precision
+        )
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
         """(W, width) float32 for each sentence. Raises UserError for one without a word."""
-        options: dict[str, Any] = {"window": self.max_tokens, "readout": self.readout, "precision": self.precision}
+        options: dict[str, Any] = {
+            "window": self.max_tokens,
+            "layer_aggregation": self.layer_aggregation,
+            "precision": self.precision,
+        }
         return list(contextual.word_vectors(self.artifact, sentences, **options))
 
     def files(self) -> dict[str, bytes]:
@@ -110,16 +118,16 @@ class FrozenModel:
 class StaticVectors:
     """Word vectors, which know no context: an unknown word's are its n-grams', or zeros.
 
-    Raises UserError for vectors of no words, and for another readout than the only one.
+    Raises UserError for vectors of no words, and for another layer aggregation than the only one.
     """
 
-    def __init__(self, vectors: WordVectors, name: str, fingerprint: str, readout: str = LAST) -> None:
+    def __init__(self, vectors: WordVectors, name: str, fingerprint: str, layer_aggregation: str = LAST) -> None:
         if not len(vectors):
             raise UserError("these are vectors of no words.", where=name, remedy="Name others.")
-        if readout != LAST:
-            message = f"word vectors have no layers, so there is no readout '{readout}' of them."
+        if layer_aggregation != LAST:
+            message = f"word vectors have no layers, so there is no layer aggregation '{layer_aggregation}' of them."
             raise UserError(message, where=name, remedy=f"Write {name} alone.")
-        self.word_vectors, self.name, self.readout = vectors, name, readout
+        self.word_vectors, self.name, self.layer_aggregation = vectors, name, layer_aggregation
         self.width, self.fingerprint = vectors.dimensions, fingerprint
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
@@ -149,7 +157,7 @@ class Kept:
 
     def __init__(self, source: WordSource, path: Path, places: dict[tuple[str, ...], int], words: int) -> None:
         self.source, self._places = source, places
-        self.name, self.readout, self.width = source.name, source.readout, source.width
+        self.name, self.layer_aggregation, self.width = source.name, source.layer_aggregation, source.width
         self.fingerprint, self.files = source.fingerprint, source.files
         self._rows = np.memmap(path, dtype=np.float16, mode="r", shape=(words, source.width))
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from textgraft.conversion import hub
 from textgraft.core.errors import UserError
-from textgraft.models import artifact, model_folder
-from textgraft.nn.layer_aggregation import LAST, check_readout
+from textgraft.models import loading, model_folder
+from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.word_embeddings.formats import load_vectors
 from textgraft.word_embeddings.pooled import Pooled, Remembered, parted, read_memory
 from textgraft.word_embeddings.pooled_memory import WordMemory
@@ -47,7 +47,7 @@ class Stack:
 
     @classmethod
     def open(cls, names: Iterable[str | Path], *, precision: str = "auto") -> Stack:
-        """The sources by name: a model, or a file or folder of word vectors; MODEL@READOUT reads other layers of it.
+        """The sources by name: a model, or a file or folder of word vectors; MODEL@LAYERS reads other layers of it.
 
         pooled:MODEL has beside each vector what the word's have been so far (word_embeddings.pooled.PREFIXES).
 
@@ -57,8 +57,8 @@ class Stack:
 
     @property
     def names(self) -> list[str]:
-        """As people write them, a readout other than the last layer behind an @."""
-        return [s.name if s.readout == LAST else f"{s.name}@{s.readout}" for s in self.sources]
+        """As people write them, a layer aggregation other than the last layer behind an @."""
+        return [s.name if s.layer_aggregation == LAST else f"{s.name}@{s.layer_aggregation}" for s in self.sources]
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[np.float16]]:
         """(W, width) for each sentence of W words."""
@@ -119,7 +119,7 @@ class Stack:
     def described(self) -> list[dict[str, str]]:
         """What `load` needs to know beside the files."""
         return [
-            {"folder": f"{FOLDER}/{place}", "name": source.name, "readout": source.readout}
+            {"folder": f"{FOLDER}/{place}", "name": source.name, "layer_aggregation": source.layer_aggregation}
             for place, source in enumerate(self.sources)
         ]
 
@@ -132,14 +132,16 @@ class Stack:
     def load(cls, folder: Path, described: Any) -> Stack:
         """The stack that lies in a tagger's folder. Raises UserError for missing, altered or strange files."""
         try:
-            wanted = [(Path(about["folder"]), str(about["name"]), str(about["readout"])) for about in described]
+            wanted = [
+                (Path(about["folder"]), str(about["name"]), str(about["layer_aggregation"])) for about in described
+            ]
         except (TypeError, KeyError) as error:
             message = f"this describes no stack ({error})."
             raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE) from error
         if any(path.is_absolute() or ".." in path.parts for path, _, _ in wanted):
             message = "this names sources outside of the folder."
             raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
-        return cls([_loaded(folder / path, name, readout) for path, name, readout in wanted])
+        return cls([_loaded(folder / path, name, layer_aggregation) for path, name, layer_aggregation in wanted])
 
     def computing_in(self, precision: str) -> Stack:
         """The same stack, its models at another precision."""
@@ -176,39 +178,39 @@ def open_unpooled(names: Iterable[str | Path], *, precision: str = "auto") -> li
     return sources
 
 
-def _loaded(folder: Path, name: str, readout: str) -> WordSource:
+def _loaded(folder: Path, name: str, layer_aggregation: str) -> WordSource:
     """The source that a tagger's folder has in `folder`."""
     inside, pooling = parted(name)
     if pooling is None:
-        return _source(str(folder), name, readout, "auto")
-    return Pooled(_source(str(folder), inside, readout, "auto"), read_memory(folder, pooling))
+        return _source(str(folder), name, layer_aggregation, "auto")
+    return Pooled(_source(str(folder), inside, layer_aggregation, "auto"), read_memory(folder, pooling))
 
 
 def _opened(name: str, precision: str) -> WordSource:
-    """The source NAME or NAME@READOUT, pooled or not; a path that is there may have an @ or a colon in it."""
+    """The source NAME or NAME@LAYERS, pooled or not; a path that is there may have an @ or a colon in it."""
     inside, pooling = (name, None) if Path(name).exists() else parted(name)
     if pooling is not None:
         return Pooled(_opened(inside, precision), WordMemory(pooling))
-    path, at, readout = name.rpartition("@")
+    path, at, layer_aggregation = name.rpartition("@")
     if not at or Path(name).exists():
         return _source(name, name, LAST, precision)
-    check_readout(readout)
-    return _source(path, path, readout, precision)
+    validate_layer_aggregation(layer_aggregation)
+    return _source(path, path, layer_aggregation, precision)
 
 
-def _source(path: str, name: str, readout: str, precision: str) -> WordSource:
+def _source(path: str, name: str, layer_aggregation: str, precision: str) -> WordSource:
     """What lies at `path`, to be known as `name`."""
     if not path:
-        raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@READOUT.")
+        raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@LAYERS.")
     if model_folder.is_foreign(path):
-        return FrozenModel(hub.load(path), name, readout, precision=precision)
+        return FrozenModel(hub.load(path), name, layer_aggregation, precision=precision)
     if Path(path).is_file():
-        return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), readout)
+        return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), layer_aggregation)
     folder = model_folder.find(path)
     config = model_folder.read_config(folder)
     if "vectors" in config:
-        return StaticVectors(load_vectors(folder), name, _folder_hash(config), readout)
-    return FrozenModel(artifact.load(folder), name, readout, precision=precision)
+        return StaticVectors(load_vectors(folder), name, _folder_hash(config), layer_aggregation)
+    return FrozenModel(loading.load_network(folder), name, layer_aggregation, precision=precision)
 
 
 def _file_hash(path: Path) -> str:

@@ -12,13 +12,14 @@ from made_up_questions import write_questions
 from made_up_reviews import reviews
 from made_up_tags import sentences
 from small_models import classifier, classifier_that_reads_on, copied, examples
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.squad import read_squad
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
@@ -39,8 +40,8 @@ description = "For tests"
 source = "none"
 
 [finetune]
-rows = 8
-auxiliary = 0.5
+batch_size = 8
+auxiliary_lm_weight = 0.5
 
 [[finetune.phases]]
 name = "all"
@@ -122,9 +123,9 @@ def test_while_the_encoder_is_frozen_the_language_model_is_too() -> None:
 
 def plan_of(lm: Path, weight: float) -> Plan:
     return Plan(
-        language_model=artifact.load(lm).model,
+        language_model=loading.load_network(lm).model,
         from_scratch=False,
-        stage=Stage(phases=(Phase("all", 1, 0.01),), auxiliary=weight),
+        stage=Stage(phases=(Phase("all", 1, 0.01),), auxiliary_lm_weight=weight),
         settings=Settings(precision="fp32"),
         labels=Labels("single", ("a", "b")),
         class_weights=None,
@@ -136,13 +137,17 @@ def test_lambda_nothing_is_no_auxiliary_to_the_bit(tiny_lm: Path, tmp_path: Path
     texts, labels = reviews(24, 1)
     train, test = Examples(texts, labels, "single"), Examples(*reviews(8, 2), "single")
     found = []
-    for name, line in (("without", ""), ("nothing", "auxiliary = 0.0"), ("some", "auxiliary = 0.5")):
+    for name, line in (
+        ("without", ""),
+        ("nothing", "auxiliary_lm_weight = 0.0"),
+        ("some", "auxiliary_lm_weight = 0.5"),
+    ):
         recipe = tmp_path / f"{name}.toml"
-        recipe.write_text(AUXILIARY.replace("auxiliary = 0.5", line))
+        recipe.write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(precision="fp32"))
-        done = finetune(train, tmp_path / name, model=tiny_lm, test=test, options=options, show=False)
+        done = finetune(train, tmp_path / name, model=tiny_lm, test=test, options=options, context=QUIET)
         found.append((done.folder / "model.safetensors").read_bytes())
-        assert artifact.load(done.folder).model.auxiliary is None
+        assert loading.load_network(done.folder).model.auxiliary is None
     without, nothing, some = found
     assert without == nothing != some
     assert len(some) == len(without)
@@ -150,10 +155,10 @@ def test_lambda_nothing_is_no_auxiliary_to_the_bit(tiny_lm: Path, tmp_path: Path
 
 
 def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, auxiliary = Stage(), Stage(auxiliary=0.5)
+    plain, auxiliary = Stage(), Stage(auxiliary_lm_weight=0.5)
     assert plain.identity == repr(plain) == repr(auxiliary)  # runs older than the field go on
     assert "0.5" in auxiliary.identity
-    assert auxiliary.identity != Stage(auxiliary=0.25).identity
+    assert auxiliary.identity != Stage(auxiliary_lm_weight=0.25).identity
 
     def stopped(*_: object, **__: object) -> None:
         (tmp_path / "out.run" / "begun").write_bytes(b"")
@@ -162,22 +167,22 @@ def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("textgraft.tasks.classification.finetune.train_member", stopped)
     train = Examples(*reviews(24, 1), "single")
     for line, error in (
-        ("auxiliary = 0.5", KeyboardInterrupt),
+        ("auxiliary_lm_weight = 0.5", KeyboardInterrupt),
         ("", UserError),
-        ("auxiliary = 0.5", KeyboardInterrupt),
+        ("auxiliary_lm_weight = 0.5", KeyboardInterrupt),
     ):
-        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary = 0.5", line))
+        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         options = FinetuneOptions(recipe=str(tmp_path / "r.toml"), baselines=False)
         with pytest.raises(error) as caught:
-            finetune(train, tmp_path / "out", model=tiny_lm, test=train, options=options, show=False)
+            finetune(train, tmp_path / "out", model=tiny_lm, test=train, options=options, context=QUIET)
         assert error is KeyboardInterrupt or "differs in: recipe" in str(caught.value)
 
 
 def test_the_rate_finder_reads_on_too(tiny_lm: Path, tmp_path: Path) -> None:
     train = Examples(*reviews(24, 1), "single")
     losses = []
-    for line in ("auxiliary = 0.5", ""):
-        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary = 0.5", line))
+    for line in ("auxiliary_lm_weight = 0.5", ""):
+        (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         found = lr_find(train, model=tiny_lm, recipe=str(tmp_path / "r.toml"), steps=20, settings=Settings(seed=1))
         losses.append(found.steps[0].loss)
     assert losses[0] > losses[1] + 0.5  # half of the nats of a token
@@ -186,7 +191,7 @@ def test_the_rate_finder_reads_on_too(tiny_lm: Path, tmp_path: Path) -> None:
 def test_gpts_recipe_is_the_papers() -> None:
     stage = load_recipe("gpt").finetune
     (phase,) = stage.phases
-    assert (stage.auxiliary, stage.rows, stage.clip) == (0.5, 32, 1.0)
+    assert (stage.auxiliary_lm_weight, stage.batch_size, stage.clip) == (0.5, 32, 1.0)
     assert (phase.epochs, phase.lr, phase.schedule, phase.warmup, phase.betas) == (
         3,
         6.25e-5,
@@ -198,19 +203,19 @@ def test_gpts_recipe_is_the_papers() -> None:
 
 def test_where_it_has_no_meaning_it_is_refused(tmp_path: Path, tiny_recipe: Path) -> None:
     path = tmp_path / "r.toml"
-    path.write_text(AUXILIARY + "[adapt]\nauxiliary = 0.5\n")
+    path.write_text(AUXILIARY + "[adapt]\nauxiliary_lm_weight = 0.5\n")
     with pytest.raises(UserError, match=r"r\.toml.*for classifiers of texts, pairs and choices"):
         load_recipe(str(path))
     path.write_text(AUXILIARY.replace("0.5", "-0.5"))
     with pytest.raises(UserError, match=r"auxiliary is -0\.5"):
         load_recipe(str(path))
-    path.write_text(tiny_recipe.read_text().replace("rows = 8", "rows = 8\nauxiliary = 0.5"))
+    path.write_text(tiny_recipe.read_text().replace("batch_size = 8", "batch_size = 8\nauxiliary_lm_weight = 0.5"))
     with pytest.raises(UserError, match="for classifiers of texts"):
         load_pretrain_recipe(str(path))
     asked, tagged = read_squad(write_questions(tmp_path / "q.json", 20, 0)), sentences(20, 0)
     for finetuned in (
-        lambda: qa_finetune(asked, tmp_path / "out", options=QAOptions(recipe="gpt"), show=False),
-        lambda: tag_finetune(tagged, tmp_path / "out", options=TagOptions(recipe="gpt"), show=False),
+        lambda: qa_finetune(asked, tmp_path / "out", options=QAOptions(recipe="gpt"), context=QUIET),
+        lambda: tag_finetune(tagged, tmp_path / "out", options=TagOptions(recipe="gpt"), context=QUIET),
     ):
         with pytest.raises(UserError, match=r"gpt: .*for classifiers of texts"):
             finetuned()
@@ -228,5 +233,5 @@ def test_bert_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     options = FinetuneOptions(recipe="gpt")
     train = Examples(texts, labels, "single")
     with pytest.raises(UserError, match=r"auxiliary: .*looks both ways.*another recipe"):
-        finetune(train, tmp_path / "out", model=bert, test=train, options=options, show=False)
+        finetune(train, tmp_path / "out", model=bert, test=train, options=options, context=QUIET)
     assert not (tmp_path / "out.run").exists()

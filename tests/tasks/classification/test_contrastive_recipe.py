@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_up_questions import encoder
 from made_up_reviews import BAD, GOOD, PLAIN, reviews
+from textgraft.core.context import RunContext
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
@@ -35,7 +36,7 @@ def source(pooling: str | None = "mean") -> Artifact:
 
 
 def plan(made: Artifact, labels: Labels = LABELS) -> Plan:
-    stage = load_recipe(made.suited("default", labels.kind)).finetune
+    stage = load_recipe(made.recommended_recipe("default", labels.kind)).finetune
     return Plan(made.model, False, stage, Settings(precision="fp32"), labels, None, made.tokenizer.pad_id)
 
 
@@ -46,10 +47,12 @@ def encoded(made: Artifact, count: int, seed: int) -> EncodedTexts:
 
 def test_it_suits_who_was_made_to_compare_texts_and_texts_of_one_label() -> None:
     made = source()
-    assert made.suited("default", "single") == "contrastive"
-    assert {made.suited("default", kind) for kind in ("multi", "numeric", "choice", None)} == {"transformer"}
-    assert made.suited("frozen", "single") == "frozen"
-    assert source(pooling=None).suited("default", "single") == "transformer"
+    assert made.recommended_recipe("default", "single") == "contrastive"
+    assert {made.recommended_recipe("default", kind) for kind in ("multi", "numeric", "choice", None)} == {
+        "transformer"
+    }
+    assert made.recommended_recipe("frozen", "single") == "frozen"
+    assert source(pooling=None).recommended_recipe("default", "single") == "transformer"
 
 
 def test_the_encoder_learns_first_and_the_head_afterwards() -> None:
@@ -64,7 +67,7 @@ def test_the_encoder_learns_first_and_the_head_afterwards() -> None:
     for step in steps:
         if step.phase == "head" and between is before:
             between = {name: value.clone() for name, value in model.values().items()}
-            assert model.contrast == 0.0
+            assert model.contrastive_temperature == 0.0
     moved = {name for name in before if not torch.equal(before[name], between[name]) and name.startswith("head")}
     assert len(moved) == 2  # one step into its phase
     assert any(not torch.equal(before[name], between[name]) for name in before if name.startswith("encoder"))
@@ -76,12 +79,12 @@ def test_it_learns_and_leaves_an_ordinary_classifier(tmp_path: Path) -> None:
     made = source()
     about, test = plan(made), encoded(made, 40, 1)
     trained = train_classifier(
-        about, encoded(made, 64, 0), {"test": test}, seed=0, folder=tmp_path, title="t", show=False
+        about, encoded(made, 64, 0), {"test": test}, title="t", context=RunContext(tmp_path, 0, show=False)
     )
     assert test.targets is not None
     assert (trained.logits["test"].argmax(axis=1) == test.targets).mean() >= 0.9
     train = encoded(made, 64, 0)
-    again = train_classifier(about, train, {"test": test}, seed=0, folder=tmp_path, title="u", show=False)
+    again = train_classifier(about, train, {"test": test}, title="u", context=RunContext(tmp_path, 0, show=False))
     assert np.array_equal(again.logits["test"], trained.logits["test"])
 
 
@@ -114,7 +117,7 @@ def test_labels_of_another_kind_are_refused_before_anything_is_read(tmp_path: Pa
     numbers = replace(plan(made), labels=Labels("numeric", (), 0.0, 1.0))
     texts = EncodedTexts(made.encoded(["a"], 32)[0], np.zeros(1, dtype=np.float32))
     with pytest.raises(UserError, match="these have a number"):
-        train_classifier(numbers, texts, {}, seed=0, folder=tmp_path, title="t", show=False)
+        train_classifier(numbers, texts, {}, title="t", context=RunContext(tmp_path, 0, show=False))
 
 
 def test_it_is_for_single_texts() -> None:

@@ -38,12 +38,12 @@ description = "A few fast epochs of everything."
 source = "these tests"
 
 [adapt]
-rows = 2
+batch_size = 2
 bptt = 10
 phases = [{ name = "all", epochs = 1, lr = 0.001 }]
 
 [finetune]
-rows = 4
+batch_size = 4
 phases = [{ name = "all", epochs = 10, lr = 0.03 }]
 """
 

@@ -13,6 +13,7 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import write_family
 from sudden import Killed, killed_at
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft import compare
@@ -22,8 +23,8 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.models import loading
 from textgraft.tasks.classification import early_rejection, fine_tuned, model_selection
-from textgraft.tasks.classification.early_rejection import Race
-from textgraft.tasks.classification.fine_tuned import Course, Finetuned, read_parts
+from textgraft.tasks.classification.early_rejection import EarlyRejection
+from textgraft.tasks.classification.fine_tuned import FinetuneResult, TrainingConfig, read_parts
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.classification.first_fold import fold_tokens, tokens_to_read
 from textgraft.tasks.classification.sources import adapted_path
@@ -38,7 +39,7 @@ description = "For tests"
 source = "none"
 
 [adapt]
-rows = 4
+batch_size = 4
 bptt = 20
 
 [[adapt.phases]]
@@ -47,7 +48,7 @@ epochs = 1
 lr = 0.01
 
 [finetune]
-rows = 8
+batch_size = 8
 
 [[finetune.phases]]
 name = "all"
@@ -80,7 +81,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def peace(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Path) -> Finetuned:
+def peace(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Path) -> FinetuneResult:
     """A run that nobody disturbed."""
     return run(tmp_path_factory.mktemp("peace") / "out", tiny_lm)
 
@@ -99,17 +100,19 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return titles
 
 
-def run(out: Path, model: Path, **given: Any) -> Finetuned:
+def run(out: Path, model: Path, **given: Any) -> FinetuneResult:
     asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "adapting": SETTINGS, "options": OPTIONS} | given
-    return finetune(TRAIN, out, model=model, show=False, **asked)
+    return finetune(TRAIN, out, model=model, context=QUIET, **asked)
 
 
 def hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has not read the unlabelled texts loses."""
-    monkeypatch.setattr(Race, "lost", lambda self, logits, folds: "so the judge says" if self.unread else None)
+    monkeypatch.setattr(
+        EarlyRejection, "lost", lambda self, logits, folds: "so the judge says" if self.before_adapting else None
+    )
 
 
-def answers(done: Finetuned, name: str) -> np.ndarray:
+def answers(done: FinetuneResult, name: str) -> np.ndarray:
     shown = {o.name: o for o in (*done.comparison.outcomes, *done.comparison.parts)}
     return shown[name].outputs[0]
 
@@ -122,7 +125,7 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
     folder = adapted_path(tmp_path / "out", "ulmfit", ["ulmfit"])
     assert done.language_models == {"ulmfit": folder}
     assert json.loads((folder / "run.json").read_text())["stage"] == "adapt"
-    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
+    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
     alike = run(tmp_path / "alike", before, adapting=None)
     assert done.record["blend"]["candidates"] == alike.record["blend"]["candidates"]
     for name in ("blend", "ulmfit"):
@@ -133,13 +136,13 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
 def test_each_of_several_is_judged_and_reads_for_itself(
     tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Race.lost
+    real = EarlyRejection.lost
 
-    def lost(race: Race, logits: np.ndarray, folds: int) -> str | None:
+    def lost(race: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
         first = "ulmfit-probe" not in [rival.name for rival in race.rivals]
-        return "so the judge says" if first and race.unread else real(race, logits, folds)
+        return "so the judge says" if first and race.before_adapting else real(race, logits, folds)
 
-    monkeypatch.setattr(Race, "lost", lost)
+    monkeypatch.setattr(EarlyRejection, "lost", lost)
     gpt = write_family(tmp_path, "gpt")
     done = run(tmp_path / "out", f"{tiny_lm}+{gpt}")
     assert trained == ["ulmfit as it is, fold 1 of 2", *(f"gpt {name}" for name in ("as it is, fold 1 of 2", *AFTER))]
@@ -167,7 +170,9 @@ def test_who_is_not_does_not_and_it_says_so(
 def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_read(
     tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Race, "lost", lambda self, logits, folds: None if self.unread else "so the judge says")
+    monkeypatch.setattr(
+        EarlyRejection, "lost", lambda self, logits, folds: None if self.before_adapting else "so the judge says"
+    )
     monkeypatch.setattr(
         model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
     )
@@ -176,7 +181,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     assert "ulmfit-probe" in done.record["results"]["methods"]
     assert (done.record["base"]["stage"], done.record["base"]["name"]) == ("adapt", "out.lm")
     before = adapt(
-        POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, show=False
+        POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, context=QUIET
     )
     alike = run(tmp_path / "alike", before, adapting=None)
     assert np.array_equal(answers(done, "ulmfit-probe"), answers(alike, "ulmfit-probe"))
@@ -221,19 +226,21 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
 
 
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
-    source, stage = loading.load(tiny_lm), load_recipe(str(recipe))
+    source, stage = loading.load_network(tiny_lm), load_recipe(str(recipe))
     about = tokens_to_read(POOL, source, stage.adapt, None)
-    folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
+    folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
     assert about == pytest.approx(json.loads((folder / "run.json").read_text())["tokens_seen"], rel=0.15)
     assert tokens_to_read(POOL, source, stage.adapt, 0.01) == 2_400
     labels = Labels.fit(TRAIN)
     reading = read_parts(source, {"train": TRAIN}, labels, 512)
     plan = Plan(source.model, False, stage.finetune, SETTINGS, labels, None, source.tokenizer.pad_id)
-    course = Course("folds", 0, 1, [(list(range(12)), list(range(12, 24)))], tmp_path, False)
+    training_config = TrainingConfig("folds", 0, 1, [(list(range(12)), list(range(12, 24)))], tmp_path, False)
     lengths = [len(ids) for ids in reading.parts["train"].sequences[:12]]
-    assert fold_tokens(plan, reading, course) == pytest.approx(2 * 8 * np.mean(lengths))  # two steps of eight texts
-    longer = replace(plan, stage=replace(stage.finetune, least_steps=10))
-    assert fold_tokens(longer, reading, course) == pytest.approx(10 * 8 * np.mean(lengths))
+    assert fold_tokens(plan, reading, training_config) == pytest.approx(
+        2 * 8 * np.mean(lengths)
+    )  # two steps of eight texts
+    longer = replace(plan, stage=replace(stage.finetune, min_steps=10))
+    assert fold_tokens(longer, reading, training_config) == pytest.approx(10 * 8 * np.mean(lengths))
 
 
 OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (2, 13, 17)]
@@ -241,7 +248,7 @@ OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (2, 13, 17)]
 
 @pytest.mark.parametrize("at", [9, 15, 22, *OTHER_PLACES])
 def test_killed_anywhere_it_ends_the_same(
-    at: int, peace: Finetuned, tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
+    at: int, peace: FinetuneResult, tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`at` counts the files that a run puts in place."""
     with killed_at(at, monkeypatch):
@@ -257,8 +264,8 @@ def test_what_reading_would_trip_over_is_told_first(tmp_path: Path, tiny_lm: Pat
     with pytest.raises(UserError, match="too few to adapt a language model to"):
         run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10])
     with pytest.raises(UserError, match=r"^1 text is too few to adapt"):
-        adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, show=False)
-    adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, show=False)
+        adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, context=QUIET)
+    adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, context=QUIET)
     with pytest.raises(UserError, match="was not adapted from the same model on the same texts"):
         run(tmp_path / "out", tiny_lm)
     assert trained == []
@@ -292,7 +299,7 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
     with monkeypatch.context() as patch:
         hopeless(patch)
         read.clear()
-        compare(TRAIN, tmp_path / "unread", **asked, options=options)
+        compare(TRAIN, tmp_path / "before_adapting", **asked, options=options)
         assert read == []
 
 

@@ -13,6 +13,7 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import backwards, write_family
 from sudden import killed_at
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft.core.errors import UserError
@@ -23,13 +24,13 @@ from textgraft.models.model import Model
 from textgraft.tasks.classification import early_rejection, fine_tuned, linear_probe
 from textgraft.tasks.classification import finetune as stage
 from textgraft.tasks.classification import model_selection as blends
-from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble_weights import mean_loss
 from textgraft.tasks.classification.evaluation import Outcome
-from textgraft.tasks.classification.fine_tuned import Finetuned
+from textgraft.tasks.classification.fine_tuned import FinetuneResult
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
-from textgraft.tasks.classification.linear_candidates import Candidate, Ground
-from textgraft.tasks.classification.model_selection import evidence_splits
+from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
+from textgraft.tasks.classification.model_selection import selection_splits
 from textgraft.training.driver import Stopped
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
@@ -40,7 +41,7 @@ description = "For tests"
 source = "none"
 
 [finetune]
-rows = 8
+batch_size = 8
 
 [[finetune.phases]]
 name = "all"
@@ -71,22 +72,22 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def quick(tmp_path: Path, tiny_lm: Path, recipe: Path) -> Callable[..., Finetuned]:
+def quick(tmp_path: Path, tiny_lm: Path, recipe: Path) -> Callable[..., FinetuneResult]:
     """finetune without a recipe."""
 
-    def run(train: Examples = TRAIN, out: str = "out", *, options: Any = None, **given: Any) -> Finetuned:
+    def run(train: Examples = TRAIN, out: str = "out", *, options: Any = None, **given: Any) -> FinetuneResult:
         asked = options or FinetuneOptions(folds=2, settings=SETTINGS)
-        return finetune(train, tmp_path / out, options=asked, show=False, **{"model": tiny_lm, **given})
+        return finetune(train, tmp_path / out, options=asked, context=QUIET, **{"model": tiny_lm, **given})
 
     return run
 
 
 @pytest.fixture(scope="module")
-def blended(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Path) -> Finetuned:
+def blended(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Path) -> FinetuneResult:
     """One run in peace, with a pool and a test set."""
     out = tmp_path_factory.mktemp("peace") / "out"
     options = FinetuneOptions(folds=2, settings=SETTINGS)
-    return finetune(TRAIN, out, model=tiny_lm, test=TEST, unlabelled=POOL, options=options, show=False)
+    return finetune(TRAIN, out, model=tiny_lm, test=TEST, unlabelled=POOL, options=options, context=QUIET)
 
 
 def lasting(folder: Path) -> dict[str, Any]:
@@ -101,12 +102,12 @@ def lasting(folder: Path) -> dict[str, Any]:
     return found
 
 
-def answers(done: Finetuned, name: str) -> np.ndarray:
+def answers(done: FinetuneResult, name: str) -> np.ndarray:
     shown = {o.name: o for o in (*done.comparison.outcomes, *done.comparison.parts)}
     return shown[name].outputs[0]
 
 
-def test_what_is_saved_is_what_was_measured_and_chosen(blended: Finetuned) -> None:
+def test_what_is_saved_is_what_was_measured_and_chosen(blended: FinetuneResult) -> None:
     done = blended
     comparison, choice = done.comparison, done.record["blend"]
     assert comparison.outcomes[0].name == "blend"
@@ -122,7 +123,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: Finetuned) -> No
     assert weights[min(losses, key=losses.__getitem__)] > 0
 
 
-def test_it_says_what_it_chose_and_why(blended: Finetuned) -> None:
+def test_it_says_what_it_chose_and_why(blended: FinetuneResult) -> None:
     done = blended
     sentence = done.record["results"]["chosen"]
     assert sentence.startswith("Chosen on 24 labels by 2-fold cross-validation: ")
@@ -141,13 +142,13 @@ def test_it_says_what_it_chose_and_why(blended: Finetuned) -> None:
     assert sentence.rstrip(".") in (done.folder / "README.md").read_text()
 
 
-def test_no_space_has_read_a_text_that_is_held_out(blended: Finetuned) -> None:
+def test_no_space_has_read_a_text_that_is_held_out(blended: FinetuneResult) -> None:
     about = {o.name: o.about for o in (*blended.comparison.outcomes, *blended.comparison.parts)}
     assert about["lsa"].startswith(f"LSA of {len(POOL)} texts")
     assert about["self-trained"].endswith(f"on {len(POOL)} texts")
 
 
-def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(blended: Finetuned) -> None:
+def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(blended: FinetuneResult) -> None:
     done = blended
     rows = list(done.record["results"]["methods"])
     assert rows[0] == "blend"
@@ -158,7 +159,7 @@ def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(ble
 
 @pytest.mark.parametrize("counts", [False, True])
 def test_a_probe_reads_the_test_texts_only_where_it_counts(
-    counts: bool, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
+    counts: bool, quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, read = linear_probe.embed_sequences, []
 
@@ -174,7 +175,9 @@ def test_a_probe_reads_the_test_texts_only_where_it_counts(
     assert done.record["blend"]["candidates"]["ulmfit-probe"]["accuracy"] > 0
 
 
-def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(quick: Callable[..., Finetuned]) -> None:
+def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(
+    quick: Callable[..., FinetuneResult],
+) -> None:
     shouted = [text.upper() for text in TRAIN.texts[:5]]
     labels = [*TRAIN.labels[:5], *TEST.labels]
     done = quick(test=Examples([*shouted, *TEST.texts], labels, "single"))
@@ -185,7 +188,7 @@ def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(quic
     assert "in the training texts too; on" not in quick(out="apart", test=TEST).comparison.verdict()
 
 
-def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
+def test_measured_on_folds_it_says_so(quick: Callable[..., FinetuneResult]) -> None:
     done = quick()
     assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit-probe", "ulmfit"]
     assert len(done.comparison.targets) == 24
@@ -198,7 +201,7 @@ def test_measured_on_folds_it_says_so(quick: Callable[..., Finetuned]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["multi", "numeric"])
-def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: Callable[..., Finetuned]) -> None:
+def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: Callable[..., FinetuneResult]) -> None:
     texts, names = reviews(30, 4)
     values: list[Any] = [("long", name) if i % 3 else (name,) for i, name in enumerate(names)]
     if kind == "numeric":
@@ -211,7 +214,7 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
 
 
-def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..., Finetuned]) -> None:
+def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..., FinetuneResult]) -> None:
     texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
     done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["...", "..."])
     for name in ("lsa", "self-trained"):
@@ -225,7 +228,7 @@ def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..
     ids=lambda asked: next(iter(asked)),
 )
 def test_who_asks_about_the_language_model_gets_it_alone(
-    asked: dict[str, Any], quick: Callable[..., Finetuned], recipe: Path
+    asked: dict[str, Any], quick: Callable[..., FinetuneResult], recipe: Path
 ) -> None:
     if "recipe" in asked:
         asked = {"recipe": str(recipe)}
@@ -238,7 +241,7 @@ def test_who_asks_about_the_language_model_gets_it_alone(
 
 
 def test_where_nothing_can_be_held_out_the_language_model_is_alone_and_it_says_why(
-    quick: Callable[..., Finetuned],
+    quick: Callable[..., FinetuneResult],
 ) -> None:
     options = FinetuneOptions(settings=SETTINGS)
     done = quick(Examples(["good film", "bad film"], ["pos", "neg"], "single"), test=TEST, options=options)
@@ -255,14 +258,14 @@ def test_where_nothing_can_be_held_out_the_language_model_is_alone_and_it_says_w
 def test_evidence_comes_from_as_many_folds_as_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def splits(*labels: str) -> list[tuple[list[int], list[int]]]:
         texts = [f"text {i}" for i in range(len(labels))]
-        return list(evidence_splits(Examples(texts, [*labels], "single"), 0))
+        return list(selection_splits(Examples(texts, [*labels], "single"), 0))
 
     assert len(splits(*"aaabbbbb")) == 5
     assert len(splits(*"aaabc")) == 3
     assert len(splits(*"aab")) == 2
     assert splits(*"ab") == []
     sets = Examples([*"uvwxyz"], [("a", "b")] * 2 + [("c",), ("d", "e"), ("f",), ("g",)], "multi")
-    assert all(kept and held for kept, held in evidence_splits(sets, 0))
+    assert all(kept and held for kept, held in selection_splits(sets, 0))
     monkeypatch.setattr(blends, "FOLDS_UP_TO", 99)
     (kept, held), *others = splits(*"ab" * 50)
     assert (len(kept), len(held), others) == (80, 20, [])
@@ -270,7 +273,9 @@ def test_evidence_comes_from_as_many_folds_as_there_can_be(monkeypatch: pytest.M
     assert len(splits(*map(str, range(100)), "0", "1", "2")) == 5  # a fifth would take classes out of training
 
 
-def test_many_labels_are_judged_by_one_fifth(quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_labels_are_judged_by_one_fifth(
+    quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blends, "FOLDS_UP_TO", 20)
     done = quick(options=FinetuneOptions(settings=SETTINGS))
     assert "Chosen on 24 labels by one held-out fifth (5 texts): " in done.comparison.chosen
@@ -278,7 +283,7 @@ def test_many_labels_are_judged_by_one_fifth(quick: Callable[..., Finetuned], mo
 
 
 def test_seeds_spread_and_a_backward_model_is_a_candidate(
-    quick: Callable[..., Finetuned], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = artifact.save(backwards(tiny_lm), tmp_path / "other")
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.25, 0.0, 0.25]))
@@ -293,9 +298,9 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
 
 
 def test_models_of_two_families_are_candidates_of_their_own_names(
-    quick: Callable[..., Finetuned], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load(tiny_lm), tmp_path / "again")
+    gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load_network(tiny_lm), tmp_path / "again")
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
     done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
     grown = ["ulmfit", "gpt", "ulmfit-2"]
@@ -303,7 +308,11 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["blend"]["candidates"])
     assert np.array_equal(answers(done, "ulmfit"), answers(done, "ulmfit-2"))
     assert not np.array_equal(answers(done, "ulmfit"), answers(done, "gpt"))
-    assert [loading.load(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
+    assert [loading.load_network(done.folder / name).model.encoder.method for name in grown] == [
+        "ulmfit",
+        "gpt",
+        "ulmfit",
+    ]
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
 
@@ -311,7 +320,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
 def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_path: Path) -> None:
     options = FinetuneOptions(recipe="default", folds=0, baselines=False, settings=SETTINGS)
     gpt = write_family(tmp_path, "gpt")
-    done = finetune(TRAIN, tmp_path / "out", model=f"{gpt}+{tiny_lm}", test=TEST, options=options, show=False)
+    done = finetune(TRAIN, tmp_path / "out", model=f"{gpt}+{tiny_lm}", test=TEST, options=options, context=QUIET)
     assert done.record["recipe"] == "transformer + default"
     assert done.stages == {
         name: load_recipe(recipe).finetune for name, recipe in {"gpt": "transformer", "ulmfit": "default"}.items()
@@ -323,13 +332,13 @@ def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_pa
     assert [outcome.name for outcome in done.comparison.outcomes[:1]] == ["gpt + ulmfit"]
 
 
-def test_five_folds_are_what_it_is_chosen_by_if_none_are_asked_for(quick: Callable[..., Finetuned]) -> None:
+def test_five_folds_are_what_it_is_chosen_by_if_none_are_asked_for(quick: Callable[..., FinetuneResult]) -> None:
     done = quick(test=TEST, options=FinetuneOptions(settings=SETTINGS))
     assert "by 5-fold cross-validation" in done.comparison.chosen
 
 
 def test_a_lone_linear_classifier_is_saved_as_one(
-    quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
+    quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
     done = quick(test=TEST)
@@ -358,9 +367,9 @@ def answer(right: bool) -> np.ndarray:
     return chances
 
 
-def ground_of(folds: int) -> Ground:
-    splits = evidence_splits(TRAIN, 0)[:folds]
-    return Ground(TRAIN, None, Labels.fit(TRAIN), (), splits, 0, Path("nowhere"))
+def ground_of(folds: int) -> SelectionContext:
+    splits = selection_splits(TRAIN, 0)[:folds]
+    return SelectionContext(TRAIN, None, Labels.fit(TRAIN), (), splits, 0, Path("nowhere"))
 
 
 def rival(answers: np.ndarray) -> Candidate:
@@ -373,14 +382,14 @@ def test_a_race_is_lost_only_by_who_is_surely_worse_and_of_no_use(monkeypatch: p
     ground = ground_of(5)
     unsure = np.log(np.full((len(TRAIN), 2), 0.5))
     good, bad = answer(True), answer(False)
-    behind = Race([rival(good)], ground)
+    behind = EarlyRejection([rival(good)], ground)
     why = behind.lost(unsure, 5)
     assert why is not None
     assert why.startswith("given up after 5 of 5 folds: accuracy ")
     assert why.endswith("on 24 texts, linear 100.0 %")
     assert behind.lost(np.log(good), 5) is None  # as good is no loss
-    assert Race([rival(bad)], ground).lost(unsure, 5) is None
-    assert Race([], ground).lost(unsure, 5) is None
+    assert EarlyRejection([rival(bad)], ground).lost(unsure, 5) is None
+    assert EarlyRejection([], ground).lost(unsure, 5) is None
     early = unsure.copy()
     early[4:] = np.nan
     assert behind.lost(early, 1) is None  # four texts say nothing
@@ -390,15 +399,15 @@ def test_a_race_is_lost_only_by_who_is_surely_worse_and_of_no_use(monkeypatch: p
     other = good.copy()
     other[12:20] = bad[12:20]
     other[20:] = 0.5
-    assert Race([rival(half)], ground).lost(np.log(other), 5) is None
+    assert EarlyRejection([rival(half)], ground).lost(np.log(other), 5) is None
 
 
 def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
-    quick: Callable[..., Finetuned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Callable[..., FinetuneResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
-    def lost(self: Race, logits: np.ndarray, folds: int) -> str | None:
+    def lost(self: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
         asked.append(int((~np.isnan(logits[:, 0])).sum()))
         return "given up after 1 of 2 folds: so the judge says"
 
@@ -409,7 +418,7 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
         trained.append(named["title"])
         return real(*given, **named)
 
-    monkeypatch.setattr(Race, "lost", lost)
+    monkeypatch.setattr(EarlyRejection, "lost", lost)
     monkeypatch.setattr(fine_tuned, "train_classifier", counted)
     done = quick(test=TEST, unlabelled=POOL)
     assert trained == ["fold 1 of 2"]
@@ -428,7 +437,11 @@ OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (1, 7)]
 
 @pytest.mark.parametrize("at", [4, 10, *OTHER_PLACES])
 def test_killed_anywhere_it_ends_with_the_same_files(
-    at: int, blended: Finetuned, quick: Callable[..., Finetuned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at: int,
+    blended: FinetuneResult,
+    quick: Callable[..., FinetuneResult],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`at` counts the files that a run puts in place: plan, spaces, candidates, then the language model's."""
     with killed_at(at, monkeypatch):
@@ -443,7 +456,7 @@ def test_killed_anywhere_it_ends_with_the_same_files(
 
 
 def test_what_was_done_is_not_done_again(
-    blended: Finetuned, quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch
+    blended: FinetuneResult, quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*_: Any, **__: Any) -> None:
         raise Stopped("stopped.")
@@ -452,14 +465,16 @@ def test_what_was_done_is_not_done_again(
         patch.setattr(stage, "train_member", stopped)
         with pytest.raises(Stopped):
             quick(test=TEST, unlabelled=POOL)
-    for name in ("LinearBaseline", "LsaBaseline", "SelfTrained"):
+    for name in ("LinearBaseline", "LsaBaseline", "CoTrainedClassifier"):
         monkeypatch.setattr(f"textgraft.linear.methods.{name}.fit", stopped)
-    for name in ("plain_and_even", "plain_and_even_words"):
+    for name in ("plain_and_residual_idf", "plain_and_residual_idf_words"):
         monkeypatch.setattr(f"textgraft.linear.methods.{name}", stopped)
     assert quick(test=TEST, unlabelled=POOL).comparison.chosen == blended.comparison.chosen
 
 
-def test_another_question_is_not_mixed_in(quick: Callable[..., Finetuned], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_question_is_not_mixed_in(
+    quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stopped(*_: Any, **__: Any) -> None:
         raise Stopped("stopped.")
 
@@ -472,7 +487,7 @@ def test_another_question_is_not_mixed_in(quick: Callable[..., Finetuned], monke
         quick(test=TEST, options=FinetuneOptions(folds=2, settings=replace(SETTINGS, seed=1)))
 
 
-def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[..., Finetuned]) -> None:
+def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[..., FinetuneResult]) -> None:
     done = quick(test=TEST, options=FinetuneOptions(folds=2, minutes=1e-6, settings=SETTINGS))
     choice = done.record["blend"]
     assert set(choice["candidates"]) == {"linear"}
@@ -491,7 +506,7 @@ def test_how_much_too_long_it_would_take(seconds: float, said: str) -> None:
     assert fine_tuned.too_long("trainings", seconds, 600) == f"given up: its trainings would take {said}"
 
 
-def test_minutes_enough_change_nothing(quick: Callable[..., Finetuned]) -> None:
+def test_minutes_enough_change_nothing(quick: Callable[..., FinetuneResult]) -> None:
     done = [
         quick(TRAIN, name, test=TEST, options=options)
         for name, options in {
@@ -515,6 +530,6 @@ def test_minutes_are_for_a_choice() -> None:
 def test_each_training_has_the_share_that_its_texts_have(tmp_path: Path) -> None:
     """Two folds of 6 of 12 texts, and two seeds on all 12: 36 texts are read in an epoch of each."""
     splits = [(list(range(6)), list(range(6, 12))), (list(range(6, 12)), list(range(6)))]
-    course = fine_tuned.Course("test", 0, 2, splits, tmp_path, False, seconds=72.0)
-    assert course.may_take(splits[0][0], 12) == pytest.approx(12.0)
-    assert replace(course, seconds=None).may_take(splits[0][0], 12) is None
+    training_config = fine_tuned.TrainingConfig("test", 0, 2, splits, tmp_path, False, seconds=72.0)
+    assert training_config.may_take(splits[0][0], 12) == pytest.approx(12.0)
+    assert replace(training_config, seconds=None).may_take(splits[0][0], 12) is None

@@ -12,6 +12,7 @@ import torch
 from made_up_reviews import reviews
 from small_comparisons import write_family
 from small_models import VOCAB, examples, language_model, masked_language_model
+from textgraft.core.context import QUIET, RunContext
 
 import textgraft
 from textgraft.core.errors import UserError
@@ -46,7 +47,7 @@ FAMILIES = {"awd_lstm": language_model, "bert": masked_language_model, "gpt": gp
 
 
 def plan(family: str, pooling: str | None, kind: str = "single", **given: object) -> Plan:
-    stage = Stage((PHASE,), rows=4, dropout=0.0, pooling=pooling)
+    stage = Stage((PHASE,), batch_size=4, dropout=0.0, pooling=pooling)
     labels = Labels(kind, ("a", "b") if kind == "single" else ())
     return Plan(FAMILIES[family](), False, stage, FP32, labels, None, pad_id=1, **given)  # type: ignore[arg-type]
 
@@ -82,14 +83,14 @@ def test_options_are_pooled_so_too() -> None:
 
 
 def test_it_comes_before_the_mean_that_another_layers_readout_takes() -> None:
-    assert new_classifier(plan("gpt", None, readout="sum"), seed=0).head.config.pooling == "mean"
-    assert new_classifier(plan("gpt", "max", readout="sum"), seed=0).head.config.pooling == "max"
+    assert new_classifier(plan("gpt", None, layer_aggregation="sum"), seed=0).head.config.pooling == "mean"
+    assert new_classifier(plan("gpt", "max", layer_aggregation="sum"), seed=0).head.config.pooling == "max"
 
 
 def test_what_is_trained_says_the_same_when_it_is_made_again(tmp_path: Path) -> None:
     stream, asked = examples(24), plan("gpt", "mean")
     texts = EncodedTexts(stream.sequences, stream.targets.numpy())
-    trained = train_classifier(asked, texts, {"test": texts}, seed=0, folder=tmp_path, title="run", show=False)
+    trained = train_classifier(asked, texts, {"test": texts}, title="run", context=RunContext(tmp_path, 0, show=False))
     again = predict_logits(as_model(asked, trained), texts.sequences, 1, "fp32")
     np.testing.assert_allclose(again, trained.logits["test"], atol=1e-6)
 
@@ -111,14 +112,14 @@ def test_an_unknown_one_names_the_nearest(tmp_path: Path) -> None:
 def test_finetune_saves_a_classifier_that_reads_so(family: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'name = "mine"\ndescription = "x"\nsource = "none"\n[finetune]\nrows = 8\npooling = "mean"\n'
+        'name = "mine"\ndescription = "x"\nsource = "none"\n[finetune]\nbatch_size = 8\npooling = "mean"\n'
         '[[finetune.phases]]\nname = "all"\nepochs = 1\nlr = 0.01\n'
     )
     texts, labels = reviews(16, 1)
     train = Examples(texts, labels, "single", source="reviews")
     options = FinetuneOptions(recipe=str(path), baselines=False, folds=0, settings=FP32, max_tokens=24)
     done = finetune(
-        train, tmp_path / "out", model=write_family(tmp_path, family), test=train, options=options, show=False
+        train, tmp_path / "out", model=write_family(tmp_path, family), test=train, options=options, context=QUIET
     )
     config = json.loads((done.folder / "config.json").read_text())
     assert config["head"]["pooling"] == "mean"

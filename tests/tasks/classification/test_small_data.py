@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
-from textgraft.tasks.classification.finetune import Finetuned, FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import FinetuneOptions, FinetuneResult, finetune
 from textgraft.training.loop import Settings
 
 RECIPE = """
@@ -19,7 +20,7 @@ name = "two epochs"
 description = "d"
 source = "s"
 [finetune]
-rows = 16
+batch_size = 16
 [[finetune.phases]]
 name = "all"
 epochs = 2
@@ -43,10 +44,10 @@ def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 def tune(tiny_lm: Path, tmp_path: Path) -> Any:
     (tmp_path / "recipe.toml").write_text(RECIPE)
 
-    def tuned(train: Examples, valid: Examples | None = None, **options: Any) -> Finetuned:
+    def tuned(train: Examples, valid: Examples | None = None, **options: Any) -> FinetuneResult:
         asked = FinetuneOptions(recipe=str(tmp_path / "recipe.toml"), baselines=False)
         asked = replace(asked, **{"settings": Settings(precision="fp32"), **options})
-        return finetune(train, tmp_path / "out", model=tiny_lm, valid=valid, options=asked, show=False)
+        return finetune(train, tmp_path / "out", model=tiny_lm, valid=valid, options=asked, context=QUIET)
 
     return tuned
 

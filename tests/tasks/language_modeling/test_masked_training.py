@@ -86,7 +86,7 @@ def test_the_head_says_how_much_training_hides_and_held_out_text_hides_15_per_ce
     model = build({**described, "head": {**described["head"], "masked": masked}})
     monkeypatch.setattr(MaskingTokens, "of", lambda _: masking_tokens())
     tokenizer: Any = None  # of which only those tokens are wanted
-    stage = Stage(rows=8, bptt=43, phases=(Phase("p", 1, 0.01),))
+    stage = Stage(batch_size=8, bptt=43, phases=(Phase("p", 1, 0.01),))
     stream = objective(model, "x").stream(model, Tokens(), tokenizer, stage, 0)
     shares = []
     for batch in stream.batches(0):

@@ -17,6 +17,7 @@ import torch
 from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from textgraft.core.context import QUIET
 
 from textgraft import Settings, TextClassifier, Tokenizer, UserError, adapt, convert, distil, generate, pretrain
 from textgraft.data.batch import Batch
@@ -24,13 +25,13 @@ from textgraft.data.squad import parse_squad
 from textgraft.data.streams.base import BothEndsStream
 from textgraft.data.streams.shards import Corpus
 from textgraft.data.windows import WindowSettings
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import build
 from textgraft.tasks.language_modeling.adapt import held_out
-from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, new_language_model
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
 from textgraft.tasks.tagging.finetune import TagOptions, tag_finetune
-from textgraft.text.character_encoding import MARKS, SpellingTokenizer, train
+from textgraft.text.character_encoding import MARKS, CharacterEncodingTokenizer, train
 from textgraft.training.loop import Run
 from textgraft.training.objectives import OBJECTIVES
 from textgraft.training.perplexity import bidirectional_validator
@@ -64,7 +65,7 @@ input_dim = 24
 output_dropout = 0.0
 
 [stage]
-rows = 8
+batch_size = 8
 bptt = 12
 
 [[stage.phases]]
@@ -80,12 +81,14 @@ def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("elmo")
     (folder / "elmo.toml").write_text(RECIPE)
     (folder / "pool.txt").write_text("\n".join(reviews(150)[0]))
-    return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(folder / "elmo.toml"), show=False)
+    return pretrain(
+        [folder / "pool.txt"], folder / "lm", options=PretrainOptions(recipe=str(folder / "elmo.toml")), context=QUIET
+    )
 
 
 def test_learns_both_directions_and_says_how_well(elmo: Path) -> None:
-    made = load(elmo)
-    assert isinstance(made.tokenizer, SpellingTokenizer)
+    made = load_network(elmo)
+    assert isinstance(made.tokenizer, CharacterEncodingTokenizer)
     after = made.run["held_out"]["after"]
     assert 1 < after["perplexity_forward"] < 0.8 * made.tokenizer.vocab_size
     assert 1 < after["perplexity_backward"] < 0.8 * made.tokenizer.vocab_size
@@ -99,8 +102,8 @@ def test_learns_both_directions_and_says_how_well(elmo: Path) -> None:
 def test_adapts_and_a_classifier_grows_on_it(elmo: Path, tmp_path: Path) -> None:
     texts, labels = reviews(60, 7)
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
-    out = adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", show=False)
-    scores = load(out).run["held_out"]
+    out = adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", context=QUIET)
+    scores = load_network(out).run["held_out"]
     for name in ("perplexity", "perplexity_forward", "perplexity_backward"):
         assert scores["after"][name] < scores["before"][name]
     classifier = TextClassifier(model=str(out), adapt=False).fit(texts, labels)
@@ -109,9 +112,11 @@ def test_adapts_and_a_classifier_grows_on_it(elmo: Path, tmp_path: Path) -> None
 
 def test_words_of_the_texts_are_learned_if_asked(elmo: Path, tmp_path: Path) -> None:
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
-    made = load(adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", own_vocabulary=True, show=False))
+    made = load_network(
+        adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", own_vocabulary=True, context=QUIET)
+    )
     assert {"sequel", "best"} <= set(made.tokenizer.tokens)
-    assert not {"sequel", "best"} & set(load(elmo).tokenizer.tokens)
+    assert not {"sequel", "best"} & set(load_network(elmo).tokenizer.tokens)
     assert made.model.values()["head.output.weight"].shape == (made.tokenizer.vocab_size, 12)
 
 
@@ -120,14 +125,14 @@ def test_a_published_model_is_adapted_under_a_softmax_of_the_texts(elmo: Path, t
     pytest.importorskip("h5py")
     convert(elmo, tmp_path / "theirs", to="elmo")
     name = f"elmo:{tmp_path / 'theirs'}"
-    assert load(name).tokenizer.tokens == list(MARKS)
+    assert load_network(name).tokenizer.tokens == list(MARKS)
     texts = reviews(200, 8)[0]
-    made = load(adapt(texts, out=tmp_path / "adapted", model=name, recipe="full", show=False))
-    assert set(load(elmo).tokenizer.tokens) - set(made.tokenizer.tokens) == set()
+    made = load_network(adapt(texts, out=tmp_path / "adapted", model=name, recipe="full", context=QUIET))
+    assert set(load_network(elmo).tokenizer.tokens) - set(made.tokenizer.tokens) == set()
     scores = made.run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"] < 1.2 * made.tokenizer.vocab_size
     convert(tmp_path / "adapted", tmp_path / "again", to="elmo")
-    again = load(f"elmo:{tmp_path / 'again'}")
+    again = load_network(f"elmo:{tmp_path / 'again'}")
     np.testing.assert_allclose(again.embed(texts[:2]), made.embed(texts[:2]), atol=1e-5)
 
 
@@ -135,7 +140,7 @@ def test_reads_questions_and_tags(elmo: Path, tmp_path: Path) -> None:
     recipe = str(write_recipe(tmp_path, 12))
     asked = TagOptions(recipe=recipe, settings=FP32)
     tagged = tag_finetune(
-        sentences(120, 1), tmp_path / "tagger", model=elmo, test=sentences(30, 2), options=asked, show=False
+        sentences(120, 1), tmp_path / "tagger", model=elmo, test=sentences(30, 2), options=asked, context=QUIET
     )
     assert tagged.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.8
     windows = WindowSettings(max_tokens=24, stride=6)
@@ -145,14 +150,14 @@ def test_reads_questions_and_tags(elmo: Path, tmp_path: Path) -> None:
         model=elmo,
         test=parse_squad(questions(20, 2)),
         options=QAOptions(recipe=recipe, windows=windows, settings=FP32),
-        show=False,
+        context=QUIET,
     )
     assert answered.record["results"]["methods"]["reader"]["f1"]["mean"] > 0.3
 
 
 def test_it_teaches_no_language_model(elmo: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two words at every position"):
-        distil(str(elmo), reviews(40, 3)[0], tmp_path / "student", show=False)
+        distil(str(elmo), reviews(40, 3)[0], tmp_path / "student", context=QUIET)
 
 
 def test_by_the_command_line(elmo: Path, tmp_path: Path) -> None:
@@ -169,7 +174,7 @@ def test_by_the_command_line(elmo: Path, tmp_path: Path) -> None:
 TEXTS = ["one two three four five six seven", "eight nine ten eleven twelve"] * 30
 
 
-def corpus() -> tuple[SpellingTokenizer, Corpus]:
+def corpus() -> tuple[CharacterEncodingTokenizer, Corpus]:
     tokenizer = train(TEXTS, min_frequency=1)
     ids = tokenizer.corpus_ids(TEXTS)
     return tokenizer, Corpus.from_ids(ids, tokenizer, words=360, characters=1830)
@@ -177,7 +182,9 @@ def corpus() -> tuple[SpellingTokenizer, Corpus]:
 
 @pytest.mark.parametrize("variable", [True, False])
 def test_both_ends_meet_every_token_with_its_neighbour(variable: bool) -> None:
-    """Joined in reading order, the windows are the lanes from either end; targets the next and the previous word."""
+    """Joined in reading order, the windows are the contiguous streams from either end; targets the next and the
+    previous word.
+    """
     tokenizer, text = corpus()
     settings: dict[str, Any] = {"rows": 3, "bptt": 10, "shuffle": False, "variable": variable, "seed": 1}
     stream = BothEndsStream(text, tokenizer.spellings, **settings)
@@ -206,7 +213,7 @@ def test_both_ends_meet_every_token_with_its_neighbour(variable: bool) -> None:
     assert all(torch.equal(a.ids, b.ids) for a, b in zip(later, batches[3:], strict=True))
 
 
-def tiny(tokenizer: SpellingTokenizer, **head: Any) -> Any:
+def tiny(tokenizer: CharacterEncodingTokenizer, **head: Any) -> Any:
     encoder = {"name": "elmo", "character_dim": 3, "filters": [[1, 4], [2, 4]], "projection_dim": 4, "hidden_dim": 6}
     above = {"name": "bidirectional_language_model", "vocab_size": tokenizer.vocab_size, "input_dim": 8, **head}
     torch.manual_seed(0)
@@ -219,17 +226,17 @@ def test_states_carried_from_both_ends_equal_one_long_window() -> None:
     model = tiny(tokenizer).eval()
     with torch.no_grad():
         found = bidirectional_validator(text, tokenizer.spellings, rows=3, window=7)(model)
-        lanes = BothEndsStream(text, tokenizer.spellings, rows=3, bptt=7, variable=False, shuffle=False)
+        contiguous_streams = BothEndsStream(text, tokenizer.spellings, rows=3, bptt=7, variable=False, shuffle=False)
         nats = torch.zeros(2)
         for row in range(3):
-            ids = text.read(row * lanes.lane, (row + 1) * lanes.lane + 1).astype(np.int64)
+            ids = text.read(row * contiguous_streams.lane, (row + 1) * contiguous_streams.lane + 1).astype(np.int64)
             spelled = torch.from_numpy(tokenizer.spellings[ids].astype(np.int64))
             places = torch.arange(len(ids))[None]
             log_p = model.head(model.encoder(Batch(places, torch.ones_like(places).bool(), spellings=spelled)))[0]
             after, before = torch.from_numpy(ids[1:]), torch.from_numpy(ids[:-1])
             nats[0] -= log_p[:-1, 0].gather(1, after[:, None]).sum()
             nats[1] -= log_p[1:, 1].gather(1, before[:, None]).sum()
-    expected = (nats / (3 * lanes.lane)).exp()
+    expected = (nats / (3 * contiguous_streams.lane)).exp()
     assert found["perplexity_forward"] == pytest.approx(float(expected[0]), rel=1e-4)
     assert found["perplexity_backward"] == pytest.approx(float(expected[1]), rel=1e-4)
 
@@ -237,7 +244,7 @@ def test_states_carried_from_both_ends_equal_one_long_window() -> None:
 def test_sampled_in_training_and_exact_otherwise() -> None:
     """With a sample as large as the vocabulary training has the exact loss; both directions share the table."""
     tokenizer, text = corpus()
-    stream = OBJECTIVES["bidirectional_language_model"].stream(tiny(tokenizer), text, tokenizer, Stage(rows=2), 0)
+    stream = OBJECTIVES["bidirectional_language_model"].stream(tiny(tokenizer), text, tokenizer, Stage(batch_size=2), 0)
     batch = next(stream.batches(0))
     exact = tiny(tokenizer, output_layer="full").eval()
     sampled = tiny(tokenizer, output_layer="sampled", output_dropout=0.0)
@@ -295,11 +302,19 @@ def test_a_tokenizer_of_another_kind_is_refused(elmo: Path, tiny_recipe: Path, t
     """Whichever of the two is wrong."""
     pool, spelled = elmo.parent / "pool.txt", elmo / "tokenizer.json"
     with pytest.raises(UserError, match="reads token ids"):
-        pretrain([pool], tmp_path / "lm", recipe=str(tiny_recipe), tokenizer=spelled, show=False)
+        pretrain(
+            [pool], tmp_path / "lm", tokenizer=spelled, options=PretrainOptions(recipe=str(tiny_recipe)), context=QUIET
+        )
     ids = tmp_path / "ids.json"
     Tokenizer.train(reviews(50)[0], kind="word", min_frequency=1).save(ids)
     with pytest.raises(UserError, match="reads spelled words"):
-        pretrain([pool], tmp_path / "lm2", recipe=str(elmo.parent / "elmo.toml"), tokenizer=ids, show=False)
+        pretrain(
+            [pool],
+            tmp_path / "lm2",
+            tokenizer=ids,
+            options=PretrainOptions(recipe=str(elmo.parent / "elmo.toml")),
+            context=QUIET,
+        )
 
 
 def test_the_recipe_that_ships_is_small_enough() -> None:

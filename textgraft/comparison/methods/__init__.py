@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from textgraft.comparison.methods.base import POOL_AT_LEAST, Answers, Method, MethodOptions
+from textgraft.comparison.methods.base import POOL_AT_LEAST, Method, MethodOptions, Predictions
 from textgraft.comparison.methods.default import Default
 from textgraft.comparison.methods.features import Cove, Elmo, Features, Flair
 from textgraft.comparison.methods.fine_tuned import Bert, Frozen, Gpt, MeanOf, NoAdapt, Scratch, Ulmfit
-from textgraft.comparison.methods.linear import FastText, GivenVectors, Linear, Lsa, SelfTraining, Vectors
+from textgraft.comparison.methods.linear import CoTraining, FastText, GivenVectors, Linear, Lsa, Vectors
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.models import model_folder
 from textgraft.models.model_folder import models_of
@@ -17,7 +17,7 @@ METHODS: dict[str, type[Method]] = {
     "linear": Linear,
     "lsa": Lsa,
     "vectors": Vectors,
-    "self-trained": SelfTraining,
+    "self-trained": CoTraining,
     "fasttext": FastText,
     "features": Features,
     "scratch": Scratch,

@@ -15,7 +15,7 @@ from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import ENGLISH, Usual
+from textgraft.models.default_models import ENGLISH, DefaultModels
 from textgraft.training.driver import allowed_seconds, content_hash, weights_hash
 from textgraft.training.loop import Settings
 
@@ -44,7 +44,7 @@ class MethodOptions:
     show: bool = True
     kind: TargetKind | None = None
     minutes: float | None = None
-    usual: Usual = ENGLISH
+    usual: DefaultModels = ENGLISH
 
     def __post_init__(self) -> None:
         allowed_seconds(self.minutes)  # an impossible one is refused now
@@ -64,10 +64,10 @@ class MethodOptions:
     @cached_property
     def language_model(self) -> LanguageModel:
         """What methods have to know of the model before they start; read once for all of them."""
-        source = loading.load(self.named_model)
+        source = loading.load_network(self.named_model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
-        return LanguageModel(identity, family_of(source), groups, source.suited(self.recipe, self.kind))
+        return LanguageModel(identity, family_of(source), groups, source.recommended_recipe(self.recipe, self.kind))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class LanguageModel:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Predictions:
     """What one trained model says of N texts, and its size.
 
     `outputs` are (N, C) probabilities, or (N,) standardised values for a numeric target. `seconds` is how long
@@ -120,7 +120,7 @@ class Method(Protocol):
         """
         ...
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         """Train on `train` and answer for `texts`, in their order; `folder` is for unfinished work on just this."""
         ...
 

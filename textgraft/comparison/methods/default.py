@@ -7,27 +7,32 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from textgraft.comparison.methods.base import KINDS, POOL_AT_LEAST, Answers, MethodOptions
+from textgraft.comparison.methods.base import KINDS, POOL_AT_LEAST, MethodOptions, Predictions
 from textgraft.comparison.methods.fine_tuned import Ulmfit, mean_answers
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
-from textgraft.linear.methods import Spaces
+from textgraft.linear.methods import FeatureMaps
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model_folder import models_of
-from textgraft.tasks.classification.early_rejection import Race
-from textgraft.tasks.classification.fine_tuned import Course, Member, Reading, adapt_seconds, train_member
+from textgraft.tasks.classification.early_rejection import EarlyRejection
+from textgraft.tasks.classification.fine_tuned import Member, Reading, TrainingConfig, adapt_seconds, train_member
 from textgraft.tasks.classification.first_fold import tokens_to_read, trial
-from textgraft.tasks.classification.linear_candidates import Ground, linear_candidates
-from textgraft.tasks.classification.model_selection import Blend, Entrant, contest, evidence_splits
+from textgraft.tasks.classification.linear_candidates import SelectionContext, linear_candidates
+from textgraft.tasks.classification.model_selection import (
+    FineTuningCandidate,
+    WeightedEnsemble,
+    select_models,
+    selection_splits,
+)
 from textgraft.tasks.classification.sources import outcome_names
 from textgraft.training.driver import allowed_seconds, content_hash
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 
 
-class Blended(Ulmfit):
+class EnsembleModel(Ulmfit):
     """A language model that takes part in a blend: it reads the unlabelled texts once it is asked to."""
 
     name = "default"
@@ -51,7 +56,7 @@ class Blended(Ulmfit):
     @cached_property
     def as_it_is(self) -> Artifact:
         """The language model before it has read the unlabelled texts."""
-        return loading.load(self.options.named_model)
+        return loading.load_network(self.options.named_model)
 
     @property
     def _adapts(self) -> bool:
@@ -65,28 +70,30 @@ class Blended(Ulmfit):
         assert self._source is not None
         return self._source
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         """The answers of the language model alone."""
         self._source = self._adapted() if self._adapts else self.as_it_is
         alone = super().answer(train, texts, labels, seed, folder)
         return replace(alone, seconds=alone.seconds + adapt_seconds(self._source))
 
-    def entrant(self, name: str, train: Examples, texts: Sequence[str], labels: Labels, course: Course) -> Entrant:
+    def entrant(
+        self, name: str, train: Examples, texts: Sequence[str], labels: Labels, training_config: TrainingConfig
+    ) -> FineTuningCandidate:
         """It has its chance on these labels; `name` is what it is called beside the other candidates."""
-        title = f"{self.name}, {len(train):,} labels, seed {course.seed}, {name}"
+        title = f"{self.name}, {len(train):,} labels, seed {training_config.seed}, {name}"
 
         def reading(source: Artifact) -> Reading:
             return Reading(source, self._encoded(source, train, texts, labels))
 
-        def training(read: Reading, race: Race) -> Member:
-            return train_member(title, self._plan(read.source, labels), read, course, race)
+        def training(read: Reading, race: EarlyRejection) -> Member:
+            return train_member(title, self._plan(read.source, labels), read, training_config, race)
 
         as_it_is = reading(self.as_it_is)
         if not self._adapts:
-            return Entrant(name, as_it_is, training)
+            return FineTuningCandidate(name, as_it_is, training)
         to_read = tokens_to_read(self._pool, self.as_it_is, self._adapt_stage(), self.options.adapt_minutes)
-        trying = trial(title, self._plan(self.as_it_is, labels), as_it_is, course, to_read)
-        return Entrant(name, as_it_is, training, try_out=trying, adapted=lambda: reading(self._adapted()))
+        trying = trial(title, self._plan(self.as_it_is, labels), as_it_is, training_config, to_read)
+        return FineTuningCandidate(name, as_it_is, training, try_out=trying, adapted=lambda: reading(self._adapted()))
 
 
 class Default:
@@ -105,23 +112,23 @@ class Default:
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
-        self._models = [Blended(replace(options, model=model)) for model in models_of(options.named_model)]
-        self._spaces: Spaces | None = None
+        self._models = [EnsembleModel(replace(options, model=model)) for model in models_of(options.named_model)]
+        self._spaces: FeatureMaps | None = None
         prints = [one.fingerprint for one in self._models]
         self.fingerprint = prints[0] if len(prints) == 1 else content_hash(prints)
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
+        self._spaces = FeatureMaps(pool, folder / "spaces", seed=self.options.seed)
         return sum(one.prepare(pool, folder) for one in self._models)
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
-        splits = evidence_splits(train, seed)
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
+        splits = selection_splits(train, seed)
         if not splits:
             return mean_answers(self._models, train, texts, labels, seed, folder)
         chosen, shared_seconds = self.weighed(train, texts, labels, splits, seed, folder)
         size = sum(len(data) for p in chosen.predictors({}).values() for data in p.files().values())
         outcome = chosen.outcome(shared_seconds)
-        return Answers(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", 60 * outcome.minutes)
+        return Predictions(outcome.outputs[0], size, f"{outcome.about}, chosen on held-out folds", 60 * outcome.minutes)
 
     def weighed(
         self,
@@ -131,15 +138,15 @@ class Default:
         splits: Sequence[Split],
         seed: int,
         folder: Path,
-    ) -> tuple[Blend, float]:
+    ) -> tuple[WeightedEnsemble, float]:
         """The candidates with their answers for `texts` and their weights, and the seconds that they share."""
         assert self._spaces is not None, "prepare comes first"
-        ground = Ground(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
+        ground = SelectionContext(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
         tried = linear_candidates(ground, self._spaces, show=False)
         seconds = allowed_seconds(self.options.minutes)
-        course = Course("test", seed, 1, splits, folder, self.options.show, seconds)
+        training_config = TrainingConfig("test", seed, 1, splits, folder, self.options.show, seconds)
         names = outcome_names([one.as_it_is for one in self._models])
-        entrants = [one.entrant(name, train, texts, labels, course) for one, name in zip(self._models, names)]
+        entrants = [one.entrant(name, train, texts, labels, training_config) for one, name in zip(self._models, names)]
         precision = self.options.precision
-        chosen, _ = contest(tried, entrants, ground, examined="test", precision=precision, within=seconds)
+        chosen, _ = select_models(tried, entrants, ground, examined="test", precision=precision, within=seconds)
         return chosen, tried.shared_seconds

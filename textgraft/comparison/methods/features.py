@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textgraft.comparison.methods.base import KINDS, Answers, MethodOptions, family_of, refuse_other_family
+from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, family_of, refuse_other_family
 from textgraft.core.progress import Meter as Progress
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, Pair
@@ -47,7 +47,7 @@ class Features:
     model = ""
     needs_pool = False
     kinds = KINDS
-    readouts: ClassVar[tuple[str, ...]] = (LAST,)
+    layer_aggregations: ClassVar[tuple[str, ...]] = (LAST,)
     family: ClassVar[str] = ""
 
     def __init__(self, options: MethodOptions) -> None:
@@ -62,16 +62,19 @@ class Features:
 
     def _readings(self, source: WordSource) -> list[WordSource]:
         """The source as the family is read, where its name does not say which layers."""
-        if not isinstance(source, FrozenModel) or source.readout != LAST:
+        if not isinstance(source, FrozenModel) or source.layer_aggregation != LAST:
             return [source]
         precision = self.options.precision
-        return [FrozenModel(source.artifact, source.name, readout, precision=precision) for readout in self.readouts]
+        return [
+            FrozenModel(source.artifact, source.name, layer_aggregation, precision=precision)
+            for layer_aggregation in self.layer_aggregations
+        ]
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         self._folder = folder
         return 0.0
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         known, asked = self._means(train.texts), self._means(texts)
         with Meter() as meter:
             scale = Scale.of(known.rows)
@@ -81,7 +84,7 @@ class Features:
         names = " + ".join(Path(name).name for name in self._stack.names)
         about = f"Means of words' vectors ({names}) -> {output.about}"
         size = self._stack_bytes + output.size_in_bytes() + scale.mean.nbytes + scale.deviation.nbytes
-        return Answers(outputs, size, about, known.seconds + asked.seconds + meter.seconds)
+        return Predictions(outputs, size, about, known.seconds + asked.seconds + meter.seconds)
 
     @cached_property
     def _stack_bytes(self) -> int:
@@ -140,7 +143,7 @@ class Elmo(Features):
     about = "Logistic regression on means of ELMo's words and the sum of its LSTM layers (Peters et al. 2018)."
     model = "en-elmo-small"
     family = "elmo"
-    readouts = ("first", "sum")
+    layer_aggregations = ("first", "sum")
 
 
 class Flair(Features):

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from textgraft.comparison.methods.base import KINDS, Answers, MethodOptions, refuse_other_family
+from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, refuse_other_family
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -63,10 +63,10 @@ class NoAdapt:
         return self._stage.identity
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._source = loading.load(self.options.named_model)
+        self._source = loading.load_network(self.options.named_model)
         return 0.0
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         assert self._source is not None, "prepare comes first"
         parts = self._encoded(self._source, train, texts, labels)
         trained = train_classifier(
@@ -82,7 +82,7 @@ class NoAdapt:
         size = sum(value.nbytes for value in trained.values.values()) + tokenizer
         outputs = outputs_from_logits(trained.logits["test"], labels.kind)
         about = f"{self.about[:-1]} (model {Path(self.options.named_model).name}, recipe {Path(self._recipe).stem})."
-        return Answers(outputs, size, about, trained.seconds)
+        return Predictions(outputs, size, about, trained.seconds)
 
     def _encoded(
         self, source: Artifact, train: Examples, texts: Sequence[str], labels: Labels
@@ -160,7 +160,7 @@ class Ulmfit(NoAdapt):
             reuse=True,
             show=options.show,
         )
-        self._source = loading.load(adapted)
+        self._source = loading.load_network(adapted)
         return float(self._source.run["seconds"])
 
 
@@ -207,17 +207,17 @@ class MeanOf:
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         return sum(member.prepare(pool, folder) for member in self._members)
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         return mean_answers(self._members, train, texts, labels, seed, folder)
 
 
 def mean_answers(
     members: Sequence[NoAdapt], train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
-) -> Answers:
+) -> Predictions:
     """Probabilities, or standardised values, averaged; what they cost, added up."""
     places = [folder] if len(members) == 1 else [folder / str(i) for i in range(len(members))]
     each = [m.answer(train, texts, labels, seed, place) for m, place in zip(members, places, strict=True)]
-    return Answers(
+    return Predictions(
         np.mean([answers.outputs for answers in each], axis=0),
         sum(answers.model_bytes for answers in each),
         " Averaged with: ".join(answers.about for answers in each),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from textgraft.comparison.methods.base import KINDS, Answers, MethodOptions
+from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear.baselines import Baseline, LsaBaseline
 from textgraft.linear.fasttext import FastTextClassifier
-from textgraft.linear.lsa import Space
-from textgraft.linear.methods import WAYS, Family, Spaces
-from textgraft.linear.word_vector_features import WordSpace
+from textgraft.linear.lsa import FeatureMap
+from textgraft.linear.methods import LINEAR_METHODS, Family, FeatureMaps
+from textgraft.linear.word_vector_features import WordVectorFeatures
 from textgraft.word_embeddings.sources import StaticVectors
 from textgraft.word_embeddings.stack import Stack
 
@@ -23,38 +23,38 @@ class Linear:
     """The way "linear" of linear.methods; those below are others of them."""
 
     name = "linear"
-    about = WAYS["linear"].about
+    about = LINEAR_METHODS["linear"].about
     model = ""
     needs_pool = False
     kinds = KINDS
 
     def __init__(self, options: MethodOptions) -> None:
         self.options, self.fingerprint = options, ""
-        self._spaces: Spaces | None = None
+        self._spaces: FeatureMaps | None = None
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the spaces, and what classifiers share beyond them."""
-        self._spaces = Spaces(pool, folder / "spaces", seed=self.options.seed)
-        for family in WAYS[self.name].spaces:
+        self._spaces = FeatureMaps(pool, folder / "spaces", seed=self.options.seed)
+        for family in LINEAR_METHODS[self.name].spaces:
             self._spaces.of(family)
         with Meter() as meter:
-            WAYS[self.name].classifier(self._spaces, 0)
+            LINEAR_METHODS[self.name].classifier(self._spaces, 0)
         return sum(self._spaces.seconds.values()) + meter.seconds
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         assert self._spaces is not None, "prepare comes first"
-        return fitted(WAYS[self.name].classifier(self._spaces, seed), train, texts, labels)
+        return fitted(LINEAR_METHODS[self.name].classifier(self._spaces, seed), train, texts, labels)
 
 
 class Lsa(Linear):
     name = "lsa"
-    about = WAYS["lsa"].about
+    about = LINEAR_METHODS["lsa"].about
     needs_pool = True
 
 
 class Vectors(Linear):
     name = "vectors"
-    about = WAYS["vectors"].about
+    about = LINEAR_METHODS["vectors"].about
     needs_pool = True
 
 
@@ -73,24 +73,24 @@ class GivenVectors:
             remedy = f"Write features@{options.model}, or name word vectors (textgraft vectors)."
             raise UserError("this is a model, not word vectors.", where=str(options.model), remedy=remedy)
         self.options, self._given, self.fingerprint = options, source, source.fingerprint
-        self._space: Space | None = None
+        self._space: FeatureMap | None = None
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the space."""
-        spaces, vectors = Spaces(pool, folder / "spaces", seed=self.options.seed), self._given.word_vectors
+        spaces, vectors = FeatureMaps(pool, folder / "spaces", seed=self.options.seed), self._given.word_vectors
         name = f"given-{self.fingerprint[:12]}"
-        family = Family((name,), lambda of: [WordSpace(seed=of.seed, given=vectors).fit(of.texts)])
+        family = Family((name,), lambda of: [WordVectorFeatures(seed=of.seed, given=vectors).fit(of.texts)])
         (self._space,) = spaces.of(family)
         return spaces.seconds[family]
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         assert self._space is not None, "prepare comes first"
         return fitted(LsaBaseline(spaces=[self._space], seed=seed), train, texts, labels)
 
 
-class SelfTraining(Linear):
+class CoTraining(Linear):
     name = "self-trained"
-    about = WAYS["self-trained"].about
+    about = LINEAR_METHODS["self-trained"].about
     needs_pool = True
     kinds: tuple[TargetKind, ...] = ("single",)
 
@@ -110,12 +110,12 @@ class FastText:
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         return 0.0
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Answers:
+    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         return fitted(FastTextClassifier(seed=seed), train, texts, labels)
 
 
-def fitted(classifier: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Answers:
+def fitted(classifier: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Predictions:
     """Fit `classifier` and have it answer."""
     classes = None if labels.kind == "numeric" else labels.num_outputs
     classifier.fit(train.texts, labels.encode(train), kind=labels.kind, num_classes=classes)
-    return Answers(classifier.predict_proba(texts), classifier.size_in_bytes(), classifier.about)
+    return Predictions(classifier.predict_proba(texts), classifier.size_in_bytes(), classifier.about)

@@ -23,7 +23,7 @@ FOOTER = 48
 TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """TensorFlow's DataType of the variables that language models have."""
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
-LANES = 1 << 12
+CONTIGUOUS_STREAMS = 1 << 12
 
 _AGAIN = "Get the checkpoint again: its .index and its .data files belong together."
 
@@ -188,29 +188,30 @@ def _tables() -> np.ndarray:
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C. Long data are cut into equal lanes that are computed side by side, four bytes a step, and joined.
+    """CRC-32C. Long data are cut into equal contiguous streams that are computed side by side, four bytes a step, and
+    joined.
 
     It is linear over GF(2): the register after A and then B is that of A moved on by as many zeros as B is long,
     xor that of B alone.
     """
     tables, register = _tables(), 0xFFFFFFFF
-    words = len(data) // (4 * LANES)
+    words = len(data) // (4 * CONTIGUOUS_STREAMS)
     if words:
-        block = np.frombuffer(data, "<u4", words * LANES).reshape(LANES, words)
-        lanes = np.zeros(LANES, np.uint32)
-        lanes[0] = register
+        block = np.frombuffer(data, "<u4", words * CONTIGUOUS_STREAMS).reshape(CONTIGUOUS_STREAMS, words)
+        contiguous_streams = np.zeros(CONTIGUOUS_STREAMS, np.uint32)
+        contiguous_streams[0] = register
         for at in range(0, words, 256):
             for column in np.ascontiguousarray(block[:, at : at + 256].T):
-                lanes ^= column
-                parts = [tables[3 - i][lanes >> np.uint32(8 * i) & np.uint32(255)] for i in range(4)]
-                lanes = parts[0] ^ parts[1] ^ parts[2] ^ parts[3]
+                contiguous_streams ^= column
+                parts = [tables[3 - i][contiguous_streams >> np.uint32(8 * i) & np.uint32(255)] for i in range(4)]
+                contiguous_streams = parts[0] ^ parts[1] ^ parts[2] ^ parts[3]
         zeros = _zeros(4 * words)
-        while len(lanes) > 1:
-            lanes = _times(zeros, lanes[0::2]) ^ lanes[1::2]
+        while len(contiguous_streams) > 1:
+            contiguous_streams = _times(zeros, contiguous_streams[0::2]) ^ contiguous_streams[1::2]
             zeros = _times(zeros, zeros)
-        register = int(lanes[0])
+        register = int(contiguous_streams[0])
     step = tables[0].tolist()
-    for byte in data[4 * LANES * words :]:
+    for byte in data[4 * CONTIGUOUS_STREAMS * words :]:
         register = step[(register ^ byte) & 255] ^ register >> 8
     return register ^ 0xFFFFFFFF
 

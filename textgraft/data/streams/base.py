@@ -62,7 +62,8 @@ def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 class LanguageModelStream:
-    """B lanes through a corpus in windows of varying length, with the next (or previous) token as the target.
+    """B contiguous streams through a corpus in windows of varying length, with the next (or previous) token as the
+    target.
 
     Each lane is one contiguous stretch, so the encoder's state carries over from window to window. Variable-length
     BPTT as in Merity et al. 2018, §4.1: a window is bptt long with probability 0.95, else half of it, plus normal
@@ -88,7 +89,7 @@ class LanguageModelStream:
         _refuse_too_short(corpus)
         self.corpus, self.bptt, self.seed, self.direction = corpus, bptt, seed, direction
         self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= SHUFFLED_TOKENS
-        # A tiny corpus gets fewer lanes, so that each still holds a window or two.
+        # A tiny corpus gets fewer contiguous streams, so that each still holds a window or two.
         self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
         self.lane = (corpus.num_tokens - 1) // self.rows
         self._windows = lru_cache(maxsize=2)(self._draw_windows)
@@ -110,8 +111,10 @@ class LanguageModelStream:
     def rate_scale(self, batch: Batch) -> float:
         return batch.ids.shape[1] / self.bptt if self.variable else 1.0
 
-    def _lanes(self, epoch: int) -> Sequence[np.ndarray] | None:
-        """The lanes in memory, documents shuffled for this epoch; None where the corpus is read as it lies."""
+    def _contiguous_streams(self, epoch: int) -> Sequence[np.ndarray] | None:
+        """The contiguous streams in memory, documents shuffled for this epoch; None where the corpus is read as it
+        lies.
+        """
         if not self.shuffle:
             return None
         starts = self.corpus.document_starts
@@ -122,19 +125,19 @@ class LanguageModelStream:
         return [text[r * self.lane : (r + 1) * self.lane + 1] for r in range(self.rows)]
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        borders, lanes = self._windows(epoch), self._lanes(epoch)
+        borders, contiguous_streams = self._windows(epoch), self._contiguous_streams(epoch)
         windows = list(zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True))
         if self.direction == "right":
             windows.reverse()
         for first, last in windows[start:]:
-            before, after = self._window(lanes, first, last)
+            before, after = self._window(contiguous_streams, first, last)
             ids, targets = (after, before) if self.direction == "right" else (before, after)
             yield Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=targets)
 
-    def _window(self, lanes: Sequence[np.ndarray] | None, first: int, last: int) -> tuple[Tensor, Tensor]:
+    def _window(self, contiguous_streams: Sequence[np.ndarray] | None, first: int, last: int) -> tuple[Tensor, Tensor]:
         """Tokens first to last of every lane, (B, T), and for each of them the one after it."""
-        if lanes is not None:
-            block = np.stack([lane[first : last + 1] for lane in lanes])
+        if contiguous_streams is not None:
+            block = np.stack([lane[first : last + 1] for lane in contiguous_streams])
         else:
             offsets = [row * self.lane for row in range(self.rows)]
             block = np.stack([self.corpus.read(o + first, o + last + 1) for o in offsets])
@@ -191,7 +194,8 @@ def _refuse_too_short(corpus: TokenSource) -> None:
 
 
 class BothEndsStream(LanguageModelStream):
-    """The lanes of a LanguageModelStream from both their ends at a time, for two language models side by side.
+    """The contiguous streams of a LanguageModelStream from both their ends at a time, for two language models side by
+    side.
 
     While the one reads a window as far from the beginning of its lane (`Batch.ids`), the other reads one as far from
     the end, backwards (`Batch.from_right`), so that each goes on from its own state and reads every token of an epoch.
@@ -205,11 +209,11 @@ class BothEndsStream(LanguageModelStream):
         self.spellings = torch.from_numpy(spellings.astype(np.int64))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        borders, lanes = self._windows(epoch), self._lanes(epoch)
+        borders, contiguous_streams = self._windows(epoch), self._contiguous_streams(epoch)
         nothing = torch.zeros_like(self.spellings[:1])
         for first, last in zip(borders[start:-1].tolist(), borders[start + 1 :].tolist(), strict=True):
-            ids, following = self._window(lanes, first, last)
-            previous, from_right = self._window(lanes, self.lane - last, self.lane - first)
+            ids, following = self._window(contiguous_streams, first, last)
+            previous, from_right = self._window(contiguous_streams, self.lane - last, self.lane - first)
             words, places = torch.stack([ids, from_right]).unique(return_inverse=True)
             yield Batch(
                 ids=places[0] + 1,

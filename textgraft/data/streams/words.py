@@ -12,7 +12,7 @@ from torch import Tensor
 
 from textgraft.data.batch import IGNORE, Batch, iterate
 from textgraft.data.sequences import shuffled_batches
-from textgraft.data.tags import Piece
+from textgraft.data.tags import SubwordPooling
 from textgraft.data.words import WordWindow
 
 Vectors = Callable[[Sequence[int]], Sequence[np.ndarray]]
@@ -24,7 +24,7 @@ def word_batches(
     batches: Sequence[Sequence[int]],
     pad_id: int,
     *,
-    piece: Piece,
+    piece: SubwordPooling,
     tags: Sequence[np.ndarray] | None = None,
     vectors: Vectors | None = None,
 ) -> Iterator[Batch]:
@@ -71,7 +71,7 @@ class WordStream:
         tags: Sequence[np.ndarray],
         *,
         pad_id: int,
-        piece: Piece,
+        piece: SubwordPooling,
         rows: int = 16,
         seed: int = 0,
         vectors: Vectors | None = None,

@@ -44,7 +44,7 @@ class Adapted:
     def tokens(self, name: str) -> float:
         """About how many tokens it is to read."""
         source = self.sources[name].model
-        stage = load_recipe(source.suited(self.recipe)).adapt
+        stage = load_recipe(source.recommended_recipe(self.recipe)).adapt
         return tokens_to_read(self.texts, source, stage, self.settings.minutes)
 
     def __call__(self, name: str) -> Artifact:
@@ -52,7 +52,7 @@ class Adapted:
         folder = self._folder(name)
         adapt(self.texts, folder, **self._asked(name), reuse=True, show=self.show)
         self.folders[name] = folder
-        return loading.load(folder)
+        return loading.load_network(folder)
 
     def _folder(self, name: str) -> Path:
         return adapted_path(self.out, name, self.sources)

@@ -15,7 +15,7 @@ from textgraft.core import formatting
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.metrics.classification import HEADLINE, document_scores, paired_test
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, losses, mean_loss
-from textgraft.tasks.classification.linear_candidates import Candidate, Ground
+from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
 from textgraft.tasks.classification.training import outputs_from_logits
 
 SURE = 0.05
@@ -24,14 +24,14 @@ is as good as its rival is given up wrongly a little more often than once in twe
 for it either."""
 
 
-class Race:
+class EarlyRejection:
     """A language model against `rivals`, who have answered for all held-out texts.
 
-    `unread` says that it has not read the unlabelled texts yet, which is then told of one that loses.
+    `before_adapting` says that it has not read the unlabelled texts yet, which is then told of one that loses.
     """
 
-    def __init__(self, rivals: Sequence[Candidate], ground: Ground, *, unread: bool = False) -> None:
-        self.rivals, self.ground, self.unread = list(rivals), ground, unread
+    def __init__(self, rivals: Sequence[Candidate], ground: SelectionContext, *, before_adapting: bool = False) -> None:
+        self.rivals, self.ground, self.before_adapting = list(rivals), ground, before_adapting
 
     def lost(self, logits: np.ndarray, folds: int) -> str | None:
         """Why it is not worth another fold, or None; `logits` (N, C) are those of the first `folds` (else NaN).
@@ -61,6 +61,6 @@ class Race:
         whole = len(ground.splits)
         after = f"after {folds} of {whole} folds" if whole > 1 else "after the held-out fifth"
         metric = formatting.metric_name(HEADLINE[kind])
-        if self.unread:
+        if self.before_adapting:
             after = f"before it read the unlabelled texts, {after}"
         return f"given up {after}: {metric} {own} on {len(seen):,} texts, {self.rivals[best].name} {other}"

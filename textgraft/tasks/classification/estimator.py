@@ -23,9 +23,9 @@ from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.models.inference import embed_sequences
-from textgraft.nn.layer_aggregation import LAST, new_readout
+from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.classification.training import EncodedTexts, Plan, as_model, train_classifier
@@ -35,7 +35,7 @@ from textgraft.training.loop import Settings
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
 
-Answers = Literal["single", "indicator", "sets"]
+TargetForm = Literal["single", "indicator", "sets"]
 """What y looks like: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""
 
 
@@ -138,7 +138,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Its parameters are the defaults, but for `model`, which is the folder. Raises UserError for a damaged folder
         and for a model that predicts a quantity.
         """
-        member = loading.load(path)
+        member = loading.load_network(path)
         estimator = cls(str(path), precision=precision)
         estimator.classifier_ = Classifier([member], precision=precision)
         labels = estimator.classifier_.labels
@@ -153,12 +153,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return estimator
 
     def _language_model(self, texts: list[str], unlabelled: Iterable[str] | None, folder: Path) -> Artifact:
-        model = self.model or usual_models(texts).alone
+        model = self.model or default_models_for(texts).alone
         if not self.adapt:
             if unlabelled is not None:
                 remedy = "Pass adapt=True, and the language model reads them first."
                 raise UserError("unlabelled texts are given, but nothing would read them.", remedy=remedy)
-            return loading.load(model)
+            return loading.load_network(model)
         pool = texts + check_texts([] if unlabelled is None else unlabelled, name="unlabelled")
         adapted = adapt_language_model(
             pool,
@@ -168,7 +168,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
             show=self.verbose,
         )
-        return loading.load(adapted)
+        return loading.load_network(adapted)
 
     def _train(self, source: Artifact, examples: Examples, given: Targets, folder: Path) -> Artifact:
         labels = Labels.fit(examples)
@@ -177,7 +177,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         settings = Settings(seed=self.seed, precision=self.precision)
         weights = self.class_weights
         named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
-        recipe = source.suited(self.recipe, kind_of_texts(examples, labels))
+        recipe = source.recommended_recipe(self.recipe, kind_of_texts(examples, labels))
         plan = Plan(
             language_model=source.model,
             from_scratch=False,
@@ -220,8 +220,8 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Without `model` it is the usual one for the script of the texts that `fit` is given
     (textgraft.models.default_models). `pooling` is "mean", "max", "last" or "concat" (all three, Howard & Ruder 2018,
-    §3.3); `layers` says which layers to read instead of the top one (nn.layer_aggregation.READOUTS). Nothing is learned
-    from the texts: `fit` loads the model.
+    §3.3); `layers` says which layers to read instead of the top one (nn.layer_aggregation.LAYER_AGGREGATIONS). Nothing
+    is learned from the texts: `fit` loads the model.
     """
 
     def __init__(
@@ -247,8 +247,8 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         texts = check_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
-        self.artifact_ = loading.load(self.model or usual_models(texts).alone)
-        read = new_readout(self.layers, self.artifact_.model.encoder.widths)
+        self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
+        read = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
         self._n_features_out = pooled_dim(self.pooling, read.output_dim)
         return self
 
@@ -294,7 +294,7 @@ class Targets:
 
     labels: list[Label]
     classes: np.ndarray
-    answers: Answers
+    answers: TargetForm
 
     @classmethod
     def read(cls, y: Any) -> Targets:

@@ -13,9 +13,9 @@ from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels
 from textgraft.linear.baselines import Baseline, LinearBaseline, LsaBaseline
-from textgraft.linear.lsa import plain_and_even
+from textgraft.linear.lsa import plain_and_residual_idf
 from textgraft.linear.multiple_choice import FrequentPlace, WordOverlap
-from textgraft.linear.ngram_counts import CountedTexts
+from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.metrics.classification import (
     HEADLINE,
     Interval,
@@ -205,8 +205,8 @@ def compare_methods(
             rivals = [WordOverlap(), FrequentPlace()]
         elif unlabelled and reads(train.texts) == "texts":
             # Spaces need no labels, so one fit on all text there is serves every fold.
-            counted = CountedTexts.of([*train.texts, *unlabelled], seed=seed)
-            rivals.append(LsaBaseline(spaces=plain_and_even(counted, seed=seed), seed=seed))
+            counted = NgramCounts.of([*train.texts, *unlabelled], seed=seed)
+            rivals.append(LsaBaseline(spaces=plain_and_residual_idf(counted, seed=seed), seed=seed))
         outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
     compared = on_held_out(Comparison(labels, targets, tuple(outcomes), tuple(parts)), folds)
     return replace(compared, outcomes=(*compared.outcomes, *beside))

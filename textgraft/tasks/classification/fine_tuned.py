@@ -22,7 +22,7 @@ from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Artifact
-from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.training import (
     EncodedTexts,
@@ -70,7 +70,7 @@ class Member:
 
 
 @dataclass
-class GivenUp(Exception):
+class EarlyRejected(Exception):
     """A language model is not trained to the end, or not read with: why, and what was spent on it until then."""
 
     why: str
@@ -79,7 +79,7 @@ class GivenUp(Exception):
 
 
 @dataclass(frozen=True)
-class Finetuned:
+class FinetuneResult:
     """What fine-tuning leaves: the folder, the results as in run.json, and what a report is made of.
 
     `examined` are the texts of `comparison`, in its order; `members` the trained models, none where all were given up,
@@ -121,7 +121,7 @@ def read_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, 
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainingConfig:
     """What all members have in common: seeds, folds, which part is examined, and where unfinished work lies.
 
     `seconds`, if not None, is what the trainings of one language model may take in all; who would take longer is given
@@ -143,16 +143,16 @@ class Course:
         return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits) + self.seeds * texts)
 
 
-def try_out(name: str, plan: Plan, reading: Reading, course: Course, race: Race) -> float:
+def try_out(name: str, plan: Plan, reading: Reading, training_config: TrainingConfig, race: EarlyRejection) -> float:
     """Train the first fold of a language model that has not read the unlabelled texts; how many seconds that took.
 
-    As in `train_member`, to which its files are nothing. Raises GivenUp where the `race` is lost already.
+    As in `train_member`, to which its files are nothing. Raises EarlyRejected where the `race` is lost already.
     """
     title = f"{name} as it is, " if name else "as it is, "
     with Meter() as meter:
-        folds, lost = _train_folds(title, plan, reading.parts["train"], course, race, most=1)
+        folds, lost = _train_folds(title, plan, reading.parts["train"], training_config, race, most=1)
     if lost is not None:
-        raise GivenUp(lost, folds.seconds, meter.peak_mb)
+        raise EarlyRejected(lost, folds.seconds, meter.peak_mb)
     return folds.seconds
 
 
@@ -160,37 +160,38 @@ def train_member(
     name: str,
     plan: Plan,
     reading: Reading,
-    course: Course,
-    race: Race | None = None,
+    training_config: TrainingConfig,
+    race: EarlyRejection | None = None,
 ) -> Member:
-    """Train all classifiers of one language model, the folds first; those that `course.folder` holds are taken from it.
+    """Train all classifiers of one language model, the folds first; those that `training_config.folder` holds are taken
+    from it.
 
-    `name` prefixes the files in the folder and the lines shown, and may be empty. Raises GivenUp after the fold in
-    which the `race` is lost.
+    `name` prefixes the files in the folder and the lines shown, and may be empty. Raises EarlyRejected after the fold
+    in which the `race` is lost.
     """
     title = f"{name} " if name else ""
     source, encoded = reading.source, reading.parts
     evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
     with Meter() as meter:
-        folds, lost = _train_folds(title, plan, encoded["train"], course, race)
+        folds, lost = _train_folds(title, plan, encoded["train"], training_config, race)
         runs = [
             train_classifier(
                 plan,
                 encoded["train"],
                 evaluated,
                 seed=seed,
-                folder=course.folder,
+                folder=training_config.folder,
                 title=f"{title}seed {seed}",
-                show=course.show,
+                show=training_config.show,
             )
-            for seed in range(course.seed, course.seed + course.seeds)
+            for seed in range(training_config.seed, training_config.seed + training_config.seeds)
             if lost is None
         ]
     adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
     if lost is not None:
-        raise GivenUp(lost, folds.seconds + adapting, meter.peak_mb)
+        raise EarlyRejected(lost, folds.seconds + adapting, meter.peak_mb)
     temperature = _temperature(plan.labels, runs, folds, encoded)
-    outcome = _outcome(course.examined, plan.labels, runs, folds, temperature)
+    outcome = _outcome(training_config.examined, plan.labels, runs, folds, temperature)
     seconds = sum(run.seconds for run in runs) / len(runs) + adapting
     method = source.model.encoder.method
     outcome = replace(outcome, name=method, minutes=seconds / 60, peak_mb=meter.peak_mb)
@@ -222,34 +223,39 @@ def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
 
 
 def _train_folds(
-    title: str, plan: Plan, encoded: EncodedTexts, course: Course, race: Race | None, most: int | None = None
+    title: str,
+    plan: Plan,
+    encoded: EncodedTexts,
+    training_config: TrainingConfig,
+    race: EarlyRejection | None,
+    most: int | None = None,
 ) -> tuple[Folds, str | None]:
     """One classifier per fold, each answering for the texts that it has not seen, and why the race is lost if it is.
 
     `most` folds are trained, if that is not None.
     """
-    if not course.splits:
+    if not training_config.splits:
         return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
     seconds, lost = 0.0, None
-    for number, (kept, held) in enumerate(course.splits[:most], start=1):
-        within = course.may_take(kept, len(encoded.sequences))
+    for number, (kept, held) in enumerate(training_config.splits[:most], start=1):
+        within = training_config.may_take(kept, len(encoded.sequences))
         try:
             trained = train_classifier(
                 plan,
                 encoded.take(kept),
                 {"held": encoded.take(held)},
-                seed=course.seed,
-                folder=course.folder,
-                title=f"{title}fold {number} of {len(course.splits)}",
-                show=course.show,
+                seed=training_config.seed,
+                folder=training_config.folder,
+                title=f"{title}fold {number} of {len(training_config.splits)}",
+                show=training_config.show,
                 within=within,
             )
         except TooSlow as slow:
             assert within is not None
-            assert course.seconds is not None
-            seconds, whole = seconds + slow.spent, course.seconds * slow.seconds / within
-            lost = too_long("trainings", whole, course.seconds)
+            assert training_config.seconds is not None
+            seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / within
+            lost = too_long("trainings", whole, training_config.seconds)
             break
         found = trained.logits["held"]
         logits[held] = -np.inf  # where others have more options than any of these
@@ -258,7 +264,7 @@ def _train_folds(
         lost = race.lost(logits, number) if race is not None else None
         if lost is not None:
             break
-    return Folds(course.splits, logits, seconds), lost
+    return Folds(training_config.splits, logits, seconds), lost
 
 
 def _temperature(

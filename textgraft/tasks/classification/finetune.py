@@ -16,25 +16,35 @@ from textgraft.data.readers import read, read_if_given
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
-from textgraft.models.default_models import usual_models
-from textgraft.nn.layer_aggregation import LAST, check_readout, new_readout
+from textgraft.models.default_models import default_models_for
+from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate_layer_aggregation
 from textgraft.tasks.classification.adapted_sources import Adapted
-from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.classification.evaluation import Comparison, Outcome, compare_methods, on_held_out
 from textgraft.tasks.classification.fine_tuned import (
-    Course,
-    Finetuned,
+    FinetuneResult,
     Member,
     Reading,
+    TrainingConfig,
     ensemble,
     read_parts,
     train_member,
 )
 from textgraft.tasks.classification.first_fold import trial
-from textgraft.tasks.classification.linear_candidates import FROM_NO_MODEL, Ground, Tried, linear_candidates
-from textgraft.tasks.classification.linear_probe import probe_name
-from textgraft.tasks.classification.model_selection import Blend, Entrant, contest, evidence_splits
+from textgraft.tasks.classification.linear_candidates import (
+    FROM_NO_MODEL,
+    LinearCandidates,
+    SelectionContext,
+    linear_candidates,
+)
+from textgraft.tasks.classification.linear_probe import linear_probe_name
+from textgraft.tasks.classification.model_selection import (
+    FineTuningCandidate,
+    WeightedEnsemble,
+    select_models,
+    selection_splits,
+)
 from textgraft.tasks.classification.sources import Source, language_models
 from textgraft.tasks.classification.training import Plan, refuse_unpredictive
 from textgraft.tasks.finetuning import asked, given
@@ -61,13 +71,13 @@ class FinetuneOptions:
     `recipe` names how to train the language model, and then that is all that is made; None makes the best of the
     language model (by the recipe "default") and of linear classifiers, see `finetune`. `folds` cross-validates (None:
     five folds when there is neither a validation nor a test set, or to choose by without a recipe; else none). `seeds`
-    trains that many classifiers, from `settings.seed` upwards, and reports their mean and spread. `from_scratch`
-    keeps the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the
-    head see the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is
-    seen (Radford et al. 2018, "similarity"). `readout` is which layers the head reads (nn.layer_aggregation.READOUTS).
-    `minutes` is what the trainings of one language model may take in all, for the blend: who would take longer is given
-    up as soon as that is to be seen, and so is its probe, if reading the labelled texts would. What the model reads
-    unlabelled text in does not count, nor a first fold before that.
+    trains that many classifiers, from `settings.seed` upwards, and reports their mean and spread. `from_scratch` keeps
+    the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the head see
+    the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is seen
+    (Radford et al. 2018, "similarity"). `layer_aggregation` is which layers the head reads
+    (nn.layer_aggregation.LAYER_AGGREGATIONS). `minutes` is what the trainings of one language model may take in all,
+    for the blend: who would take longer is given up as soon as that is to be seen, and so is its probe, if reading the
+    labelled texts would. What the model reads unlabelled text in does not count, nor a first fold before that.
     """
 
     recipe: str | None = None
@@ -80,11 +90,11 @@ class FinetuneOptions:
     both_orders: bool = False
     baselines: bool = True
     settings: Settings = field(default_factory=Settings)
-    readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
     minutes: float | None = field(default=None, repr=False)  # so is this
 
     def __post_init__(self) -> None:
-        check_readout(self.readout)
+        validate_layer_aggregation(self.layer_aggregation)
         allowed_seconds(self.minutes)  # an impossible one is refused now
         if self.minutes is not None and not self.blends:
             message = "minutes bound a language model that may be left out, and here it is all that is asked for."
@@ -98,9 +108,9 @@ class FinetuneOptions:
         """How the language model is trained."""
         return self.recipe or "default"
 
-    def usual_model(self, train: Examples) -> str:
+    def default_model(self, train: Examples) -> str:
         """The language model where none is named."""
-        usual = usual_models(train.texts)
+        usual = default_models_for(train.texts)
         return usual.blended if self.blends else usual.alone
 
     @property
@@ -126,8 +136,8 @@ def finetune(
     beside: Sequence[Outcome] = (),
     overwrite: bool = False,
     show: bool = True,
-) -> Finetuned:
-    """Fine-tune `model` (None: `options.usual_model`) on labelled texts and save a classifier at `out`, measured.
+) -> FinetuneResult:
+    """Fine-tune `model` (None: `options.default_model`) on labelled texts and save a classifier at `out`, measured.
 
     `train`, `valid` and `test` are what `read` takes.
 
@@ -153,7 +163,7 @@ def finetune(
     train, valid, test = read(train), read_if_given(valid), read_if_given(test)
     parts = {"train": train, **given(valid=valid, test=test)}
     options = options or FinetuneOptions()
-    sources, adapted = language_models(model or options.usual_model(train)), None
+    sources, adapted = language_models(model or options.default_model(train)), None
     if adapting is not None and unlabelled:
         recipe = options.language_recipe
         adapted = Adapted(out, unlabelled, sources, recipe, adapting, overwrite=overwrite, show=show)
@@ -161,7 +171,7 @@ def finetune(
     ground, options = begun.ground, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
     linear = linear_candidates(ground, show=show) if options.blends and ground.splits else None
-    choice: Blend | None = None
+    choice: WeightedEnsemble | None = None
     if linear is None:
         begun = begun.having_read()
         members = {name: _member(begun, name, one) for name, one in begun.readings.items()}
@@ -172,7 +182,7 @@ def finetune(
     if ground.examined is not None:
         seen = found_in(ground.examined.texts, train.texts)
         comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
-    done = Finetuned(
+    done = FinetuneResult(
         folder=out,
         comparison=comparison,
         record=_record(out, begun, comparison) | _told(choice, sources),
@@ -203,8 +213,8 @@ class _Begun:
     recipe: str
     stages: Mapping[str, Stage]
     data: Mapping[str, Any]
-    course: Course
-    ground: Ground
+    training_config: TrainingConfig
+    ground: SelectionContext
 
     def read(self, name: str) -> Reading:
         """By the language model that has read the unlabelled texts."""
@@ -235,11 +245,11 @@ def _begun(
         options = replace(options, recipe=options.language_recipe)
     labels = Labels.fit(train)
     kind, models = kind_of_texts(train, labels), {name: source.model for name, source in sources.items()}
-    recipes = {name: model.suited(options.language_recipe, kind) for name, model in models.items()}
+    recipes = {name: model.recommended_recipe(options.language_recipe, kind) for name, model in models.items()}
     stages = {name: load_recipe(recipe).finetune for name, recipe in recipes.items()}
     for name, model in models.items():
         stages[name].refuse_kind(labels.kind)
-        new_readout(options.readout, model.model.encoder.widths)  # an impossible one is refused now
+        new_layer_aggregation(options.layer_aggregation, model.model.encoder.widths)  # an impossible one is refused now
         refuse_unpredictive(model.model, stages[name])
     if adapted is not None:
         adapted.check()
@@ -251,15 +261,17 @@ def _begun(
     plan |= {"adapting": adapted.identity} if adapted is not None else {}
     plan |= {"minutes": options.minutes} if options.minutes is not None else {}
     folder, seconds = work_folder(out, plan), allowed_seconds(options.minutes)
-    course = Course(examined, options.settings.seed, options.seeds, splits, folder, show, seconds)
-    ground = Ground(train, parts.get(examined), labels, unlabelled, splits, course.seed, course.folder)
+    training_config = TrainingConfig(examined, options.settings.seed, options.seeds, splits, folder, show, seconds)
+    ground = SelectionContext(
+        train, parts.get(examined), labels, unlabelled, splits, training_config.seed, training_config.folder
+    )
     recipe = " + ".join(dict.fromkeys(recipes.values()))
-    return _Begun(parts, options, readings, adapted, recipe, stages, data, course, ground)
+    return _Begun(parts, options, readings, adapted, recipe, stages, data, training_config, ground)
 
 
-def _member(begun: _Begun, name: str, reading: Reading, race: Race | None = None) -> Member:
+def _member(begun: _Begun, name: str, reading: Reading, race: EarlyRejection | None = None) -> Member:
     """The classifiers grown from one language model, trained now or taken from the work folder."""
-    return train_member(_title(begun, name), _plan(begun, name, reading.source), reading, begun.course, race)
+    return train_member(_title(begun, name), _plan(begun, name, reading.source), reading, begun.training_config, race)
 
 
 def _title(begun: _Begun, name: str) -> str:
@@ -278,7 +290,7 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
     Raises UserError for folds that cannot be made, but for a blend's, which can do without.
     """
     if options.folds is None and options.blends:
-        splits = evidence_splits(train, options.settings.seed)
+        splits = selection_splits(train, options.settings.seed)
         if splits or measured:
             return splits
     count = options.folds if options.folds is not None else 0 if measured else 5
@@ -299,7 +311,7 @@ def _plan(begun: _Begun, name: str, source: Artifact) -> Plan:
         pad_id=source.tokenizer.pad_id,
         words=options.words,
         both_orders=options.both_orders,
-        readout=options.readout,
+        layer_aggregation=options.layer_aggregation,
     )
 
 
@@ -308,24 +320,26 @@ def _described(part: Examples) -> dict[str, Any]:
     return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
 
 
-def _weighed(linear: Tried, begun: _Begun) -> tuple[Blend, dict[str, Member]]:
+def _weighed(linear: LinearCandidates, begun: _Begun) -> tuple[WeightedEnsemble, dict[str, Member]]:
     """The linear candidates and the language models', with their weights; and the language models that were trained."""
     entrants = [_entrant(begun, name) for name in begun.readings]
-    asked_for = {"examined": begun.course.examined, "precision": begun.options.settings.precision}
-    return contest(linear, entrants, begun.ground, **asked_for, within=begun.course.seconds)
+    asked_for = {"examined": begun.training_config.examined, "precision": begun.options.settings.precision}
+    return select_models(linear, entrants, begun.ground, **asked_for, within=begun.training_config.seconds)
 
 
-def _entrant(begun: _Begun, name: str) -> Entrant:
+def _entrant(begun: _Begun, name: str) -> FineTuningCandidate:
     reading = begun.readings[name]
     training, own = partial(_member, begun, name), partial(_own, first_seed=begun.ground.seed)
     if begun.adapted is None:
-        return Entrant(name, reading, training, own)
-    about = _title(begun, name), _plan(begun, name, reading.source), reading, begun.course
+        return FineTuningCandidate(name, reading, training, own)
+    about = _title(begun, name), _plan(begun, name, reading.source), reading, begun.training_config
     trying = trial(*about, begun.adapted.tokens(name))
-    return Entrant(name, reading, training, own, trying, partial(begun.read, name))
+    return FineTuningCandidate(name, reading, training, own, trying, partial(begun.read, name))
 
 
-def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, beside: Sequence[Outcome]) -> Comparison:
+def _beside_the_blend(
+    choice: WeightedEnsemble, ground: SelectionContext, shared_seconds: float, beside: Sequence[Outcome]
+) -> Comparison:
     """The blend first, then its candidates."""
     targets = ground.targets if ground.examined is None else ground.labels.encode(ground.examined)
     same, others = choice.rivals()
@@ -336,7 +350,7 @@ def _beside_the_blend(choice: Blend, ground: Ground, shared_seconds: float, besi
 
 
 def _beside_the_language_model(
-    members: Mapping[str, Member], ground: Ground, options: FinetuneOptions, beside: Sequence[Outcome]
+    members: Mapping[str, Member], ground: SelectionContext, options: FinetuneOptions, beside: Sequence[Outcome]
 ) -> Comparison:
     """The language model's classifiers first, then the linear baselines."""
     outcome, parts = _outcomes(members, "scratch" if options.from_scratch else " + ".join(members))
@@ -369,7 +383,7 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
     name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
-    source = loading.load(folders[name]) if name in folders else reading.source
+    source = loading.load_network(folders[name]) if name in folders else reading.source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)
@@ -381,18 +395,18 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
         "seeds": options.seeds,
         "from_scratch": options.from_scratch,
         "max_tokens": options.max_tokens,
-        "readout": options.readout,
+        "layer_aggregation": options.layer_aggregation,
         "tokens_lost": {part: truncation.share for part, truncation in reading.cut.items()},
-        "examined": begun.course.examined,
+        "examined": begun.training_config.examined,
         "results": comparison.results(labels=texts, seeds=options.seeds),
     }
 
 
-def _told(choice: Blend | None, names: Collection[str]) -> dict[str, Any]:
+def _told(choice: WeightedEnsemble | None, names: Collection[str]) -> dict[str, Any]:
     """What run.json says of the choice, and whose licence and reading do not count if no language model does."""
     if choice is None:
         return {}
-    grown = {*names, *map(probe_name, names)}
+    grown = {*names, *map(linear_probe_name, names)}
     return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 
 
@@ -406,7 +420,7 @@ def _own(member: Member, first_seed: int) -> dict[str, Any]:
     }
 
 
-def _save(done: Finetuned, choice: Blend | None, overwrite: bool) -> None:
+def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool) -> None:
     """Put the classifier, or the ensemble, in place with its report, and remove the work folder."""
     # Here, because drawing loads matplotlib, which takes as long as torch.
     from textgraft.tasks.classification.finetune_report import finetune_report

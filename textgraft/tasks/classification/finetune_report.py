@@ -12,14 +12,14 @@ from textgraft.data.sequences import Truncation
 from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.metrics.classification import class_scores, confusion_matrix
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
-from textgraft.tasks.classification.fine_tuned import Finetuned
+from textgraft.tasks.classification.fine_tuned import FinetuneResult
 from textgraft.tasks.classification.report import Method, Report, confident_mistakes
 from textgraft.training.phases import schedule_curve, schedule_table
 
 FACTS = ("base", "data", "labels", "seeds", "recipe", "max_tokens", "settings", "precision", "versions", "machine")
 
 
-def finetune_report(done: Finetuned) -> Report:
+def finetune_report(done: FinetuneResult) -> Report:
     """How good the classifier is, beside what, on what, and where it goes wrong.
 
     Scores are means over the seeds; confusion, calibration, coverage and mistakes are those of the classifier that was
@@ -49,13 +49,13 @@ def finetune_report(done: Finetuned) -> Report:
     )
 
 
-def _schedule(done: Finetuned) -> dict[str, Any]:
+def _schedule(done: FinetuneResult) -> dict[str, Any]:
     """How fast each layer group was trained, of the first language model that was trained to its end, if one was."""
     if not done.members:
         return {}
     name, member = next(iter(done.members.items()))
     stage, groups = done.stages[name], [group.name for group in member.artifact({}).model.layer_groups()]
-    steps_per_epoch = math.ceil(done.record["labels"] / stage.rows)
+    steps_per_epoch = math.ceil(done.record["labels"] / stage.batch_size)
     return {
         "schedule": schedule_table(stage, groups, steps_per_epoch),
         "schedule_curves": dict(zip(groups, schedule_curve(stage, len(groups), steps_per_epoch), strict=True)),
@@ -106,7 +106,7 @@ def _spread(comparison: Comparison, outcome: Outcome) -> float | None:
     return float(per_seed.std(ddof=1)) if len(per_seed) > 1 else None
 
 
-def _of_the_kept(done: Finetuned) -> dict[str, Any]:
+def _of_the_kept(done: FinetuneResult) -> dict[str, Any]:
     """The sections that are about single answers, of the classifier that is saved."""
     comparison, labels = done.comparison, done.comparison.labels
     if labels.kind == "numeric":
@@ -136,7 +136,7 @@ def _of_the_kept(done: Finetuned) -> dict[str, Any]:
     }
 
 
-def _kept(done: Finetuned, *, scaled: bool) -> np.ndarray:
+def _kept(done: FinetuneResult, *, scaled: bool) -> np.ndarray:
     """(N, C) probabilities of the classifier that is saved, for the texts of the comparison."""
     comparison = done.comparison
     if done.counted:

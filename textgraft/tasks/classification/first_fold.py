@@ -13,8 +13,8 @@ from functools import partial
 import numpy as np
 
 from textgraft.models.artifact import Artifact
-from textgraft.tasks.classification.early_rejection import Race
-from textgraft.tasks.classification.fine_tuned import Course, Reading, try_out
+from textgraft.tasks.classification.early_rejection import EarlyRejection
+from textgraft.tasks.classification.fine_tuned import Reading, TrainingConfig, try_out
 from textgraft.tasks.classification.training import Plan
 from textgraft.training.phases import Stage
 
@@ -25,23 +25,25 @@ LEAST = 0.5
 SAMPLE = 200
 
 
-def trial(name: str, plan: Plan, reading: Reading, course: Course, to_read: float) -> Callable[[Race], float] | None:
+def trial(
+    name: str, plan: Plan, reading: Reading, training_config: TrainingConfig, to_read: float
+) -> Callable[[EarlyRejection], float] | None:
     """`members.try_out` of a language model as it is; None where the fold is dear beside `to_read` tokens of a pool.
 
     A fold that may take only so long is not dear: who is too slow for it is known in seconds.
     """
-    if course.seconds is None and LEAST * fold_tokens(plan, reading, course) > to_read:
+    if training_config.seconds is None and LEAST * fold_tokens(plan, reading, training_config) > to_read:
         return None
-    return partial(try_out, name, plan, reading, course)
+    return partial(try_out, name, plan, reading, training_config)
 
 
-def fold_tokens(plan: Plan, reading: Reading, course: Course) -> float:
+def fold_tokens(plan: Plan, reading: Reading, training_config: TrainingConfig) -> float:
     """How many tokens are trained on in the first fold, all epochs together."""
-    kept, _ = course.splits[0]
+    kept, _ = training_config.splits[0]
     lengths = [len(reading.parts["train"].sequences[i]) for i in kept]
-    per_epoch = math.ceil(len(lengths) / plan.stage.rows)
+    per_epoch = math.ceil(len(lengths) / plan.stage.batch_size)
     phases = plan.stage.plan(len(plan.language_model.encoder.layer_groups()) + 1, per_epoch)  # and the head
-    return sum(phase.steps(per_epoch) for phase in phases) * plan.stage.rows * float(np.mean(lengths))
+    return sum(phase.steps(per_epoch) for phase in phases) * plan.stage.batch_size * float(np.mean(lengths))
 
 
 def tokens_to_read(texts: Sequence[str], source: Artifact, stage: Stage, minutes: float | None) -> float:

@@ -18,14 +18,14 @@ from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
 from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
 from textgraft.linear.fitted import Fitted
-from textgraft.linear.methods import WAYS, Classifier, Spaces, Way, read_state, write_state
+from textgraft.linear.methods import LINEAR_METHODS, Classifier, FeatureMaps, LinearMethod, read_state, write_state
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Predictor
 from textgraft.tasks.classification.evaluation import Outcome
 
 FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """What run.json does not say of a classifier that no language model has a part in."""
-WEIGHED = ("linear", "lsa", "self-trained")
+CANDIDATE_METHODS = ("linear", "lsa", "self-trained")
 """The ways that `finetune` weighs. Means of counted word vectors are not among them: the best in no row of
 docs/results.md, and where a hundred held-out answers favour them it is by luck that costs three points
 (docs/lab-notes.md)."""
@@ -58,7 +58,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Ground:
+class SelectionContext:
     """What every linear candidate stands on: texts, folds, the seed, and the folder for unfinished work.
 
     `examined` are texts to measure on; None where the folds are what is measured on.
@@ -97,7 +97,7 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Tried:
+class LinearCandidates:
     """The linear candidates, why others were left out, and what the spaces took that several of them look at."""
 
     candidates: list[Candidate]
@@ -105,7 +105,9 @@ class Tried:
     shared_seconds: float
 
 
-def linear_candidates(ground: Ground, spaces: Spaces | None = None, *, show: bool = True) -> Tried:
+def linear_candidates(
+    ground: SelectionContext, spaces: FeatureMaps | None = None, *, show: bool = True
+) -> LinearCandidates:
     """The linear classifiers WEIGHED (of linear.methods) that this kind of target and these texts allow.
 
     `spaces` are those of the unlabelled texts, if they have been fitted before. Candidates that `ground.folder` holds
@@ -113,10 +115,10 @@ def linear_candidates(ground: Ground, spaces: Spaces | None = None, *, show: boo
     says that it is done.
     """
     # Of the unlabelled texts alone: to a space that has read it, a held-out training text is not new.
-    spaces = spaces or Spaces(ground.unlabelled, ground.folder / "spaces", seed=ground.seed)
+    spaces = spaces or FeatureMaps(ground.unlabelled, ground.folder / "spaces", seed=ground.seed)
     candidates, left_out = [], {}
-    for name in WEIGHED:
-        way = WAYS[name]
+    for name in CANDIDATE_METHODS:
+        way = LINEAR_METHODS[name]
         if way.spaces and not ground.unlabelled:
             continue
         if way.spaces and reads(ground.train.texts) == "pairs":
@@ -134,10 +136,10 @@ def linear_candidates(ground: Ground, spaces: Spaces | None = None, *, show: boo
         candidates.append(_candidate(name, way, ground, spaces))
         if show:
             print(f"candidate {name}: {candidates[-1].outcome.about}", file=sys.stderr, flush=True)
-    return Tried(candidates, left_out, sum(spaces.seconds.values()))
+    return LinearCandidates(candidates, left_out, sum(spaces.seconds.values()))
 
 
-def _candidate(name: str, way: Way, ground: Ground, spaces: Spaces) -> Candidate:
+def _candidate(name: str, way: LinearMethod, ground: SelectionContext, spaces: FeatureMaps) -> Candidate:
     path = ground.folder / "candidates" / f"{name}.safetensors"
     if not path.exists():
         with Meter() as preparing:
@@ -169,7 +171,7 @@ def _candidate(name: str, way: Way, ground: Ground, spaces: Spaces) -> Candidate
     return Candidate(name, held_out, lambda: outcome, facts["seconds"], facts["peak_mb"], predictor)
 
 
-def _fitted(ground: Ground, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:
+def _fitted(ground: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:
     labels = ground.labels
     classes = None if labels.kind == "numeric" else labels.num_outputs
     return classifier.fit(texts, targets, kind=labels.kind, num_classes=classes).fitted

@@ -25,11 +25,11 @@ from textgraft.linear.linear_layer import Linear, Output, fit_output
 from textgraft.linear.scaling import Scale
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Artifact
-from textgraft.models.inference import Told, embed_sequences, untold
+from textgraft.models.inference import ProgressCallback, embed_sequences, no_progress
 from textgraft.models.model import graft
 from textgraft.tasks.classification.evaluation import Outcome
-from textgraft.tasks.classification.fine_tuned import GivenUp, too_long
-from textgraft.tasks.classification.linear_candidates import Candidate, Ground
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, too_long
+from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
 from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import TooSlow, projected
@@ -42,16 +42,16 @@ Made = tuple[dict[str, NDArray], dict[str, Any]]
 """Arrays by name, and facts of how they came to be."""
 
 
-def probe_name(language_model: str) -> str:
+def linear_probe_name(language_model: str) -> str:
     """What the probe is called of a candidate of that name."""
     return f"{language_model}-probe"
 
 
-def probe_candidate(
+def linear_probe_candidate(
     name: str,
     source: Artifact,
     encoded: Mapping[str, EncodedTexts],
-    ground: Ground,
+    ground: SelectionContext,
     *,
     examined: str,
     precision: str,
@@ -60,8 +60,8 @@ def probe_candidate(
     """The probe of a language model, kept in `ground.folder` once it is fitted.
 
     `encoded` are the parts of the data as the model reads them, of which `examined` is measured on ("folds": the
-    training texts themselves). The texts of another part are read once somebody asks for its answers. Raises GivenUp as
-    soon as it is to be seen that reading the training texts takes more than `within` seconds.
+    training texts themselves). The texts of another part are read once somebody asks for its answers. Raises
+    EarlyRejected as soon as it is to be seen that reading the training texts takes more than `within` seconds.
     """
     folder, labels, kind = ground.folder / "candidates", ground.labels, ground.labels.kind
     arrays, facts = _kept_or_made(
@@ -97,10 +97,10 @@ def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
     return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
-def _fit(source: Artifact, train: EncodedTexts, ground: Ground, precision: str, within: float | None) -> Made:
+def _fit(source: Artifact, train: EncodedTexts, ground: SelectionContext, precision: str, within: float | None) -> Made:
     """The layer, and the logits of layers fitted on the other folds for what each fold holds out."""
     labels, targets = ground.labels, ground.targets
-    tell = untold if within is None else _hurried(train.sequences, within)
+    tell = no_progress if within is None else _hurried(train.sequences, within)
     try:
         with Meter() as meter:
             rows = _means(source, train, precision, tell)
@@ -111,12 +111,12 @@ def _fit(source: Artifact, train: EncodedTexts, ground: Ground, precision: str, 
                 held_out[held] = answers(of_fold, rows[held])
     except TooSlow as slow:
         assert within is not None
-        raise GivenUp(too_long("reading", slow.seconds, within), slow.spent, meter.peak_mb) from None
+        raise EarlyRejected(too_long("reading", slow.seconds, within), slow.spent, meter.peak_mb) from None
     facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
     return {"layer": layer, "held_out": held_out}, facts
 
 
-def _hurried(sequences: Sequence[TokenIds], within: float) -> Told:
+def _hurried(sequences: Sequence[TokenIds], within: float) -> ProgressCallback:
     """Who hears how many texts are read, the longest first, and raises TooSlow as training.driver.drive does."""
     tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
     began = time.monotonic()
@@ -135,7 +135,9 @@ def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
         return outputs_from_logits(logits, kind, temperature)
 
 
-def _means(source: Artifact, part: EncodedTexts, precision: str, tell: Told = untold) -> NDArray[np.float32]:
+def _means(
+    source: Artifact, part: EncodedTexts, precision: str, tell: ProgressCallback = no_progress
+) -> NDArray[np.float32]:
     pad_id = source.tokenizer.pad_id
     return part.once(
         "probe", lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision, tell=tell)

@@ -16,12 +16,12 @@ from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.artifact import Predictor
-from textgraft.tasks.classification.early_rejection import Race
+from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, mean_loss
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
-from textgraft.tasks.classification.fine_tuned import GivenUp, Member, Reading
-from textgraft.tasks.classification.linear_candidates import Candidate, Ground, Tried
-from textgraft.tasks.classification.linear_probe import probe_candidate, probe_name
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, Member, Reading
+from textgraft.tasks.classification.linear_candidates import Candidate, LinearCandidates, SelectionContext
+from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
 from textgraft.tasks.classification.training import outputs_from_logits
 
 FOLDS = 5
@@ -34,7 +34,7 @@ LOSSES = {"single": "log_loss", "multi": "log_loss", "numeric": "squared_error"}
 
 
 @dataclass(frozen=True)
-class Blend:
+class WeightedEnsemble:
     """Candidates, and how much each counts in the mean of their answers; a weight of 0 leaves one out.
 
     `scores` are those of the held-out answers by which the weights were chosen: the loss that was to be small and the
@@ -47,7 +47,7 @@ class Blend:
     scores: Mapping[str, Mapping[str, float]]
     chosen: str
     left_out: Mapping[str, str]
-    given_up: Mapping[str, GivenUp] = field(default_factory=dict)
+    given_up: Mapping[str, EarlyRejected] = field(default_factory=dict)
 
     @property
     def kept(self) -> list[Candidate]:
@@ -93,7 +93,7 @@ class Blend:
         return {c.name: c.predictor(run) for c in self.kept}
 
 
-def evidence_splits(train: Examples, seed: int) -> Sequence[Split]:
+def selection_splits(train: Examples, seed: int) -> Sequence[Split]:
     """What the candidates answer for: five folds, fewer where the texts are too few, one fifth where they are many.
 
     Empty where no text could be held out and its class still be trained on.
@@ -113,7 +113,7 @@ def evidence_splits(train: Examples, seed: int) -> Sequence[Split]:
     return ()
 
 
-def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[str, Any]) -> Candidate:
+def language_candidate(name: str, member: Member, ground: SelectionContext, run: Mapping[str, Any]) -> Candidate:
     """A trained language model's classifiers as a candidate; `run` is what its run.json says beside the whole's."""
     logits, kind, known = member.folds.logits, ground.labels.kind, ground.known
     assert logits is not None, "folds come first"
@@ -131,52 +131,52 @@ def language_candidate(name: str, member: Member, ground: Ground, run: Mapping[s
 
 
 @dataclass(frozen=True)
-class Entrant:
+class FineTuningCandidate:
     """A language model that has its chance: what it is called, the parts of the data as it reads them, its training.
 
-    `train` raises GivenUp where the race is lost; `own` is what run.json says of the classifier beside the whole's.
-    Where there are unlabelled texts for it to read, `adapted` does so. Before that `try_out`, if there is one, trains
-    the first fold without them, for which it raises GivenUp too, and gives seconds: reading takes long, and gains
-    little beside what a model lacks that is surely worse than what has answered already (docs/lab-notes.md).
+    `train` raises EarlyRejected where the race is lost; `own` is what run.json says of the classifier beside the
+    whole's. Where there are unlabelled texts for it to read, `adapted` does so. Before that `try_out`, if there is one,
+    trains the first fold without them, for which it raises EarlyRejected too, and gives seconds: reading takes long,
+    and gains little beside what a model lacks that is surely worse than what has answered already (docs/lab-notes.md).
     """
 
     name: str
     reading: Reading
-    train: Callable[[Reading, Race], Member]
+    train: Callable[[Reading, EarlyRejection], Member]
     own: Callable[[Member], Mapping[str, Any]] = lambda member: {}
-    try_out: Callable[[Race], float] | None = None
+    try_out: Callable[[EarlyRejection], float] | None = None
     adapted: Callable[[], Reading] | None = None
 
 
-def contest(
-    linear: Tried,
-    entrants: Sequence[Entrant],
-    ground: Ground,
+def select_models(
+    linear: LinearCandidates,
+    entrants: Sequence[FineTuningCandidate],
+    ground: SelectionContext,
     *,
     examined: str,
     precision: str,
     within: float | None = None,
-) -> tuple[Blend, dict[str, Member]]:
+) -> tuple[WeightedEnsemble, dict[str, Member]]:
     """The linear candidates and the language models', each as a probe and fine-tuned, weighed; and who was trained.
 
     A fine-tuning goes to its end only if it keeps up with what has answered before it. `examined`, `precision` and
-    `within` as in probe.probe_candidate, but that somebody must answer, however long it takes.
+    `within` as in probe.linear_probe_candidate, but that somebody must answer, however long it takes.
     """
     candidates = list(linear.candidates)
     members: dict[str, Member] = {}
-    given_up: dict[str, GivenUp] = {}
+    given_up: dict[str, EarlyRejected] = {}
     for one in entrants:
         reading, spent = one.reading, 0.0
         try:
             if one.try_out is not None:
-                spent = one.try_out(Race(candidates, ground, unread=True))
+                spent = one.try_out(EarlyRejection(candidates, ground, before_adapting=True))
             if one.adapted is not None:
                 reading = one.adapted()
-        except GivenUp as lost:
+        except EarlyRejected as lost:
             given_up[one.name] = lost
         try:
-            probe = probe_candidate(
-                probe_name(one.name),
+            probe = linear_probe_candidate(
+                linear_probe_name(one.name),
                 reading.source,
                 reading.parts,
                 ground,
@@ -184,15 +184,15 @@ def contest(
                 precision=precision,
                 within=within if candidates else None,
             )
-        except GivenUp as lost:
-            given_up[probe_name(one.name)] = lost
+        except EarlyRejected as lost:
+            given_up[linear_probe_name(one.name)] = lost
         else:
             candidates.append(probe)
         if one.name in given_up:
             continue
         try:
-            member = members[one.name] = one.train(reading, Race(candidates, ground))
-        except GivenUp as lost:
+            member = members[one.name] = one.train(reading, EarlyRejection(candidates, ground))
+        except EarlyRejected as lost:
             given_up[one.name] = replace(lost, seconds=lost.seconds + spent)
         else:
             found = language_candidate(one.name, member, ground, one.own(member))
@@ -203,12 +203,12 @@ def contest(
 
 def blend(
     candidates: Sequence[Candidate],
-    ground: Ground,
+    ground: SelectionContext,
     *,
     language_models: Sequence[str],
     left_out: Mapping[str, str],
-    given_up: Mapping[str, GivenUp],
-) -> Blend:
+    given_up: Mapping[str, EarlyRejected],
+) -> WeightedEnsemble:
     """Weigh the candidates by their answers for held-out training texts
     (textgraft.tasks.classification.ensemble_weights).
 
@@ -230,7 +230,7 @@ def blend(
     chosen = f"Chosen on {len(ground.train):,} labels by {how}: {shares}."
     if ground.examined is None:
         chosen += " The scores are of the same texts, which flatters the blend a little."
-    return Blend(tuple(candidates), weights, scores, chosen, left_out, given_up)
+    return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, given_up)
 
 
 def _shares(
@@ -238,7 +238,7 @@ def _shares(
     scores: Mapping[str, Mapping[str, float]],
     metric: str,
     language_models: Sequence[str],
-    given_up: Mapping[str, GivenUp],
+    given_up: Mapping[str, EarlyRejected],
 ) -> str:
     """`60 % self-trained, 40 % lsa; the language model (64.1 % out of fold) adds nothing`."""
     spoken = {
@@ -249,8 +249,8 @@ def _shares(
     text = ", ".join(shown) if len(kept) > 1 else f"{spoken.get(kept[0], kept[0])} alone"
     unit = "" if metric == "accuracy" else f"{formatting.metric_name(metric)} "
     for name in language_models:
-        if probe_name(name) in given_up:
-            text += f"; a probe of {spoken[name]} was {given_up[probe_name(name)].why}"
+        if linear_probe_name(name) in given_up:
+            text += f"; a probe of {spoken[name]} was {given_up[linear_probe_name(name)].why}"
         if name in given_up:
             text += f"; {spoken[name]} was {given_up[name].why}"
         elif name not in kept:

@@ -192,8 +192,8 @@ def embed(
 ) -> np.ndarray:
     """(N, D) float32 vectors, members side by side: pooled top layers, or coordinates in a linear classifier's space.
 
-    `layers` names other layers to read than the top one (nn.layer_aggregation.READOUTS). A member without vectors, one
-    that counts n-grams, is passed over. Raises UserError where no member has any.
+    `layers` names other layers to read than the top one (nn.layer_aggregation.LAYER_AGGREGATIONS). A member without
+    vectors, one that counts n-grams, is passed over. Raises UserError where no member has any.
     """
     able = [member for member in members if member.has_vectors] or members
     vectors = [m.embed(texts, pooling=pooling, max_tokens=max_tokens, layers=layers) for m in able]

@@ -8,7 +8,7 @@ from pathlib import Path
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.nn.layer_aggregation import new_readout
+from textgraft.nn.layer_aggregation import new_layer_aggregation
 from textgraft.tasks.classification.finetune import FinetuneOptions, chosen_folds, refuse_single_texts
 from textgraft.tasks.classification.sources import language_models
 from textgraft.tasks.classification.training import refuse_unpredictive
@@ -22,7 +22,7 @@ def check_finetune(
     held_out: Sequence[Examples] = (),
     options: FinetuneOptions,
 ) -> dict[str, str]:
-    """Everything that `finetune` would refuse later: models, recipe, readout, labels, class weights, folds.
+    """Everything that `finetune` would refuse later: models, recipe, layer aggregation, labels, class weights, folds.
 
     `model` may be several, as there; `held_out` are the validation and the test set. Returns where each language model
     lies, by what its classifiers will be called. Raises the UserError that is due.
@@ -35,7 +35,7 @@ def check_finetune(
     for source in sources.values():
         network = source.model.model
         stage.plan(len(network.encoder.layer_groups()) + 1)  # and the head
-        new_readout(options.readout, network.encoder.widths)
+        new_layer_aggregation(options.layer_aggregation, network.encoder.widths)
         refuse_unpredictive(network, stage)
     refuse_single_texts(train, options)
     labels = Labels.fit(train)

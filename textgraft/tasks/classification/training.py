@@ -23,7 +23,7 @@ from textgraft.heads.language_model import LanguageModelHead
 from textgraft.metrics.classification import document_scores, evaluate
 from textgraft.models.inference import as_read_by, predict_logits, seen_by_head
 from textgraft.models.model import Model, build_fresh, graft, new_head, with_dropout
-from textgraft.nn.layer_aggregation import LAST, new_readout
+from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import drive
 from textgraft.training.frozen_features import still_like
@@ -69,7 +69,7 @@ class Plan:
     pad_id: int
     words: bool = True
     both_orders: bool = False
-    readout: str = LAST
+    layer_aggregation: str = LAST
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Trained:
 def new_classifier(plan: Plan, seed: int) -> Model:
     """The pretrained encoder under a fresh head; all of it fresh if the plan is from scratch.
 
-    Raises UserError for a readout that the encoder's layers do not allow.
+    Raises UserError for a layer aggregation that the encoder's layers do not allow.
     """
     source = plan.language_model.encoder
     description = plan.language_model.describe()
@@ -97,8 +97,8 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         "direction": source.direction,
         **source.classifier(),
     }
-    if plan.readout != LAST:
-        _read_through(plan.readout, description, source)
+    if plan.layer_aggregation != LAST:
+        _read_through(plan.layer_aggregation, description, source)
     if plan.stage.pooling is not None:
         _pool_by(plan.stage.pooling, description)
     if not plan.words:
@@ -116,14 +116,17 @@ def new_classifier(plan: Plan, seed: int) -> Model:
     return model
 
 
-def _read_through(readout: str, description: dict[str, Any], encoder: Encoder) -> None:
+def _read_through(layer_aggregation: str, description: dict[str, Any], encoder: Encoder) -> None:
     """Let the head of a classifier's description read other layers than the last.
 
     A family whose head looks at one position, a mark or the last token, does so because the last layer has gathered the
     text there. Of other layers the mean is taken.
     """
     head = description["head"]
-    head |= {"readout": readout, "input_dim": new_readout(readout, encoder.widths).output_dim}
+    head |= {
+        "layer_aggregation": layer_aggregation,
+        "input_dim": new_layer_aggregation(layer_aggregation, encoder.widths).output_dim,
+    }
     if "pooling" in head:
         _pool_by("mean", description)
 
@@ -145,7 +148,7 @@ def classifier_to_train(plan: Plan, seed: int) -> Model:
     model = new_classifier(plan, seed)
     if isinstance(model.head, ClassificationHead):
         model.head.label_smoothing = plan.stage.label_smoothing
-    if not plan.stage.auxiliary:
+    if not plan.stage.auxiliary_lm_weight:
         return model
     refuse_unpredictive(plan.language_model, plan.stage)
     source = plan.language_model.head
@@ -153,7 +156,7 @@ def classifier_to_train(plan: Plan, seed: int) -> Model:
         torch.manual_seed(seed)
         head = new_head(with_dropout(plan.language_model.describe(), plan.stage.dropout)["head"], model.encoder)
     assert isinstance(head, LanguageModelHead)
-    model.auxiliary = AuxiliaryLanguageModel(head, plan.stage.auxiliary, model.encoder.direction)
+    model.auxiliary = AuxiliaryLanguageModel(head, plan.stage.auxiliary_lm_weight, model.encoder.direction)
     if not plan.from_scratch:
         own, values = {id(p) for p in model.auxiliary.own(model.encoder)}, dict(source.named_parameters())
         with torch.no_grad():
@@ -165,7 +168,7 @@ def classifier_to_train(plan: Plan, seed: int) -> Model:
 
 def refuse_unpredictive(language_model: Model, stage: Stage) -> None:
     """Raises UserError where the stage has an auxiliary loss and the model does not predict the next token."""
-    if not stage.auxiliary or isinstance(language_model.head, LanguageModelHead):
+    if not stage.auxiliary_lm_weight or isinstance(language_model.head, LanguageModelHead):
         return
     both = language_model.encoder.direction == "both"
     why = "this model, which looks both ways, does not predict one" if both else "this model has no head for that"
@@ -201,7 +204,7 @@ def train_classifier(
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
     stream = ExampleStream(
-        as_read_by(model, train.sequences), targets, pad_id=plan.pad_id, rows=plan.stage.rows, seed=seed
+        as_read_by(model, train.sequences), targets, pad_id=plan.pad_id, rows=plan.stage.batch_size, seed=seed
     )
     phases = plan.stage.plan(len(model.layer_groups()), stream.length(0))
     settings = replace(plan.settings.of(plan.stage), seed=seed)
@@ -210,7 +213,10 @@ def train_classifier(
         run.validate = _watching(run, plan, evaluated[watched])
     checkpoint = folder / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=show, within=within)
-    model.auxiliary, model.contrast = None, 0.0  # they have done their part, and are none of the classifier
+    model.auxiliary, model.contrastive_temperature = (
+        None,
+        0.0,
+    )  # they have done their part, and are none of the classifier
     logits = {name: _answers(model, plan, part) for name, part in evaluated.items() if part.sequences}
     trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
     _write(done, trained)

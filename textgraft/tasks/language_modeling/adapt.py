@@ -17,11 +17,11 @@ from textgraft.data.examples import refuse_one_text
 from textgraft.data.streams.shards import Corpus
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, build_unfilled, graft, with_dropout
 from textgraft.nn.embedding import AdaptiveEmbedding
 from textgraft.text.byte_level import BytePairTokenizer
-from textgraft.text.character_encoding import MARKS, SpellingTokenizer
+from textgraft.text.character_encoding import MARKS, CharacterEncodingTokenizer
 from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.driver import (
@@ -76,7 +76,7 @@ def adapt(
     refuse_one_text(texts, name="texts")
     if not reuse:
         refuse_existing(out, overwrite)
-    settings, model = settings or Settings(), model or usual_models(texts).alone
+    settings, model = settings or Settings(), model or default_models_for(texts).alone
     begun = _begun(texts, model, recipe, own_vocabulary, settings)
     source, stage, learns = begun.source, begun.stage, objective(begun.source.model, str(model))
     if reuse and out.exists() and _came_of(begun.asked, out, overwrite):
@@ -138,9 +138,9 @@ class _Begun:
 
 def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
     """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
-    source = with_a_task(loading.load(model), settings.seed)
+    source = with_a_task(loading.load_network(model), settings.seed)
     objective(source.model, str(model))
-    recipe = source.suited(recipe)
+    recipe = source.recommended_recipe(recipe)
     stage = load_recipe(recipe).adapt
     if not stage.phases:
         raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
@@ -162,7 +162,7 @@ def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
 
     Raises UserError where it is not, and may not be replaced.
     """
-    if (out / "config.json").is_file() and loading.load(out).run.get("asked") == asked:
+    if (out / "config.json").is_file() and loading.load_network(out).run.get("asked") == asked:
         return True
     if not overwrite:
         raise UserError(
@@ -215,7 +215,7 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
             settings |= {"model": "wordpiece", "lowercase": old.normalizer.get("lowercase", True)}
         elif isinstance(old, BytePairTokenizer):
             settings["model"] = "byte_level"
-        elif isinstance(old, SpellingTokenizer):
+        elif isinstance(old, CharacterEncodingTokenizer):
             settings |= {"model": "spelling", "vocab_size": max(old.vocab_size, LEAST_WORDS)}
         Tokenizer.train(texts, **settings).save(path)
     return Tokenizer.load(path)
@@ -229,7 +229,7 @@ def with_a_task(source: Artifact, seed: int) -> Artifact:
     description, encoder = source.model.describe(), source.model.encoder
     if description["head"]["name"] != "features" or encoder.direction != "both":
         return source
-    spelled = encoder.reads_spellings
+    spelled = encoder.uses_characters
     description["head"] = {
         "name": "bidirectional_language_model" if spelled else "masked_language_model",
         "vocab_size": source.tokenizer.vocab_size if spelled else encoder.config.vocab_size,

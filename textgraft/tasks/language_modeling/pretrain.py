@@ -17,7 +17,7 @@ from textgraft.data.streams.base import TokenSource
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build_fresh, has_setting, with_dropout
-from textgraft.nn.uninitialized import Undrawn
+from textgraft.nn.uninitialized import Uninitialized
 from textgraft.tasks.language_modeling.pretraining_text import (
     Paths,
     PretrainingText,
@@ -63,8 +63,8 @@ class PretrainRecipe:
     tenth of the text, the first steps teach that to the tied table, whose rows then all point the same way.
     `start_near` is in how many of the lowest layers heads look at neighbours from the start
     (training.neighbour_attention). `smoothing` is the exponent S of data.streams.languages, for sources by language.
-    `suits` names the recipe by which such a model is adapted and fine-tuned where nobody names one ("": its kind of
-    network's).
+    `recommended_recipe` names the recipe by which such a model is adapted and fine-tuned where nobody names one ("":
+    its kind of network's).
     """
 
     name: str
@@ -81,7 +81,7 @@ class PretrainRecipe:
     start_from_counts: bool = field(default=False, repr=False)  # younger than runs that are known by the rest's repr
     smoothing: float = field(default=0.7, repr=False)
     start_near: int = field(default=0, repr=False)
-    suits: str = field(default="", repr=False)
+    recommended_recipe: str = field(default="", repr=False)
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -101,9 +101,9 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
             where = f"{path}, tokenizer"
             raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
     try:
-        if recipe.suits:
-            find_recipe(recipe.suits)
-        with torch.device("meta"), Undrawn():  # takes neither time nor memory
+        if recipe.recommended_recipe:
+            find_recipe(recipe.recommended_recipe)
+        with torch.device("meta"), Uninitialized():  # takes neither time nor memory
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
                 only_table(model)
@@ -119,7 +119,7 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
 
 def _check_reading(model: Model, *, spelled: bool) -> None:
     """Raises UserError where the encoder wants words by their characters and is given ids, or the reverse."""
-    if model.encoder.reads_spellings != spelled:
+    if model.encoder.uses_characters != spelled:
         wants = "token ids" if spelled else "spelled words"
         remedy = "Leave out model." if spelled else 'Set kind = "word" and model = "spelling".'
         message = f"this encoder reads {wants}, which this tokenizer does not give."
@@ -186,7 +186,7 @@ def pretrain(
     base = {} if before is None else before.run
     record = provenance(stage="pretrain", name=out.name, base=base, data=data, recipe=plan.name, settings=settings)
     language = ", ".join(corpora.languages) or plan.language
-    record |= {"suits": plan.suits} if plan.suits else {}
+    record |= {"recommended_recipe": plan.recommended_recipe} if plan.recommended_recipe else {}
     record |= {"licence": plan.licence, "language": language, "description": plan.description}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in learner.parameters())}
@@ -201,8 +201,8 @@ def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str 
     if tokenizer is not None:
         message = "a model that goes on keeps the tokenizer that it has."
         raise UserError(message, where=str(tokenizer), remedy="Leave out the tokenizer, or the model.")
-    before = loading.load(name)
-    with torch.device("meta"), Undrawn():
+    before = loading.load_network(name)
+    with torch.device("meta"), Uninitialized():
         wanted = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
     if _shape(wanted) != _shape(before.model):
         message = f"this is not a model as the recipe '{plan.name}' makes it."

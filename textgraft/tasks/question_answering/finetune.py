@@ -19,12 +19,12 @@ from textgraft.metrics.classification import paired_test
 from textgraft.metrics.question_answering import AnswerScores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, graft_on_positions
-from textgraft.nn.layer_aggregation import LAST, check_readout, new_readout
+from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate_layer_aggregation
 from textgraft.tasks.finetuning import asked, cost, examined, given, interval, table
 from textgraft.tasks.question_answering import baseline
-from textgraft.tasks.question_answering.network import NetworkReader
+from textgraft.tasks.question_answering.network import NetworkSpanModel
 from textgraft.tasks.question_answering.predictor import (
     Reply,
     SearchSettings,
@@ -49,8 +49,8 @@ class QAOptions:
     `recipe` "default" is the one that suits the encoder. Windows that do not hold the answer teach that it is not
     there, unless `empty_windows` is False. With neither a validation nor a test file, the share `held_out` of the
     articles is measured on. `questions` and `examined_questions`, if given, are how many of what there is to learn from
-    and to measure on are taken (Squad.sample). `search` says how answers are looked for, `readout` which layers the
-    head reads (nn.layer_aggregation.READOUTS).
+    and to measure on are taken (Squad.sample). `search` says how answers are looked for, `layer_aggregation` which
+    layers the head reads (nn.layer_aggregation.LAYER_AGGREGATIONS).
     """
 
     recipe: str = "default"
@@ -62,10 +62,10 @@ class QAOptions:
     examined_questions: int | None = None
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
-    readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
 
     def __post_init__(self) -> None:
-        check_readout(self.readout)
+        validate_layer_aggregation(self.layer_aggregation)
         for name in ("questions", "examined_questions"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
@@ -99,7 +99,7 @@ def qa_finetune(
 ) -> QAResult:
     """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load` takes, None
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load_network` takes, None
     the usual one for the script of the texts (textgraft.models.default_models). `valid` is answered after every epoch,
     and the weights with the best F1 are kept. Scores come from `test`, else from `valid`, else from articles held out
     of `train`. The folder also holds predictions.json ({id: answer}) and nbest.json of the examined questions. Killed,
@@ -110,7 +110,7 @@ def qa_finetune(
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
-    source = loading.load(model or usual_models(context for context, _ in train.asked()).alone)
+    source = loading.load_network(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune
@@ -123,7 +123,7 @@ def qa_finetune(
     reader = Artifact(run.model.cpu().eval(), source.tokenizer)
     name = examined(parts)
     measured, precision = parts[name], options.settings.precision
-    asked_of = NetworkReader(reader, precision)
+    asked_of = NetworkSpanModel(reader, precision)
     replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=show)
     found = {READER: scores(measured, predictions(replies))}
     costs = {READER: cost(meter, run.progress.seconds)}
@@ -176,11 +176,11 @@ def chosen_parts(
 def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
     """The options with what follows from the model and the data.
 
-    Raises UserError for a readout that the model's layers do not allow.
+    Raises UserError for a layer aggregation that the model's layers do not allow.
     """
-    new_readout(options.readout, source.model.encoder.widths)
+    new_layer_aggregation(options.layer_aggregation, source.model.encoder.widths)
     most = source.model.encoder.max_length
-    recipe = source.suited(options.recipe)
+    recipe = source.recommended_recipe(options.recipe)
     windows = options.windows
     if most is not None:
         windows = replace(windows, max_tokens=min(most, windows.max_tokens))
@@ -188,15 +188,15 @@ def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
     return replace(options, recipe=recipe, windows=windows, search=search)
 
 
-def new_reader(source: Model, stage: Stage, seed: int, *, readout: str = LAST) -> Model:
+def new_reader(source: Model, stage: Stage, seed: int, *, layer_aggregation: str = LAST) -> Model:
     """The pretrained encoder under a fresh head, or under a reader's own if it reads the same layers."""
-    width = new_readout(readout, source.encoder.widths).output_dim
-    head = SpanConfig(width, direction=source.encoder.direction, readout=readout)
+    width = new_layer_aggregation(layer_aggregation, source.encoder.widths).output_dim
+    head = SpanConfig(width, direction=source.encoder.direction, layer_aggregation=layer_aggregation)
     model = graft_on_positions(source, {"name": "span", **asdict(head)}, dropout=stage.dropout, seed=seed)
-    if isinstance(source.head, SpanHead) and source.head.config.readout == readout:
+    if isinstance(source.head, SpanHead) and source.head.config.layer_aggregation == layer_aggregation:
         model.head.load_state_dict(source.head.state_dict())
-        if model.readout is not None and source.readout is not None:
-            model.readout.load_state_dict(source.readout.state_dict())
+        if model.layer_aggregation is not None and source.layer_aggregation is not None:
+            model.layer_aggregation.load_state_dict(source.layer_aggregation.state_dict())
     return model
 
 
@@ -209,8 +209,8 @@ def _run(source: Artifact, stage: Stage, train: Squad, parts: Mapping[str, Squad
     if not any(w.has_answer for w in windows):
         remedy = "Raise max_tokens: answers must fit into a window."
         raise UserError("no window holds an answer.", where=train.source, remedy=remedy)
-    stream = WindowStream(learned, pad_id=tokenizer.pad_id, rows=stage.rows, seed=settings.seed)
-    model = new_reader(source.model, stage, settings.seed, readout=options.readout)
+    stream = WindowStream(learned, pad_id=tokenizer.pad_id, rows=stage.batch_size, seed=settings.seed)
+    model = new_reader(source.model, stage, settings.seed, layer_aggregation=options.layer_aggregation)
     phases = stage.plan(len(model.layer_groups()), stream.length(0))
     validate = _validator(parts["valid"], source, options) if "valid" in parts else None
     return Run(model, phases, stream, settings.of(stage), validate)
@@ -220,7 +220,7 @@ def _validator(valid: Squad, source: Artifact, options: QAOptions) -> Callable[[
     asked = list(valid.asked())
 
     def validate(model: Model) -> Scores:
-        reader = NetworkReader(Artifact(model, source.tokenizer), options.settings.precision)
+        reader = NetworkSpanModel(Artifact(model, source.tokenizer), options.settings.precision)
         replies = answer_all(reader, asked, options.windows, options.search)
         found = scores(valid, predictions(replies))
         # Answers' F1 decides: it is what is asked for, and the loss keeps rising once a model is too sure of itself.
@@ -253,7 +253,7 @@ def _record(
         "max_tokens": options.windows.max_tokens,
         "search": asdict(options.search),
         "empty_windows": options.empty_windows,
-        "readout": options.readout,
+        "layer_aggregation": options.layer_aggregation,
         "contexts_in_training_too": shared,
     }
 

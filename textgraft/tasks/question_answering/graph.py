@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class OnnxReader(OnnxModel):
+class OnnxSpanModel(OnnxModel):
     """Token ids of windows to logits of an answer's first and last token; answering searches in these."""
 
     direction: Direction = "both"

@@ -18,7 +18,7 @@ from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.metrics.question_answering import AnswerScores, score_answers
 from textgraft.models.graph_loading import graph_in
 from textgraft.models.model_folder import to_json
-from textgraft.tasks.question_answering.graph import OnnxReader
+from textgraft.tasks.question_answering.graph import OnnxSpanModel
 from textgraft.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     return shares
 
 
-class WindowReader(Protocol):
+class SpanModel(Protocol):
     """What reads windows: a network (answering_network), or a graph (tasks.question_answering.graph), which needs no
     torch.
 
@@ -177,7 +177,7 @@ def _no_answer(logits: np.ndarray, direction: Direction) -> float:
 
 
 def answer_all(
-    reader: WindowReader,
+    reader: SpanModel,
     asked: Sequence[tuple[str, Question]],
     windows: WindowSettings,
     search: SearchSettings,
@@ -199,7 +199,7 @@ def answer_all(
     return replies
 
 
-class Reader:
+class QAModel:
     """A model fine-tuned to answer questions, or its graph, as a folder holds it.
 
     `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
@@ -218,10 +218,10 @@ class Reader:
     ) -> None:
         graph = graph_in(model) if isinstance(model, str | Path) else None
         if graph is None:
-            from textgraft.tasks.question_answering.network import NetworkReader
+            from textgraft.tasks.question_answering.network import NetworkSpanModel
 
-            self.source: WindowReader = NetworkReader(model, precision)
-        elif isinstance(graph, OnnxReader):
+            self.source: SpanModel = NetworkSpanModel(model, precision)
+        elif isinstance(graph, OnnxSpanModel):
             self.source = graph
         else:
             raise UserError("this graph does not answer questions.", where=str(model), remedy="Export a reader.")
@@ -275,10 +275,10 @@ def scores(squad: Squad, given: Mapping[str, str]) -> AnswerScores:
 
 
 def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[Reply]:
-    """The replies of a model's folder to questions; `search` is what `Reader` takes."""
-    return Reader(model, **search).answer(squad)
+    """The replies of a model's folder to questions; `search` is what `QAModel` takes."""
+    return QAModel(model, **search).answer(squad)
 
 
 def qa_evaluate(model: str | Path, squad: Squad, **search: Any) -> dict[str, Any]:
-    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `Reader`."""
-    return Reader(model, **search).evaluate(squad)
+    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `QAModel`."""
+    return QAModel(model, **search).evaluate(squad)

@@ -15,7 +15,7 @@ from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.examples import refuse_one_text
 from textgraft.data.tags import converted
 from textgraft.models import artifact, loading
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.tasks.tagging.finetune import STACKED, TagOptions, fitted, train_tagger
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, Tagger, scores
 from textgraft.tasks.tagging.stacked import Network
@@ -27,7 +27,7 @@ class SequenceTagger(BaseEstimator):
     """Tags the words of sentences: one encoder fine-tuned, or a network over a stack of frozen ones.
 
     `model` is the name or the folder of the encoder (None: the usual one for the script of the sentences); with
-    `stack`, a list of names of models and word vectors (NAME@READOUT reads other layers), it is not read. `network` is
+    `stack`, a list of names of models and word vectors (NAME@LAYERS reads other layers), it is not read. `network` is
     the shape of what is trained over a stack (tasks.tagging.stacked.Network). `crf` and `scheme` None are what suits:
     a CRF over BIOES with a stack, else none over IOB2. The same `seed` gives the same tagger, bit for bit; `verbose`
     shows progress on stderr.
@@ -68,18 +68,20 @@ class SequenceTagger(BaseEstimator):
         legal, and unknown names.
         """
         train = checked(_tagged(X, y, "the training data"))
-        suited = TagOptions() if self.stack is None else STACKED
-        scheme: Any = suited.scheme if self.scheme is None else self.scheme
+        recommended_recipe = TagOptions() if self.stack is None else STACKED
+        scheme: Any = recommended_recipe.scheme if self.scheme is None else self.scheme
         options = TagOptions(
             recipe=self.recipe,
             max_tokens=self.max_tokens,
             scheme=scheme,
-            crf=suited.crf if self.crf is None else self.crf,
+            crf=recommended_recipe.crf if self.crf is None else self.crf,
             network=self.network or Network(),
             settings=Settings(seed=self.seed, precision=self.precision),
         )
         if self.stack is None:
-            source = loading.load(self.model or usual_models(" ".join(s.words) for s in train.sentences).alone)
+            source = loading.load_network(
+                self.model or default_models_for(" ".join(s.words) for s in train.sentences).alone
+            )
         else:
             source = options.network.over(Stack.open(self.stack, precision=self.precision), self.seed)
         options = fitted(options, source)

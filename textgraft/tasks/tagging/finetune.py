@@ -18,15 +18,15 @@ from textgraft.core.resource_meter import Meter
 from textgraft.data.conll import Tagged, conll_text, split_sentences
 from textgraft.data.examples import refuse_unread
 from textgraft.data.streams.words import WordStream
-from textgraft.data.tags import Piece, Scheme
-from textgraft.data.words import Coverage, chosen_piece, word_windows
+from textgraft.data.tags import Scheme, SubwordPooling
+from textgraft.data.words import Coverage, chosen_subword_pooling, word_windows
 from textgraft.heads.tagging import TaggingConfig
 from textgraft.metrics.tagging import TagScores, paired_ratio_test, score_tags
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_models import usual_models
+from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, graft_on_positions
-from textgraft.nn.layer_aggregation import LAST, check_readout, new_readout
+from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate_layer_aggregation
 from textgraft.tasks.finetuning import asked, cost, examined, given, interval, table
 from textgraft.tasks.tagging import baseline
 from textgraft.tasks.tagging.network import NetworkTagger
@@ -49,24 +49,24 @@ class TagOptions:
     """Everything about the fine-tuning but the data; each has a default that works.
 
     `recipe` "default" is the one that suits the encoder. Entities are learned as `scheme`. `piece` is which of a word's
-    pieces speaks for it (None: what suits the encoder, words.chosen_piece). With neither a validation nor a test file,
-    the share `held_out` of the sentences is measured on. `readout` is which layers the head reads
-    (nn.layer_aggregation.READOUTS).
+    pieces speaks for it (None: what suits the encoder, words.chosen_subword_pooling). With neither a validation nor a
+    test file, the share `held_out` of the sentences is measured on. `layer_aggregation` is which layers the head reads
+    (nn.layer_aggregation.LAYER_AGGREGATIONS).
     """
 
     recipe: str = "default"
     max_tokens: int = MAX_TOKENS
     scheme: Scheme = "IOB2"
     crf: bool = False
-    piece: Piece | None = None
+    piece: SubwordPooling | None = None
     held_out: float = 0.1
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
-    readout: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
+    layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
     network: Network = field(default=Network(), repr=False)  # so is this, which counts with a stack alone
 
     def __post_init__(self) -> None:
-        check_readout(self.readout)
+        validate_layer_aggregation(self.layer_aggregation)
         if self.scheme not in SCHEMES:
             remedy = did_you_mean(self.scheme, SCHEMES)
             raise UserError(f"entities cannot be learned as '{self.scheme}'.", remedy=remedy)
@@ -109,7 +109,7 @@ def tag_finetune(
 ) -> TagResult:
     """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
-    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load` takes, and None the
+    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load_network` takes, and None the
     usual one for the script of the sentences (textgraft.models.default_models). `valid` is tagged after every epoch,
     and the weights with the best F1 of entities, or accuracy, are kept. Scores come from `test`, else from `valid`,
     else from sentences held out of `train`. The folder also holds predictions.conll of the examined sentences: word,
@@ -124,8 +124,10 @@ def tag_finetune(
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     refuse_existing(out, overwrite)
     refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
-    model = model or usual_models(" ".join(sentence.words) for sentence in train.sentences).alone
-    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load(model)
+    model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
+    source = (
+        options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load_network(model)
+    )
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
@@ -137,7 +139,7 @@ def tag_finetune(
         tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
     name = examined(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=show)
+    replies, seen = tag_all(NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=show)
     reading: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
         reading, replies = faster(tagger, replies, options.max_tokens, show=show)
@@ -219,19 +221,21 @@ def chosen_parts(
 
 
 def fitted(options: TagOptions, source: Artifact) -> TagOptions:
-    """The options with what follows from the model. Raises UserError for a readout that its layers do not allow."""
+    """The options with what follows from the model. Raises UserError for a layer aggregation that its layers do not
+    allow.
+    """
     encoder = source.model.encoder
-    new_readout(options.readout, encoder.widths)
+    new_layer_aggregation(options.layer_aggregation, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
-    piece = options.piece or encoder.piece or chosen_piece(encoder.direction)
-    return replace(options, recipe=source.suited(options.recipe), max_tokens=most, piece=piece)
+    piece = options.piece or encoder.piece or chosen_subword_pooling(encoder.direction)
+    return replace(options, recipe=source.recommended_recipe(options.recipe), max_tokens=most, piece=piece)
 
 
 def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) -> Model:
     """The pretrained encoder under a fresh head."""
     learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
-    width = new_readout(options.readout, source.encoder.widths).output_dim
-    about: Any = {"piece": options.piece or "first", "crf": options.crf, "readout": options.readout}
+    width = new_layer_aggregation(options.layer_aggregation, source.encoder.widths).output_dim
+    about: Any = {"piece": options.piece or "first", "crf": options.crf, "layer_aggregation": options.layer_aggregation}
     head = TaggingConfig(width, tags=learned.tags, scheme=learned.scheme, **about)
     seed = options.settings.seed
     return graft_on_positions(source, {"name": "tagging", **asdict(head)}, dropout=stage.dropout, seed=seed)
@@ -250,7 +254,7 @@ def _run(
     tags = [np.array([number[tag] for tag in s.tags], dtype=np.int64) for s in learned.sentences]
     piece = options.piece or "first"
     vectors = None if source.stack is None else source.stack.of(words)
-    about: Any = {"pad_id": tokenizer.pad_id, "piece": piece, "rows": stage.rows, "seed": settings.seed}
+    about: Any = {"pad_id": tokenizer.pad_id, "piece": piece, "rows": stage.batch_size, "seed": settings.seed}
     stream = WordStream(windows, tags, **about, vectors=vectors)
     phases = stage.plan(len(model.layer_groups()), stream.length(0))
     validate = _validator(parts["valid"], source, options) if "valid" in parts else None
@@ -310,7 +314,7 @@ def _record(out: Path, source: Artifact, data: dict[str, Any], options: TagOptio
         "scheme": "plain" if data["train"]["scheme"] == "plain" else options.scheme,
         "crf": options.crf,
         "piece": options.piece,
-        "readout": options.readout,
+        "layer_aggregation": options.layer_aggregation,
     }
 
 

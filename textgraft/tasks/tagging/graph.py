@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from textgraft.data.sequences import budget_batches
-from textgraft.data.tags import Piece, Scheme, TagsOf
+from textgraft.data.tags import Scheme, SubwordPooling, TagsOf
 from textgraft.data.words import Coverage, WordWindow, word_windows
 from textgraft.models.graph import ROWS, OnnxModel
 
@@ -26,7 +26,7 @@ class OnnxTagger(OnnxModel):
 
     tags: list[str] = field(default_factory=list)
     scheme: Scheme = "plain"
-    piece: Piece = "first"
+    piece: SubwordPooling = "first"
     direction: Direction = "both"
 
     task = "tagging"

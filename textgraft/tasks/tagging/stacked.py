@@ -18,7 +18,7 @@ from textgraft.models.model import Model
 from textgraft.nn.cpu.int8 import int8_is_native
 from textgraft.tasks.tagging.network import READ_IN, WORDS, NetworkTagger
 from textgraft.tasks.tagging.predictor import Reply, tag_all
-from textgraft.text.character_encoding import SpellingTokenizer
+from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.word_embeddings.stack import Stack
 
 KEPT_BYTES = 2_000_000_000
@@ -58,7 +58,7 @@ class Network:
             encoder = WordLSTM(config)
         model = Model(encoder, FeaturesHead(FeaturesConfig(encoder.output_dim)))
         run = {"name": " + ".join(stack.names), "stage": "stack"}
-        return Artifact(model.eval(), SpellingTokenizer.from_vocabulary(), run=run, stack=stack)
+        return Artifact(model.eval(), CharacterEncodingTokenizer.from_vocabulary(), run=run, stack=stack)
 
     def kept(self, stack: Stack, parts: Sequence[Tagged], folder: Path, *, show: bool) -> Stack:
         """The stack with its models' vectors of all parts in files in `folder`; says which are too large for that."""
@@ -87,7 +87,7 @@ def faster(
     if not int8_is_native() or words < WORDS:
         return {}, list(usual)
     trusting = replace(tagger, run=tagger.run | {READ_IN: "int8"})
-    found, _ = tag_all(NetworkTagger.open(trusting, "auto"), [r.sentence for r in usual], max_tokens, show=show)
+    found, _ = tag_all(NetworkTagger.of(trusting, "auto"), [r.sentence for r in usual], max_tokens, show=show)
     same = sum(a == b for one, other in zip(usual, found, strict=True) for a, b in zip(one.tags, other.tags))
     compared = {"in_int8": {"words": words, "same": same}}
     if same < SAME * words:

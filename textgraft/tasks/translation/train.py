@@ -19,7 +19,7 @@ from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_
 from textgraft.metrics.bleu import sacrebleu
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build_fresh
-from textgraft.nn.uninitialized import Undrawn
+from textgraft.nn.uninitialized import Uninitialized
 from textgraft.tasks.translation.predictor import (
     MAX_TOKENS,
     Translator,
@@ -92,7 +92,7 @@ def load_translation_recipe(name: str) -> TranslationRecipe:
                 where = f"{path}, {table}"
                 raise UserError(f"unknown key '{key}'.", where=where, remedy=did_you_mean(key, TOKENIZER_SETTINGS))
     try:
-        with torch.device("meta"), Undrawn():  # takes neither time nor memory
+        with torch.device("meta"), Uninitialized():  # takes neither time nor memory
             recipe.stage.plan(len(new_translator(recipe, (100, 100), seed=0).layer_groups()))
     except UserError as error:
         where = f"{path}, head.{error.where}" if error.where in recipe.head else error.where or str(path)
@@ -190,7 +190,7 @@ def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> Transl
 
 def _trains_words(recipe: TranslationRecipe) -> bool:
     """Whether any phase moves the word table, the lowest layer group."""
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), Uninitialized():
         groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
     return any(phase.rates(groups)[0] is not None for phase in recipe.stage.plan(groups))
 
@@ -241,7 +241,7 @@ def _run(
         [ids[i] for i in fitting],
         padded_targets([targets[i] for i in fitting]),
         pad_id=source.pad_id,
-        rows=recipe.stage.rows,
+        rows=recipe.stage.batch_size,
         seed=settings.seed,
     )
     phases = recipe.stage.plan(len(model.layer_groups()), stream.length(0))
