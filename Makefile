@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
-# Threads that wait asleep leave the cores to others; see docs/lab-notes.md.
+# Threads that wait asleep leave the cores to others; see research/lab-notes.md.
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: setup demo test test-slow test-all lint bench docs clean
@@ -19,14 +19,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python demo/run.py
 
-# As many processes as cores, one thread in each: threads that outnumber cores wait for one another.
+# As many processes as cores, one thread in each: threads that outnumber cores wait for one another. Each process begins
+# with tests that stand together, which share the models that fixtures train.
 test test-slow: export OMP_NUM_THREADS ?= 1
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow" -n auto
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow -n auto
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 test-all: test test-slow
 
@@ -36,7 +37,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python bench/run.py
+	$(BIN)/python benchmarks/run.py
 
 # The documentation, into site/; the build itself needs no network. mkdocs is no part of `setup`: few need it.
 docs: $(STAMP)
@@ -45,4 +46,4 @@ docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
-	rm -rf .venv site demo/work bench/.venv bench/results/*-unfinished.json
+	rm -rf .venv site demo/work benchmarks/.venv benchmarks/results/*-unfinished.json

@@ -53,6 +53,19 @@ def on_the_processor() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_setting_of_linear_layers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Cross-validation has one setting to score instead of eight, which is two thirds of what a small finetune costs.
+
+    The tests of the linear methods, in tests/linear, choose among all of them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name != "linear":
+            for name, values in {"STRENGTHS": (10.0,), "LATENT_STRENGTHS": (10.0,), "DIMENSIONS": (20,)}.items():
+                patch.setattr(f"textgraft.linear.linear_layer.{name}", values)
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_is_heard() -> Iterator[None]:
     """Here and in the programs that tests start: what a shell runs in the background is told to ignore it."""

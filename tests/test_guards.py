@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_reviews import reviews
+from packaging.requirements import Requirement
 from torch.utils.flop_counter import FlopCounterMode
 
 from textgraft import FinetuneOptions, Settings, finetune, load
@@ -225,8 +228,8 @@ def test_an_import_loads_little_and_no_torch(statement: str) -> None:
 
 
 def test_pretraining_and_fine_tuning_load_no_compiler(tiny_recipe: Path, tmp_path: Path) -> None:
-    texts, labels = reviews(60)
-    (tmp_path / "pool.txt").write_text("\n".join(texts * 4))
+    texts, labels = reviews(20)
+    (tmp_path / "pool.txt").write_text("\n".join(texts * 8))
     rows = "".join(f"{text},{label}\n" for text, label in zip(texts, labels, strict=True))
     (tmp_path / "train.csv").write_text("text,label\n" + rows)
     program = f"""
@@ -257,3 +260,13 @@ def test_a_network_to_be_filled_is_not_drawn() -> None:
         assert isinstance(build({"encoder": encoder, "head": head}), Model)
     assert torch.equal(torch.get_rng_state(), states)
     assert not bool((nothing.normal_() == 7).all())
+
+
+def test_the_libraries_that_tests_compare_with_are_installed() -> None:
+    """The extra [test] names them: a test that is skipped for want of one would go unnoticed."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    required = map(Requirement, project["optional-dependencies"]["test"])
+    names = [found.name for found in required if found.marker is None or found.marker.evaluate()]
+    assert "datasets" in names
+    for name in names:
+        assert version(name), name

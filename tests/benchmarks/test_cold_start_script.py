@@ -1,4 +1,4 @@
-"""bench/cold_start.py: a classifier and its graph give the same label, and the graph needs less."""
+"""benchmarks/cold_start.py: a classifier and its graph give the same label, and the graph needs less."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textgraft.data.examples import Examples
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.export import export
 
-BENCH = Path(__file__).parents[2] / "bench" / "cold_start.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "cold_start.py"
 
 
 def test_the_graph_answers_alike_and_is_lighter(tiny_lm: Path, tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_the_graph_answers_alike_and_is_lighter(tiny_lm: Path, tmp_path: Path) -
     options = FinetuneOptions(recipe="frozen", baselines=False)
     finetune(examples, tmp_path / "model", model=tiny_lm, valid=examples, options=options, context=QUIET)
     export(tmp_path / "model", tmp_path / "graph")
-    command = [sys.executable, str(BENCH), str(tmp_path / "model"), str(tmp_path / "graph"), "--rounds", "1"]
+    command = [sys.executable, str(BENCHMARKS), str(tmp_path / "model"), str(tmp_path / "graph"), "--rounds", "1"]
     done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "cold-start.json").read_text())

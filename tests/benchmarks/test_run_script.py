@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,23 +20,23 @@ from textgraft.models.model import Model
 from textgraft.nn.cpu import matmul
 from textgraft.nn.cpu.precision import computing_in
 
-BENCH = Path(__file__).parents[2] / "bench"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
-def bench_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def script_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The benchmark's modules are scripts beside each other, importable only from their own folder."""
     before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(BENCH)):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(BENCHMARKS)):
             del sys.modules[name]
 
 
 @pytest.mark.slow
 def test_smoke_run_measures_all_of_ours_without_peers(tmp_path: Path) -> None:
-    command = [sys.executable, str(BENCH / "lm.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
+    command = [sys.executable, str(BENCHMARKS / "lm.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["lm-smoke.json"]
@@ -55,7 +54,7 @@ def test_smoke_run_measures_all_of_ours_without_peers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_row_beside_the_peers_runs(tmp_path: Path) -> None:
-    command = [sys.executable, str(BENCH / "run.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "--smoke", "--threads", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "peers-smoke.json").read_text("utf-8"))["rows"]
@@ -168,125 +167,3 @@ def test_flop_per_token_is_what_a_training_step_multiplies(monkeypatch: pytest.M
     with FlopCounterMode(display=False) as counter, computing_in("bf16"):
         model.loss(batch).total.backward()
     assert counter.get_total_flops() == flop_per_token(shape, columns=50) * ids.numel()
-
-
-def test_figures_of_a_model_that_ships(tiny_lm: Path, tmp_path: Path) -> None:
-    from made_up_reviews import reviews
-
-    text = tmp_path / "held.txt"
-    text.write_text("\n".join(reviews(60, 5)[0]))
-    out = tmp_path / "figures.json"
-    command = [sys.executable, str(BENCH / "models.py"), str(tiny_lm), "--text", str(text), "--json", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(out.read_text())
-    losses = {way: scores["loss"] for way, scores in row["ways"].items()}
-    exact, *others = losses.values()
-    assert len(set(losses.values())) == len(losses)  # every way of rounding was really taken
-    assert all(other == pytest.approx(exact, rel=0.02) for other in others)
-    assert row["tokens_a_second_auto"] > row["texts_a_second_auto"] > 0
-    assert done.stdout.count(f"| {tiny_lm.name}") == 1 + len(losses)
-
-
-def test_int8_is_off_by_half_a_step_at_most() -> None:
-    from models import int8
-
-    torch.manual_seed(0)
-    weight = torch.randn(5, 40)
-    weight[3] = 0
-    step = weight.abs().amax(1, keepdim=True) / 127
-    assert ((int8(weight) - weight).abs() <= step / 2 + 1e-7).all()
-    assert (int8(weight)[3] == 0).all()
-
-
-def test_the_power_law_that_made_the_points_is_found() -> None:
-    from budget import power_law
-
-    points = [(t, 2.0 + 30 * t**-0.2) for t in (1e4, 1e5, 1e6, 1e7)]
-    assert power_law(points) == pytest.approx((30, 0.2), rel=1e-6)
-
-
-@pytest.mark.slow
-def test_pretraining_at_equal_time(tmp_path: Path) -> None:
-    from made_up_reviews import reviews
-
-    for name, count in (("train", 3_000), ("valid", 200)):
-        (tmp_path / f"{name}.txt").write_text("\n".join(reviews(count, len(name))[0]))
-    command = [sys.executable, str(BENCH / "budget.py"), str(tmp_path / "train.txt"), "--out", str(tmp_path / "out")]
-    command += ["--valid", str(tmp_path / "valid.txt"), "--minutes", "0.05", "--probe", "1"]
-    command += ["--sides", "recipe,qrnn,gpt"]
-    first = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert first.returncode == 0, first.stderr
-    rows = json.loads((tmp_path / "out" / "sides-0.05.json").read_text())
-    assert rows.keys() == {"recipe", "qrnn", "gpt"}
-    for row in rows.values():
-        assert 0 < row["loss"] < 10
-        assert row["tokens"] == pytest.approx(row["speed"] * 3, rel=0.5)
-    again = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert again.stdout.splitlines()[-2:] == first.stdout.splitlines()[-2:]  # measured once
-    own = [*command[:-1], "recipe", "--vocabulary", "60"]
-    subprocess.run(own, check=True, timeout=200)
-    kept = json.loads((tmp_path / "out" / "60-subwords" / "sides-0.05.json").read_text())
-    assert kept["recipe"]["parameters"] < rows["recipe"]["parameters"] - 9_000 * 320  # its table is small
-
-
-@pytest.mark.slow
-def test_what_a_token_costs(tmp_path: Path) -> None:
-    networks = "bert,gpt alternating"
-    command = [sys.executable, str(BENCH / "cost.py"), "--networks", networks, "--lengths", "8,40", "--rows", "1,2"]
-    done = subprocess.run(
-        [*command, "--steps", "1", "--out", str(tmp_path)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    cells = json.loads((tmp_path / "cost.json").read_text("utf-8"))["cells"]
-    assert [(cell["rows"], cell["length"]) for cell in cells] == [(1, 8), (1, 40), (2, 40)] * 2
-    assert all(cell["train_us"] > cell["read_us"] > 0 for cell in cells)
-    assert all(cell["train_mb"] > 30 for cell in cells)  # the gradients of ten million weights
-    assert "| gpt alternating | 2 x 40 |" in done.stdout
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cost.json", "cost.svg"]
-
-
-def test_what_hours_buy(tmp_path: Path) -> None:
-    from hours import FLOOR, History, table
-
-    minutes = np.array([10.0, 20.0, 30.0, 40.0, 80.0])
-    history = History("lm", minutes, FLOOR + 2.5 * minutes**-0.2, (100.0, 1.7))
-    assert history.law() == pytest.approx((2.5, 0.2))
-    came = f"{FLOOR + 2.5 * 80**-0.2:.3f}"
-    row = table([history]).splitlines()[-1]
-    assert f"| 40 | 80 | {came} | {came} | 1.700 after 100 | {FLOOR + 2.5 * 600**-0.2:.3f} |" in row
-    drawn = tmp_path / "hours.svg"
-    command = [sys.executable, str(BENCH / "hours.py"), "--plot", str(drawn)]
-    kept = str(BENCH / "kept" / "hours" / "en-gpt-small.json")
-    done = subprocess.run([*command, kept], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "| en-gpt-small | 0.8 + 1.68 t^-0.144 | 28 | 56 | 1.766 | 1.750 | 1.585 after 75 | 1.471 |" in done.stdout
-    assert drawn.exists()
-    few = subprocess.run([*command, "th-ulmfit"], capture_output=True, text=True, check=False)
-    assert few.returncode == 2
-    assert "th-ulmfit: too few measurements" in few.stderr
-    missing = subprocess.run([*command, "missing.json"], capture_output=True, text=True, check=False)
-    assert missing.returncode == 2
-    assert "missing.json: there is no such file" in missing.stderr
-    damaged = tmp_path / "damaged.json"
-    damaged.write_text('{"history": [')
-    cut = subprocess.run([*command, str(damaged)], capture_output=True, text=True, check=False)
-    assert cut.returncode == 2
-    assert "damaged.json: this is no record of a run" in cut.stderr
-
-
-@pytest.mark.slow
-def test_how_costs_grow(tmp_path: Path) -> None:
-    script = str(BENCH / "scaling.py")
-    done = subprocess.run(
-        [sys.executable, script, "--tiny", "--out", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    points = json.loads((tmp_path / "scaling.json").read_text("utf-8"))["points"]
-    assert {point["curve"] for point in points} == {"labels", "classes", "corpus", "vocabulary", "threads"}
-    assert all(point["seconds"] > 0 for point in points)
-    assert len([line for line in done.stdout.splitlines() if line.startswith("| vocabulary |")]) == 8
-    assert {path.name for path in tmp_path.iterdir()} == {"scaling.json", "scaling.svg"}
-    wrong = subprocess.run([sys.executable, script, "speed"], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2
-    assert "unknown curve 'speed'; there are labels, classes" in wrong.stderr

@@ -1,4 +1,4 @@
-"""bench/tagger_speed.py at a tiny size, without its peer: our sides tag, each in a process of its own."""
+"""benchmarks/tagger_speed.py at a tiny size, without its peer: our sides tag, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ from made_up_tags import write_sentences
 from textgraft.nn.cpu.int8 import int8_is_native
 from textgraft.nn.cpu.precision import bf16_is_native
 
-BENCH = Path(__file__).parents[2] / "bench" / "tagger_speed.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tagger_speed.py"
 
 
 def test_our_sides_take_turns(tmp_path: Path) -> None:
     write_sentences(tmp_path / "some.conll", 70, 1, names=True)
-    command = [sys.executable, str(BENCH), str(tmp_path / "some.conll"), "--smoke", "--width", "8", "--sentences", "5"]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        str(tmp_path / "some.conll"),
+        "--smoke",
+        "--width",
+        "8",
+        "--sentences",
+        "5",
+    ]
     done = subprocess.run(
         [*command, "--rounds", "1", "--out", str(tmp_path)], capture_output=True, text=True, timeout=200
     )

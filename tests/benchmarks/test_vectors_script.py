@@ -1,4 +1,4 @@
-"""bench/vectors.py at a tiny size, so that it still runs when someone needs it."""
+"""benchmarks/vectors.py at a tiny size, so that it still runs when someone needs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from made_up_reviews import reviews
 
-BENCH = Path(__file__).parents[2] / "bench" / "vectors.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "vectors.py"
 
 
 def test_both_sides_and_their_scores(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_both_sides_and_their_scores(tmp_path: Path) -> None:
     words = sorted({word for review in reviews(300)[0] for word in review.lower().split() if word.isalpha()})
     (tmp_path / "pairs.txt").write_text("".join(f"{a} {b} {i}\n" for i, (a, b) in enumerate(pairwise(words))))
     (tmp_path / "questions.txt").write_text(": some\n" + " ".join(words[:4]) + "\n")
-    command = [sys.executable, str(BENCH), str(text), "--words", "1000", "--dimensions", "5", "--min-count", "1"]
+    command = [sys.executable, str(BENCHMARKS), str(text), "--words", "1000", "--dimensions", "5", "--min-count", "1"]
     command += ["--epochs", "1", "--similarity", str(tmp_path / "pairs.txt"), "--json", str(tmp_path / "out.json")]
     command += ["--analogies", str(tmp_path / "questions.txt")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

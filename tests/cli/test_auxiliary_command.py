@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from made_up_reviews import reviews
-from programs import Program, spawn, unchanged, write_csv
+from programs import Program, call, spawn, unchanged, write_csv
 from safetensors.torch import load_file
 
 from textgraft.models import artifact, loading
@@ -46,7 +46,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_classifier_by_gpts_recipe(desk: Path, tmp_path: Path) -> None:
     command = ["finetune", desk / "train.csv", "--test", desk / "test.csv", "--model", desk / "gpt", "--json"]
     command += ["--quiet", "--precision", "fp32", "--no-baselines"]
-    done = spawn(*command, "--recipe", "gpt", "--out", tmp_path / "with")
+    done = call(*command, "--recipe", "gpt", "--out", tmp_path / "with")
     assert done.code == 0, done
     assert done.json()["out"] == str(tmp_path / "with")
     shipped = next(path for path in (Path(__file__).parents[2] / "recipes").glob("gpt.toml"))

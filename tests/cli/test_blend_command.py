@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from programs import Desk, Program, spawn
+from programs import Desk, Program, call
 
 
 def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
@@ -14,7 +14,7 @@ def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     out = tmp_path / "clf"
     command = ["finetune", desk / "train.csv", "--out", out, "--model", desk.lm, "--test", desk / "test.csv"]
     command += ["-u", desk / "pool.txt", "--no-adapt", "--folds", "2", "--precision", "fp32"]
-    done = spawn(*command)
+    done = call(*command)
     assert done.code == 0, done
     assert done.out.splitlines()[1].startswith("blend ")
     assert "Chosen on 24 labels by 2-fold cross-validation: " in done.out
@@ -35,7 +35,7 @@ def test_the_language_model_reads_the_unlabelled_text_or_it_says_why_not(desk: D
     command = ["finetune", desk / "train.csv", "--out", out, "--model", desk.lm, "--test", desk / "test.csv"]
     pool = tmp_path / "pool.txt"
     pool.write_text((desk / "pool.txt").read_text() * 20)  # to be worth a fold
-    done = spawn(*command, "-u", pool, "--folds", "2", "--precision", "fp32", "--json")
+    done = call(*command, "-u", pool, "--folds", "2", "--precision", "fp32", "--json")
     assert done.code == 0, done
     assert "as it is, fold 1 of 2: " in done.err
     told, read = json.loads(done.out), tmp_path / "clf.lm"

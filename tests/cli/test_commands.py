@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_up_reviews import reviews
-from programs import Desk, Program, Result, environment, spawn
+from programs import Desk, Program, Result, call, environment, spawn
 
 from textgraft import predict
 from textgraft.cli.app import COMMANDS
@@ -46,7 +46,7 @@ def test_no_arguments_show_the_help(run: Program) -> None:
 def pretrained(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     """The folder of a backward language model, and what the command that made it said."""
     out = tmp_path_factory.mktemp("pretrained") / "backward"
-    return out, spawn("pretrain", desk / "pool.txt", "--out", out, "--recipe", desk / "backward.toml", "--json")
+    return out, call("pretrain", desk / "pool.txt", "--out", out, "--recipe", desk / "backward.toml", "--json")
 
 
 def test_pretrain(pretrained: tuple[Path, Result]) -> None:
@@ -63,7 +63,7 @@ def test_pretrain(pretrained: tuple[Path, Result]) -> None:
 def test_adapt(desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "domain"
     arguments = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--own-vocabulary", "--quiet", "--seed", "3"]
-    result = spawn("adapt", desk / "pool.txt", "--out", out, *arguments)
+    result = call("adapt", desk / "pool.txt", "--out", out, *arguments)
     assert (result.code, result.err) == (0, "")
     assert "perplexity per word" in result.out
     assert f"Written: {out}" in result.out
@@ -76,7 +76,7 @@ def test_finetune_with_a_pool_and_a_backward_model(
 ) -> None:
     out, recipe = tmp_path / "clf", ["--recipe", desk / "quick.toml"]
     arguments = ["--model", f"{desk.lm}+{pretrained[0]}", "--unlabelled", desk / "pool.txt", *recipe]
-    result = spawn("finetune", desk / "train.csv", "--out", out, *arguments, "--test", desk / "test.csv", "--json")
+    result = call("finetune", desk / "train.csv", "--out", out, *arguments, "--test", desk / "test.csv", "--json")
     assert result.code == 0, result
     shown = result.json()
     assert list(shown["methods"]) == ["ulmfit + ulmfit-backward", "ulmfit", "ulmfit-backward", "linear", "lsa"]
@@ -169,7 +169,7 @@ def test_predict_from_stdin_keeps_the_order(desk: Desk) -> None:
 
 
 def test_empty_texts_are_answered_with_a_warning(desk: Desk, tmp_path: Path, run: Program) -> None:
-    result = spawn("predict", desk.classifier, "-", stdin=b"great\n\n \nawful\n")
+    result = call("predict", desk.classifier, "-", stdin=b"great\n\n \nawful\n")
     assert len(result.out.splitlines()) == 4
     assert "2 of 4 texts are empty (2, 3): what is answered for nothing says nothing." in result.err
     (tmp_path / "some.csv").write_text('text,label\n"",pos\ngreat,pos\nawful,neg\n')
@@ -217,7 +217,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(desk: Desk) -> None:
 
 def test_embed(desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "v.npz"
-    result = spawn("embed", desk.lm, desk / "test.csv", "--out", out, "--pooling", "concat", "--json")
+    result = call("embed", desk.lm, desk / "test.csv", "--out", out, "--pooling", "concat", "--json")
     assert (result.code, result.err) == (0, "")
     assert result.json() == {"out": str(out), "texts": 20, "dimensions": 48}
     vectors = np.load(out)["vectors"]
@@ -227,7 +227,7 @@ def test_embed(desk: Desk, tmp_path: Path) -> None:
 def test_lr_find(desk: Desk, tmp_path: Path, run: Program) -> None:
     plot = tmp_path / "lr.svg"
     arguments = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--steps", "30"]
-    result = spawn("lr-find", desk / "train.csv", *arguments, "--plot", plot, "--json")
+    result = call("lr-find", desk / "train.csv", *arguments, "--plot", plot, "--json")
     assert result.code == 0, result
     shown = result.json()
     assert plot.read_text().lstrip().startswith("<?xml")
@@ -239,7 +239,7 @@ def test_lr_find(desk: Desk, tmp_path: Path, run: Program) -> None:
 
 def test_schedule(desk: Desk, tmp_path: Path, run: Program) -> None:
     plot = tmp_path / "ulmfit.png"
-    result = spawn("schedule", "ulmfit", "--steps-per-epoch", "50", "--json")
+    result = call("schedule", "ulmfit", "--steps-per-epoch", "50", "--json")
     assert (result.code, result.err) == (0, "")
     rows = result.json()["rows"]
     assert run("schedule", "ulmfit", "--plot", plot).out.endswith(f"Written: {plot}\n")
@@ -252,17 +252,17 @@ def test_schedule(desk: Desk, tmp_path: Path, run: Program) -> None:
 
 def test_check(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "leak.csv").write_text((desk / "train.csv").read_text())
-    clean = spawn("check", desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt", "--json")
+    clean = call("check", desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt", "--json")
     assert (clean.code, clean.err) == (0, "")
     said = clean.json()
     assert {name: said[name] for name in ("texts", "ok", "problems")} == {"texts": 24, "ok": True, "problems": []}
     assert {name: part["texts"] for name, part in said["parts"].items()}["training"] == 24
     assert list(said["parts"]) == ["training", "test", "unlabelled"]
-    leaking = spawn("check", desk / "train.csv", "--test", tmp_path / "leak.csv")
+    leaking = call("check", desk / "train.csv", "--test", tmp_path / "leak.csv")
     assert (leaking.code, leaking.err) == (1, "")
     assert "are in the training texts too" in leaking.out
     assert leaking.out.startswith(f"training  {desk / 'train.csv'}: 24 texts of ")
-    chosen_by = spawn(
+    chosen_by = call(
         "check", desk / "train.csv", "--valid", tmp_path / "leak.csv", "--test", desk / "test.csv", "--json"
     )
     assert chosen_by.code == 1
@@ -270,7 +270,7 @@ def test_check(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_models_and_recipes(run: Program) -> None:
-    assert isinstance(spawn("models", "--json").json()["models"], list)
+    assert isinstance(call("models", "--json").json()["models"], list)
     recipes = {recipe["name"]: recipe["stages"] for recipe in run("recipes", "--json").json()["recipes"]}
     assert recipes["ulmfit"] == ["adapt", "finetune"]
     assert recipes["en-ulmfit"] == ["pretrain"]
@@ -288,10 +288,10 @@ def test_predict_tells_a_file_from_what_came_before_a_bad_row(desk: Desk, tmp_pa
     """Rows are read as they are answered; with --out a mistake further down still leaves nothing."""
     path = tmp_path / "texts.jsonl"
     path.write_text('{"id": "a", "text": "a great film"}\n{"id": "b", "text": "dull"}\nnot json\n')
-    result = spawn("predict", desk.classifier, path, "--out", tmp_path / "out.jsonl")
+    result = call("predict", desk.classifier, path, "--out", tmp_path / "out.jsonl")
     assert result.code == 2
     assert "texts.jsonl line 3" in result.err
     assert [file.name for file in tmp_path.iterdir()] == ["texts.jsonl"]
     path.write_text("\n".join(path.read_text().splitlines()[:2]))
-    result = spawn("predict", desk.classifier, path)
+    result = call("predict", desk.classifier, path)
     assert [json.loads(line)["id"] for line in result.out.splitlines()] == ["a", "b"]

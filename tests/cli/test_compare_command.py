@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from programs import Desk, Program, interrupt, spawn, write_csv
+from programs import Desk, Program, call, interrupt, spawn, write_csv
 from small_comparisons import write_family, write_vectors
 
 from textgraft.comparison.methods import METHODS
@@ -22,7 +22,7 @@ def test_compare_from_files_to_report(desk: Desk, tmp_path: Path) -> None:
     data = [desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt"]
     chosen = ["--methods", "lsa,ulmfit", "--labels", "8,all", "--seeds", "2", "--seed", "3"]
     chosen += ["--model", desk.lm, "--recipe", desk / "quick.toml", "--max-tokens", "32", "--threads", "1"]
-    result = spawn("compare", *data, *chosen, "--out", out, "--json")
+    result = call("compare", *data, *chosen, "--out", out, "--json")
     assert result.code == 0, result
     shown = result.json()
     assert sorted(path.name for path in tmp_path.rglob("*")) == [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from made_up_translations import write_pairs, write_translation_recipe
-from programs import Program, Result, interrupt, spawn, unchanged
+from programs import Program, Result, call, interrupt, spawn, unchanged
 
 from textgraft.cli.cove import VERBS
 
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     for epochs in (4, 500):
         write_translation_recipe(folder, epochs)
     valid = ["--valid", folder / "valid.en", folder / "valid.xx"]
-    return Made(folder, spawn(*arguments(folder), *valid, "--out", folder / "model"))
+    return Made(folder, call(*arguments(folder), *valid, "--out", folder / "model"))
 
 
 def test_train_says_how_good_it_is(made: Made) -> None:

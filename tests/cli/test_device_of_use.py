@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from programs import Desk, Program, spawn
+from programs import Desk, Program, call
 
 import textgraft
 from textgraft.core.errors import UserError
@@ -19,7 +19,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch see
 
 def test_the_processor_by_name_answers_as_without_a_word(desk: Desk, tmp_path: Path, run: Program) -> None:
     asked = ("predict", desk.classifier, desk / "test.csv", "--probabilities", "--json")
-    named = spawn(*asked, "--device", "cpu")
+    named = call(*asked, "--device", "cpu")
     assert (named.code, named.err) == (0, "")
     assert named.json() == run(*asked).json()
     evaluation = ("evaluate", desk.classifier, desk / "test.csv", "--json")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from made_up_reviews import reviews
-from programs import Desk, Program, interrupt, spawn, unchanged, write_csv
+from programs import Desk, Program, call, interrupt, unchanged, write_csv
 
 from textgraft.models import loading
 
@@ -37,7 +37,7 @@ def test_a_classifier_teaches_a_smaller_one(desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "small"
     arguments = ["distil", desk.classifier, desk / "pool.txt", "--student", desk.lm, "--recipe", desk / "quick.toml"]
     arguments += ["--labelled", desk / "train.csv", "--test", desk / "test.csv", "--alpha", "0.3", "--finetune"]
-    done = spawn(*arguments, "--out", out, "--json", "--quiet", "--threads", "1")
+    done = call(*arguments, "--out", out, "--json", "--quiet", "--threads", "1")
     assert done.code == 0, done.err
     told = done.json()
     assert told["agreement"]["texts"] == 10
@@ -47,7 +47,7 @@ def test_a_classifier_teaches_a_smaller_one(desk: Desk, tmp_path: Path) -> None:
     assert run["distillation"] == {"temperature": 2.0, "alpha": 0.3, "finetune": True}
     assert run["verdict"] == told["verdict"]
     assert (out / "report.html").stat().st_size > 10_000
-    answered = spawn("predict", out, desk / "test.csv", "--json")
+    answered = call("predict", out, desk / "test.csv", "--json")
     assert answered.code == 0, answered.err
 
 

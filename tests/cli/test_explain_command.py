@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from programs import Desk, Program, spawn
+from programs import Desk, Program, call
 
 from textgraft import explain
 
@@ -21,7 +21,7 @@ def test_explain(desk: Desk, run: Program) -> None:
     head, text, *rows = told.out.splitlines()
     assert (head.split(",")[0], text) == (expected.label, TEXT)
     assert [row.split()[1] for row in rows] == [expected.said(part) for part in expected.ranked()]
-    (shown,) = spawn("explain", desk.classifier, "--text", TEXT, "--json").json()["texts"]
+    (shown,) = call("explain", desk.classifier, "--text", TEXT, "--json").json()["texts"]
     assert (shown["line"], shown["label"]) == (1, expected.label)
     assert [part["text"] for part in shown["parts"]] == TEXT.split()
     assert [part["weight"] for part in shown["parts"]] == pytest.approx([p.weight for p in expected.parts], abs=0.02)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from programs import Program, spawn
+from programs import Program, call
 
 from textgraft.models.loading import load_network
 
@@ -14,11 +14,11 @@ FILES = Path(__file__).parents[1] / "parity" / "flair"
 
 
 def test_converts_flairs_file_and_embeds_with_it(tmp_path: Path) -> None:
-    done = spawn("convert", f"flair:{FILES / 'old.pt'}", "--out", tmp_path / "lm", "--json")
+    done = call("convert", f"flair:{FILES / 'old.pt'}", "--out", tmp_path / "lm", "--json")
     assert done.code == 0, done
     assert done.json() == {"out": str(tmp_path / "lm"), "format": "textgraft"}
     (tmp_path / "texts.txt").write_text("Paris is a town.\nA\n")
-    embedded = spawn("embed", tmp_path / "lm", tmp_path / "texts.txt", "--out", tmp_path / "vectors.npz")
+    embedded = call("embed", tmp_path / "lm", tmp_path / "texts.txt", "--out", tmp_path / "vectors.npz")
     assert embedded.code == 0, embedded
     assert np.load(tmp_path / "vectors.npz")["vectors"].shape == (2, 5)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import Desk, Program, environment, spawn, unchanged
+from programs import Desk, Program, call, environment, unchanged
 
 from textgraft.cli.inspect import VERBS
 
@@ -44,7 +44,7 @@ def test_help_has_an_example_and_imports_nothing_heavy(run: Program, name: str) 
 def whole(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a run in a process of its own printed with --json."""
     out = tmp_path_factory.mktemp("inspect") / "transfer"
-    result = spawn(*asked(desk, out, "--test", desk / "test.csv", "--json"))
+    result = call(*asked(desk, out, "--test", desk / "test.csv", "--json"))
     assert result.code == 0, result
     assert "1 of 10, B, seed 0" in result.err  # the progress
     return result.json()
@@ -83,7 +83,7 @@ def test_the_report_is_one_file_that_shows_both_plots_and_fetches_nothing(whole:
 
 
 def test_the_tables_on_stdout_say_the_same(whole: dict[str, Any], desk: Desk, tmp_path: Path) -> None:
-    shown = spawn(*asked(desk, tmp_path / "out", "--test", desk / "test.csv", "--quiet"))
+    shown = call(*asked(desk, tmp_path / "out", "--test", desk / "test.csv", "--quiet"))
     assert (shown.code, shown.err) == (0, "")
     for cell in whole["cells"]:  # the same numbers as another process had
         row = next(
@@ -117,7 +117,7 @@ def test_killed_it_goes_on_and_ends_with_the_same_numbers(whole: dict[str, Any],
     before = cell.stat().st_mtime_ns
     kept = tmp_path / "kept.safetensors"
     kept.hardlink_to(cell)
-    again = spawn(*arguments)
+    again = call(*arguments)
     assert again.code == 0, again
     assert kept.stat().st_mtime_ns == before  # taken, not trained again
     assert "4 of 10, AnB, n = 2, seed 0" not in again.err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from made_up_reviews import reviews
-from programs import Program, spawn, unchanged
+from programs import Program, call, unchanged
 
 from textgraft.models.loading import load_network
 
@@ -63,7 +63,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_languages(texts: Path, tmp_path: Path) -> None:
     command = ["pretrain", "--language", f"zh-Hans={texts}/zh.txt", "--language", f"en={texts}/en-*.txt"]
     command += ["--recipe", texts / "tiny.toml", "--quiet"]
-    done = spawn(*command, "--out", tmp_path / "lm", "--json")
+    done = call(*command, "--out", tmp_path / "lm", "--json")
     assert (done.code, done.err) == (0, ""), done
     languages = done.json()["languages"]
     assert list(languages) == ["en", "zh-Hans"]
@@ -74,7 +74,7 @@ def test_two_languages(texts: Path, tmp_path: Path) -> None:
     made = load_network(tmp_path / "lm")
     assert made.run["data"]["sources"] == ["en: en-*.txt", "zh-Hans: zh.txt"]
     assert made.tokenizer.encode("电影很好").tokens == ["[CLS]", *"电影很好", "[SEP]"]
-    told = spawn(*command, "--out", tmp_path / "told")
+    told = call(*command, "--out", tmp_path / "told")
     assert told.code == 0, told
     assert "next sentence" not in told.out
     row = next(line for line in told.out.splitlines() if "zh-Hans" in line)

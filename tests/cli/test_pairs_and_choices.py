@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from made_up_reviews import reviews
-from programs import Program, spawn
+from programs import Program, call, spawn
 
 from textgraft import Settings, lr_find
 from textgraft.data.examples import Choice, Examples, Pair
@@ -267,7 +267,7 @@ def classifier(desk: Path, tiny_lm: Path, tmp_path_factory: pytest.TempPathFacto
     """Trained in a process of its own, as its users do."""
     out = tmp_path_factory.mktemp("classifier") / "out"
     options = ("--model", tiny_lm, "--recipe", desk / "quick.toml", "--no-baselines", "--quiet", "--text", "hypothesis")
-    done = spawn(
+    done = call(
         "finetune", desk / "train.jsonl", "--test", desk / "test.jsonl", *options, "--text2", "premise", "--out", out
     )
     assert done.code == 0, done.err
@@ -283,7 +283,7 @@ def test_named_columns_and_stdin_and_options_say_the_same(classifier: Path, desk
     ]
     stdin = "".join(f"{row['hypothesis']}\t{row['premise']}\n" for row in rows).encode()
     of_stdin = [
-        json.loads(line)["confidence"] for line in spawn("predict", classifier, "-", stdin=stdin).out.splitlines()
+        json.loads(line)["confidence"] for line in call("predict", classifier, "-", stdin=stdin).out.splitlines()
     ]
     given = [word for row in rows for word in ("--text", row["hypothesis"], "--text2", row["premise"])]
     of_options = [json.loads(line)["confidence"] for line in run("predict", classifier, *given).out.splitlines()]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from made_up_reviews import reviews
-from programs import Desk, Program, spawn, write_csv
+from programs import Desk, Program, call, write_csv
 
 from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
@@ -44,7 +44,7 @@ def test_answers_and_how_good_they_are(desk: Desk, tiny_gpt: Path, tmp_path: Pat
     model, out = {"gpt": tiny_gpt, "awd_lstm": desk.lm}[family], tmp_path / "answers.csv"
     arguments = ["prompt", model, desk / "test.csv", "--template", template(desk, tmp_path), "--shots", "2"]
     arguments += ["--examples", desk / "train.csv", "--scoring", "length", "--calibrate", "--json", "--threads", "1"]
-    result = spawn(*arguments, "--out", out)
+    result = call(*arguments, "--out", out)
     assert result.code == 0, result
     found = result.json()
     assert (found["out"], found["texts"]) == (str(out), 20)
@@ -59,7 +59,7 @@ def test_answers_and_how_good_they_are(desk: Desk, tiny_gpt: Path, tmp_path: Pat
     assert found["evaluation"]["most_frequent"]["mean"] == max(labels.count(name) for name in set(labels)) / 20
     assert [int(row["line"]) for row in rows] == list(range(2, 22))
     assert all(float(row[f"p({row['label']})"]) >= 0.5 for row in rows)
-    again = spawn(*arguments).json()
+    again = call(*arguments).json()
     assert [a["label"] for a in again["answers"]] == [row["label"] for row in rows]
 
 

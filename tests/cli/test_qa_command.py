@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from made_up_questions import write_encoder, write_questions, write_recipe
-from programs import Program, Result, environment, interrupt, snapshot, spawn
+from programs import Program, Result, call, environment, interrupt, snapshot, spawn
 
 from textgraft.cli.qa import VERBS
 from textgraft.conversion import huggingface
@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_recipe(folder, 8)
     arguments = ["--test", folder / "test.json", "--model", folder / "bert", "--recipe", folder / "quick-8.toml"]
     arguments += ["--max-tokens", "24", "--stride", "6", "--precision", "fp32"]
-    return Made(folder, spawn("qa", "finetune", folder / "train.json", "--out", folder / "reader", *arguments))
+    return Made(folder, call("qa", "finetune", folder / "train.json", "--out", folder / "reader", *arguments))
 
 
 def test_finetune_says_how_good_it_is(made: Made) -> None:

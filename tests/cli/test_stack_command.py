@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_up_questions import write_recipe
 from made_up_tags import NOUNS, write_encoder, write_sentences
-from programs import Program, spawn
+from programs import Program, call
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_recipe(folder, 8)
     stack = f"{folder / 'bert'}@first,{folder / 'words.txt'}"
     more = ["--stack", stack, "--recipe", folder / "quick-8.toml", "--precision", "fp32", "--json"]
-    done = spawn(
+    done = call(
         "tag", "finetune", folder / "train.conll", "--test", folder / "test.conll", "--out", folder / "t", *more
     )
     assert done.code == 0, done
@@ -50,7 +50,7 @@ def test_a_pooled_source(made: Path, tmp_path: Path, run: Program) -> None:
         "--json",
     ]
     conll = ["tag", "finetune", made / "train.conll", "--test", made / "test.conll", "--out", tmp_path / "p"]
-    done = spawn(*conll, *more, "--quiet")
+    done = call(*conll, *more, "--quiet")
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)["methods"]["tagger"]["f1"]["mean"]
     again = run("tag", "evaluate", tmp_path / "p", made / "test.conll", "--precision", "fp32", "--quiet", "--json")

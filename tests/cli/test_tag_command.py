@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from made_up_questions import write_recipe
 from made_up_tags import write_encoder, write_sentences
-from programs import Program, Result, environment, interrupt, snapshot, spawn
+from processor import native_int8
+from programs import Program, Result, call, environment, interrupt, snapshot, spawn
 
 from textgraft.cli.tag import VERBS
-from textgraft.nn.cpu.int8 import int8_is_native
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         write_sentences(folder / f"{name}.conll", count, seed, names=True)
     write_encoder(folder, "bert")
     write_recipe(folder, 8)
-    return Made(folder, spawn(*arguments(folder), "--out", folder / "tagger"))
+    return Made(folder, call(*arguments(folder), "--out", folder / "tagger"))
 
 
 def test_finetune_says_how_good_it_is(made: Made) -> None:
@@ -66,7 +66,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert done.err == ""
 
 
-@pytest.mark.skipif(not int8_is_native(), reason="no VNNI here")
+@native_int8
 def test_a_stack_is_read_in_int8(made: Made, tmp_path: Path, run: Program) -> None:
     test = write_sentences(tmp_path / "test.conll", 250, 2, names=True)  # of more than a thousand words
     more = ["--stack", "en-flair-small-forward", "--recipe", made / "quick-8.toml", "--out", tmp_path / "tagger"]

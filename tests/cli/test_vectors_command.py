@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import Desk, Program, spawn, unchanged
+from programs import Desk, Program, call, unchanged
 
 from textgraft import WordVectors, embed, load_vectors, save_vectors
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_from_texts_to_scores_as_users_do(desk: Desk, tmp_path: Path) -> None:
     """In processes of their own: train, convert, evaluate."""
     command = ["vectors", "train", desk / "pool.txt", "--method", "glove", "--out", tmp_path / "v", "--half", "--json"]
-    done = spawn(*command, "--dimensions", "8", "--epochs", "2", "--min-count", "2", "--licence", "CC0-1.0")
+    done = call(*command, "--dimensions", "8", "--epochs", "2", "--min-count", "2", "--licence", "CC0-1.0")
     assert done.code == 0, done.err
     assert "GloVe" in done.err
     assert done.json()["dimensions"] == 8
@@ -33,12 +33,12 @@ def test_from_texts_to_scores_as_users_do(desk: Desk, tmp_path: Path) -> None:
     assert made.run["data"]["files"][0]["name"] == "pool.txt"
     assert "CC0-1.0" in (tmp_path / "v" / "README.md").read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["v"]
-    done = spawn("vectors", "convert", tmp_path / "v", "--to", "word2vec", "--out", tmp_path / "v.vec", "--quiet")
+    done = call("vectors", "convert", tmp_path / "v", "--to", "word2vec", "--out", tmp_path / "v.vec", "--quiet")
     assert (done.code, done.err) == (0, "")
     assert list(load_vectors(tmp_path / "v.vec").words) == list(made.words)
     judged = tmp_path / "pairs.txt"
     judged.write_text("\n".join(f"{made.words[i]} {made.words[i + 1]} {i}" for i in range(12)) + "\nnever heard 3\n")
-    done = spawn("vectors", "evaluate", tmp_path / "v.vec", "--similarity", judged, "--json")
+    done = call("vectors", "evaluate", tmp_path / "v.vec", "--similarity", judged, "--json")
     found = done.json()["similarity"]["pairs.txt"]
     assert (found["pairs"], found["unknown"]) == (12, 1)
     assert -1 <= found["low"] < found["spearman"] < found["high"] <= 1

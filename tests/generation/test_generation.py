@@ -59,7 +59,8 @@ def made() -> Any:
     return model
 
 
-every_pair = pytest.mark.parametrize(("family", "tokenizer"), [(f, t) for f in FAMILIES for t in TOKENIZERS])
+PAIRS = [*(("gpt", tokenizer) for tokenizer in TOKENIZERS), ("awd_lstm", "byte_level"), ("awd_lstm", "word")]
+every_pair = pytest.mark.parametrize(("family", "tokenizer"), PAIRS)
 
 
 def drawn(**settings: Any) -> GenerateOptions:
@@ -73,7 +74,7 @@ def test_a_batch_equals_one_by_one_and_the_pieces_make_the_text(made: Any, famil
     for prompt, found in zip(PROMPTS, together, strict=True):
         assert generate(model, [prompt], drawn(temperature=0.0))[0].ids == found.ids
         assert "".join(stream(model, prompt, drawn(temperature=0.0))) == found.text
-    for seed in range(8):
+    for seed in range(4):
         alone = generate(model, ["The film"], drawn(seed=seed))[0]
         pieces = list(stream(model, "The film", drawn(seed=seed)))
         assert "".join(pieces) == alone.text

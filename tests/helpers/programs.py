@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 import signal
@@ -11,10 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,28 @@ def spawn(*arguments: str | Path, stdin: bytes = b"") -> Result:
     command = [sys.executable, "-m", "textgraft", *map(str, arguments)]
     done = subprocess.run(command, input=stdin, capture_output=True, env=environment(), timeout=120)
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def call(*arguments: str | Path, stdin: bytes = b"") -> Result:
+    """Run a command in this process with one thread, as `spawn` does in another; torch and the rest are there already.
+
+    For fixtures of a module and whatever is not about processes: a process of its own costs two seconds of imports.
+    """
+    import torch
+
+    from textgraft.cli import main
+
+    out, err, code, threads = io.StringIO(), io.StringIO(), 0, torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        torch.set_num_threads(1)
+        try:
+            main([str(a) for a in arguments])
+        except SystemExit as left:
+            code = int(left.code or 0)
+        finally:
+            torch.set_num_threads(threads)
+    return Result(code, out.getvalue(), err.getvalue())
 
 
 def interrupt(*arguments: str | Path, when: Path) -> Result:

@@ -1,6 +1,6 @@
 """Write fastai_awd_lstm.safetensors: what fastai's AWD-LSTM language model makes of tiny random weights.
 
-Run once, where fastai can be imported (bench/README.md says how to get it), from the project's root:
+Run once, where fastai can be imported (benchmarks/README.md says how to get it), from the project's root:
 
     python tests/parity/make_fastai_fixture.py
 

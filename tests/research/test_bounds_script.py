@@ -1,4 +1,4 @@
-"""bench/bounds.py: its bounds are those that the layer takes, and none is torch's own."""
+"""research/bounds.py: its bounds are those that the layer takes, and none is torch's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from textgraft.models.model import build
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "research"))
 import bounds
 
 

@@ -1,4 +1,4 @@
-"""UDA's consistency as bench/ablations.py measures it: what is replaced, and what the loss then asks for."""
+"""The loss of UDA's consistency training, which research/ablations.py measures."""
 
 from __future__ import annotations
 
@@ -6,52 +6,20 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from small_models import classifier
 from torch.nn import functional as F
 
 from textgraft.data.batch import Batch, pad
 
-BENCH = Path(__file__).parents[2] / "bench"
-sys.path.insert(0, str(BENCH))  # its modules are scripts beside each other, importable only from their own folder
-from consistency import SURE, TEMPERATURE, Consistent, Replacing, pairs_of  # noqa: E402
+RESEARCH = Path(__file__).parents[2] / "research"
+sys.path.insert(0, str(RESEARCH))  # its modules are scripts beside each other, importable only from their own folder
+from consistency import SURE, TEMPERATURE, Consistent  # noqa: E402
 
-sys.path.remove(str(BENCH))
+sys.path.remove(str(RESEARCH))
 
 FREQUENT, RARE, PAD = 1, 9, 0
 TEXTS = [np.array([FREQUENT, FREQUENT, 2 + i % 5, RARE if i == 0 else 3, 4]) for i in range(40)]
-
-
-def test_tokens_that_say_little_go_and_come() -> None:
-    replacing, generator = Replacing(TEXTS, 12, kept=[PAD]), np.random.default_rng(0)
-    changed = np.stack([replacing(TEXTS[0], generator) for _ in range(2_000)])
-    gone = (changed != TEXTS[0]).mean(axis=0)
-    assert gone[3] == 0  # what says most of all in the text
-    assert 0.2 < gone[0] < 0.6
-    arrived = np.bincount(changed[changed != TEXTS[0]], minlength=12)
-    assert arrived[PAD] == arrived[10] == arrived[11] == 0  # kept, or never seen
-    assert replacing.arriving.sum() == pytest.approx(1)
-
-
-def test_so_many_go_as_asked() -> None:
-    """Probabilities are scaled so that their mean is the rate, where none is cut at 1."""
-    texts = [np.arange(1, 11) for _ in range(5)] + [np.array([i]) for i in range(1, 11) for _ in range(i)]
-    replacing, generator = Replacing(texts, 12, rate=0.2), np.random.default_rng(0)
-    idf = replacing.idf[texts[0]]
-    room = idf.max() - idf
-    expected = np.minimum(1, 0.2 * room / room.mean())
-    same_again = replacing.arriving[texts[0]]
-    changed = np.stack([replacing(texts[0], generator) != texts[0] for _ in range(5_000)]).mean(axis=0)
-    np.testing.assert_allclose(changed, expected * (1 - same_again), atol=0.03)
-
-
-def test_one_text_of_one_token_and_a_seed() -> None:
-    replacing = Replacing([np.array([3]), np.array([3, 4])], 6)
-    assert replacing(np.array([3]), np.random.default_rng(0)).shape == (1,)
-    one, two = (next(pairs_of(TEXTS, Replacing(TEXTS, 12), PAD, rows=4, seed=5)) for _ in range(2))
-    assert torch.equal(one[0].ids, two[0].ids)
-    assert torch.equal(one[1].ids, two[1].ids)
 
 
 def test_the_loss_is_the_labelled_one_and_the_divergence_of_sure_answers() -> None:
@@ -76,11 +44,3 @@ def test_the_loss_is_the_labelled_one_and_the_divergence_of_sure_answers() -> No
     whole.total.backward()
     assert model.encoder.embedding.weight.grad[9].abs().sum() > 0  # by way of the changed text alone
     assert model.encoder.embedding.weight.grad[8].abs().sum() > 0 or not sure[1]
-
-
-def test_what_was_read_once_teaches_the_head_alone() -> None:
-    model = Consistent(classifier(), iter([]))
-    batch = Batch(ids=torch.tensor([[3, 4]]), mask=torch.ones(1, 2, dtype=torch.bool), targets=torch.tensor([1]))
-    seen = model.vectors(batch)
-    model.eval()
-    assert torch.isfinite(model.loss(Batch(**{**vars(batch), "seen": seen})).total)

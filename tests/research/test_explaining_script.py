@@ -1,4 +1,4 @@
-"""bench/explaining.py leaves out the strongest words and random ones of a classifier that adds words up."""
+"""research/explaining.py leaves out the strongest words and random ones of a classifier that adds words up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textgraft.tasks.classification.predictor import Classifier
 
 
 def test_the_strongest_words_change_more_answers_than_random_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "research"))
     import explaining
 
     model = Classifier([Adding()])

@@ -1,8 +1,7 @@
-"""The n-gram reference of bench/ against dictionaries filled straight from the formulas."""
+"""The n-gram reference of research/ against dictionaries filled straight from the formulas."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -15,22 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textgraft.data.streams.shards import Corpus
-from textgraft.models.artifact import Artifact, save
-from textgraft.models.model import build
 from textgraft.text.tokenizer import Tokenizer
 
-BENCH = Path(__file__).parents[2] / "bench"
+RESEARCH = Path(__file__).parents[2] / "research"
 BOS, V = 2, 12
 
 
 @pytest.fixture(scope="module", autouse=True)
-def bench_modules() -> Iterator[None]:
+def script_imports() -> Iterator[None]:
     before = set(sys.modules)
-    sys.path.insert(0, str(BENCH))
+    sys.path.insert(0, str(RESEARCH))
     yield
-    sys.path.remove(str(BENCH))
+    sys.path.remove(str(RESEARCH))
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(BENCH)):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(RESEARCH)):
             del sys.modules[name]
 
 
@@ -177,58 +174,3 @@ def test_figures_are_normalised_as_a_language_models() -> None:
     assert found["loss"] == pytest.approx(-np.log(0.5 / tokenizer.vocab_size))
     assert found["bits_per_character"] == pytest.approx(found["loss"] / np.log(2) * held.num_tokens / 9876)
     assert np.log(found["perplexity_per_word"]) == pytest.approx(found["loss"] * held.num_tokens / 1234)
-
-
-def test_nothing_is_said_of_words_where_spaces_separate_clauses() -> None:
-    from kneser_ney import n_gram_scores, table
-
-    tokenizer = Tokenizer.train(["some words and some more"], kind="word", min_frequency=1)
-    ids = [np.array([2, *np.random.default_rng(k).integers(9, tokenizer.vocab_size, 50)]) for k in range(70)]
-    options = {"vocab_size": tokenizer.vocab_size, "bos_id": 2, "order": 1}
-    rows = []
-    for words in (500, 499, 0):  # of 15 characters, of more, and none
-        held = Corpus.from_ids(ids, tokenizer, words=words, characters=7500)
-        rows.append(n_gram_scores(np.array([1, 1], dtype=np.uint16), held, **options))
-    assert ["perplexity_per_word" in row for row in rows] == [True, False, False]
-    assert rows[0]["bits_per_character"] == rows[1]["bits_per_character"]
-    heads, told = table([("clauses", {**rows[1], "tokens": 2})]).splitlines()
-    assert told[heads.index("ppl/word") :].split()[0] == "–"
-
-
-def test_the_command_stands_beside_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import kneser_ney
-
-    texts = ["the cat sat on the mat and the dog sat on the cat", "a dog and a cat are on the mat"] * 20
-    tokenizer = Tokenizer.train(texts, kind="word", min_frequency=1)
-    size = {"vocab_size": tokenizer.vocab_size}
-    encoder = {"name": "awd_lstm", **size, "embedding_dim": 4, "hidden_dim": 4, "num_layers": 1}
-    model = build({"encoder": encoder, "head": {"name": "language_model", **size, "input_dim": 4}})
-    save(Artifact(model, tokenizer, None, {"stage": "pretrain", "tokens_seen": 7}), tmp_path / "lm")
-    (tmp_path / "train.txt").write_text("\n".join(texts), "utf-8")
-    (tmp_path / "valid.txt").write_text("\n".join(texts[:9]), "utf-8")
-    monkeypatch.chdir(tmp_path)
-    command = ["--model", "lm", "--train", "train.txt", "--valid", "valid.txt", "--tokens", "60,1e9", "--order", "3"]
-
-    def run(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["kneser_ney.py", *command, *arguments])
-        kneser_ney.main()
-        return capsys.readouterr().out
-
-    found = json.loads(run("--json"))
-    small, large = found["n_grams"]
-    assert (small["tokens"], large["tokens"]) == (60, sum(len(tokenizer.encode(t).ids) for t in texts))
-    assert 0 < large["loss"] < small["loss"] < found["lm"]["loss"]
-    assert large["peak_gb"] > 0
-    assert found["held_out"]["words"] == sum(len(t.split()) for t in texts[:9])
-    shown = run().splitlines()
-    assert [line.split()[0] for line in shown[1:]] == ["Kneser-Ney,", "Kneser-Ney,", "lm"]
-    assert f"{large['loss']:.4f}" in shown[2]
-    for mistake, said in ((["--train", "none.txt"], "none.txt"), (["--memory", "1e-9"], "--memory")):
-        with pytest.raises(SystemExit) as caught:
-            run("--json", *mistake)
-        assert caught.value.code == 2
-        out, error = capsys.readouterr()
-        assert (out, len(error.splitlines())) == ("", 1)
-        assert said in error

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+def script_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "research"))
 
 
 def run(labels: int, means: dict[str, float]) -> dict[str, Any]:
@@ -63,5 +63,5 @@ def test_the_picture_in_the_documents_is_of_what_is_kept() -> None:
     words = {"dc": "http://purl.org/dc/elements/1.1/"}
     said = ElementTree.parse(label_curves.PICTURE).findtext(".//dc:description", namespaces=words)
     kept = {name: label_curves.curves(tables.runs_of(name)) for name in label_curves.DATA_SETS}
-    assert said == label_curves.plot(kept).alt, "python bench/label_curves.py draws it anew"
+    assert said == label_curves.plot(kept).alt, "python research/label_curves.py draws it anew"
     assert "(pictures/label-curves.svg)" in tables.DOCUMENT.read_text("utf-8")

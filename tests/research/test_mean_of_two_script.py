@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+def script_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "research"))
 
 
 def messages(folder: Path, count: int = 400) -> list[int]:

@@ -1,4 +1,4 @@
-"""bench/pooling.py: its ways of putting answers together, held to those of the library and to plain arithmetic."""
+"""research/pooling.py measures every way of combining answers, with the weights that the library computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from textgraft.metrics.classification import evaluate
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "research"))
 import pooling
 
 

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+def script_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "research"))
 
 
 def results(methods: dict[str, float], labels: int = 100, draws: int = 5, tests: int = 500) -> dict[str, Any]:
@@ -38,19 +38,19 @@ def document(labels: str, *rows: str) -> str:
 def test_a_table_has_what_was_kept_and_its_command(tmp_path: Path) -> None:
     import tables
 
-    tables.keep(results({"linear": 0.598, "ulmfit": 0.61}), "python bench/curves.py trec", tmp_path / "trec.json")
+    tables.keep(results({"linear": 0.598, "ulmfit": 0.61}), "python research/curves.py trec", tmp_path / "trec.json")
     tables.keep(
-        results({"linear": 0.79}, 500, draws=1), "python bench/curves.py trec --seeds 1", tmp_path / "trec.json"
+        results({"linear": 0.79}, 500, draws=1), "python research/curves.py trec --seeds 1", tmp_path / "trec.json"
     )
     made = tables.filled(document("100, 500", "linear: n-grams", "ulmfit: `ulmfit`"), tmp_path)
     assert "what was there" not in made
     assert made.startswith("Before.\n\n<!-- table of trec: 100, 500\n")
     assert made.endswith("<!-- end of table -->\n\nAfter.\n")
     assert "| labels | 100 | 500 | minutes |\n|---|---|---|---|\n" in made
-    assert "| n-grams | 59.8 [49.8, 69.8] | 79.0 [69.0, 89.0] (1 draw) | 6.0 to 7.9 |" in made
+    assert "| n-grams | 59.8 [49.8, 69.8] | 79.0 [69.0, 89.0] (1 sample) | 6.0 to 7.9 |" in made
     assert "| `ulmfit` | 61.0 [51.0, 71.0] | not run | 6.1 |" in made
-    assert "Means of 5 draws of the labels, 500 tests, 95 % intervals." in made
-    assert "\n    python bench/curves.py trec\n    python bench/curves.py trec --seeds 1\n" in made
+    assert "Means over 5 training samples, 500 test texts, 95 % intervals." in made
+    assert "\n    python research/curves.py trec\n    python research/curves.py trec --seeds 1\n" in made
     assert tables.filled(made, tmp_path) == made
 
 
@@ -123,5 +123,5 @@ def test_the_command_leaves_out_what_only_says_where_files_lie() -> None:
     ]
     assert (
         curves.command(parser.parse_args(given), parser)
-        == "python bench/curves.py trec --labels 100 --adapt-minutes 10 --tested all"
+        == "python research/curves.py trec --labels 100 --adapt-minutes 10 --tested all"
     )

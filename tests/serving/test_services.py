@@ -24,17 +24,29 @@ def told(folder: Path, body: dict[str, Any]) -> Any:
     return found
 
 
+def near(value: Any) -> Any:
+    """`value` with a tolerance on every float in it: what stands beside a row in a batch moves its last bits, and how
+    far depends on the processor's instructions."""
+    if isinstance(value, dict):
+        return {key: near(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(near(one) for one in value)
+    return pytest.approx(value, rel=1e-5, abs=1e-5) if isinstance(value, float) else value
+
+
 @pytest.mark.parametrize("name", ["single", "multi", "numeric"])
 def test_texts(models: dict[str, Path], name: str) -> None:
     expected = list(load(models[name], precision="fp32").predict(TEXTS))
-    for answer, one in zip(told(models[name], {"texts": TEXTS}), expected, strict=True):
-        assert answer == {"label": one.label, "confidence": one.confidence, "probabilities": one.probabilities}
+    wanted = [
+        {"label": one.label, "confidence": one.confidence, "probabilities": one.probabilities} for one in expected
+    ]
+    assert told(models[name], {"texts": TEXTS}) == near(wanted)
 
 
 def test_pairs_and_questions_with_options(models: dict[str, Path]) -> None:
     pairs = load(models["pairs"], precision="fp32").predict([Pair("a river", "a stone"), Pair("lamp", "cloud .")])
     found = told(models["pairs"], {"texts": [["a river", "a stone"], ["lamp", "cloud ."]]})
-    assert [answer["probabilities"] for answer in found] == [one.probabilities for one in pairs]
+    assert [answer["probabilities"] for answer in found] == near([one.probabilities for one in pairs])
     (choice,) = load(models["choices"], precision="fp32").predict([Choice("river .", ["a lamp", "bread"], "how many?")])
     asked = {"context": "river .", "options": ["a lamp", "bread"], "question": "how many?"}
     (found,) = told(models["choices"], {"texts": [asked]})
@@ -67,14 +79,14 @@ def test_why(models: dict[str, Path], name: str, texts: list[Any]) -> None:
         for part, own in zip(explanation["parts"], wanted["parts"], strict=True):
             assert part.pop("weight") == pytest.approx(own.pop("weight"), abs=0.02)
             assert part == own
-        assert answer["label"] == (alone["label"] if name != "numeric" else pytest.approx(alone["label"]))
+        assert answer["label"] == near(alone["label"])
     with pytest.raises(UserError, match="11 texts are to be explained"):
         told(models[name], {"texts": texts[:1] * 11, "explain": True})
 
 
 def test_tags(models: dict[str, Path]) -> None:
     expected = Tagger(models["tagger"], precision="fp32").tag_texts(TEXTS)
-    assert told(models["tagger"], {"texts": TEXTS}) == [reply.listed() for reply in expected]
+    assert told(models["tagger"], {"texts": TEXTS}) == near([reply.listed() for reply in expected])
 
 
 def test_answers(models: dict[str, Path]) -> None:
@@ -82,7 +94,7 @@ def test_answers(models: dict[str, Path]) -> None:
     body = {"questions": [{"context": CONTEXT, "question": "how many stone?"}] * 2, "n_best": 2}
     for found in told(models["reader"], body):
         assert found["answer"] == reply.text
-        assert found["best"] == reply.listed()[:2]
+        assert found["best"] == near(reply.listed()[:2])
         best = found["best"][0]
         assert CONTEXT[best["start"] : best["end"]] == best["text"]
 

@@ -1,4 +1,4 @@
-"""bench/serving.py asks every text once, by however many clients."""
+"""benchmarks/serving.py asks every text once, by however many clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textgraft.serving.services import open_service
 
 @pytest.mark.parametrize("clients", [1, 5])
 def test_each_text_is_asked_once(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     import serving
 
     with running(application(open_service(models["single"]), "bench")) as client:

@@ -9,13 +9,14 @@ import pytest
 from made_up_questions import write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from processor import native_int8
 
 from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.metrics import agreement
 from textgraft.models.loading import load_network
-from textgraft.nn.cpu import int8, precision
+from textgraft.nn.cpu import precision
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.classification.predictor import Classifier, load_classifier
 from textgraft.tasks.tagging import network as tagger_network
@@ -28,7 +29,6 @@ from textgraft.training.loop import Settings
 from textgraft.word_embeddings.stack import Stack
 
 FP32, AUTO = Settings(precision="fp32"), Settings()
-native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def stacked(folder: Path, precision: str) -> Tagger:
     return Tagger(replace(artifact, run={k: v for k, v in artifact.run.items() if k != "read_in"}), precision=precision)
 
 
-@native
+@native_int8
 def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacked_module, "WORDS", 20)
     write_recipe(tmp_path, 8)
@@ -90,7 +90,7 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             assert test.words - 1 <= done.record["in_int8"]["same"] <= test.words
 
 
-@native
+@native_int8
 def test_a_tagger_whose_tags_stray_is_not(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Tagger(tagger, precision="fp32").tag(sentences(9, 3, names=True).sentences)
     assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)  # too few words
@@ -104,7 +104,7 @@ def test_a_tagger_whose_tags_stray_is_not(tagger: Path, monkeypatch: pytest.Monk
     assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)
 
 
-@native
+@native_int8
 def test_a_tagger_says_the_same_with_other_probabilities(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [s.words for s in sentences(60, 2, names=True).sentences]
     monkeypatch.setattr(tagger_network, "WORDS", 20)

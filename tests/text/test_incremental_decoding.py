@@ -95,7 +95,7 @@ def grows_as_the_whole(tokenizer: Tokenizer, parts: Sequence[Sequence[int]]) -> 
 
 
 @pytest.mark.parametrize("name", MADE)
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_tokens_in_any_portions(made: Any, name: str, data: st.DataObject) -> None:
     tokenizer = made(name)

@@ -1,4 +1,4 @@
-"""Three stages killed at random moments (bench/crash.py), and in processes of their own: always the same weights."""
+"""Three stages killed at random moments (research/crash.py), and in processes of their own: always the same weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "bench" / "crash.py"
+SCRIPT = Path(__file__).parents[2] / "research" / "crash.py"
 
 
 def run(*command: str, **environment: str) -> dict[str, Any]:

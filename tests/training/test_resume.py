@@ -174,7 +174,7 @@ def test_stopped_once_the_rest_in_one_go_is_bit_equal(
     name: str, tmp_path: Path, whole_runs: dict[str, tuple[Run, int]]
 ) -> None:
     expected, steps = whole(name, whole_runs)
-    for place in sorted({1, steps // 3, steps // 2, steps - 1}):
+    for place in sorted({1, steps // 2}):
         stopped = SCENARIOS[name].build()
         for _ in islice(stopped.steps(), place):
             pass

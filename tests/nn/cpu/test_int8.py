@@ -6,17 +6,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processor import native_int8
 
 from textgraft.core.errors import UserError
 from textgraft.metrics.agreement import Agreement
 from textgraft.nn import recurrent
-from textgraft.nn.cpu import int8, precision
+from textgraft.nn.cpu import precision
 from textgraft.nn.cpu.int8 import STEPS, Int8Matrix
 from textgraft.nn.cpu.lstm_inference import WIDEST_IN_BFLOAT16, sooner_than_in_int8
 from textgraft.nn.cpu.precision import Casts, computing_in
 from textgraft.nn.recurrent import LSTMLayer
-
-native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "sooner_than_in_int8", lambda cells: False)
 
 
-@native
+@native_int8
 @settings(max_examples=60)
 @given(rows=st.integers(1, 70), inputs=st.integers(1, 90), outputs=st.integers(1, 90), seed=st.integers(0, 99))
 def test_products_are_those_of_the_rounded_numbers(rows: int, inputs: int, outputs: int, seed: int) -> None:
@@ -39,7 +38,7 @@ def test_products_are_those_of_the_rounded_numbers(rows: int, inputs: int, outpu
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-@native
+@native_int8
 @settings(max_examples=60)
 @given(
     rows=st.integers(1, 70), inputs=st.integers(1, 90), size=st.sampled_from([1e-3, 1.0, 1e4]), seed=st.integers(0, 99)
@@ -55,7 +54,7 @@ def test_what_is_unbounded_is_rounded_row_by_row(rows: int, inputs: int, size: f
     torch.testing.assert_close(Int8Matrix(weight).linear(x).double(), expected, rtol=1e-4, atol=1e-4 * size)
 
 
-@native
+@native_int8
 def test_zeros_stay_zero() -> None:
     nothing = torch.zeros(2, 3)
     assert torch.equal(Int8Matrix(torch.zeros(3, 8)).add_to(nothing.clone(), torch.ones(2, 8), nothing[0]), nothing)
@@ -64,7 +63,7 @@ def test_zeros_stay_zero() -> None:
     assert torch.equal(Int8Matrix(torch.ones(3, 8)).linear(torch.zeros(2, 8), bias), bias.expand(2, 3))
 
 
-@native
+@native_int8
 @pytest.mark.usefixtures("no_sooner")
 @pytest.mark.parametrize("rows", [1, 5])
 def test_an_lstm_in_int8_is_near_itself_and_hands_its_state_on(rows: int) -> None:
@@ -82,7 +81,7 @@ def test_an_lstm_in_int8_is_near_itself_and_hands_its_state_on(rows: int) -> Non
     torch.testing.assert_close(torch.cat([first, second]), faster, rtol=0, atol=1e-5)
 
 
-@native
+@native_int8
 @pytest.mark.usefixtures("no_sooner")
 def test_weights_become_whole_numbers_once_and_again_when_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[torch.Tensor] = []
@@ -98,7 +97,7 @@ def test_weights_become_whole_numbers_once_and_again_when_they_have_changed(monk
     assert not torch.equal(before, after)
 
 
-@native
+@native_int8
 @pytest.mark.skipif(not sooner_than_in_int8(8), reason="int8 is the quicker one here")
 def test_narrow_cells_are_read_in_bfloat16_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[torch.Tensor] = []

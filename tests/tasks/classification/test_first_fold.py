@@ -245,7 +245,10 @@ def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: P
     assert fold_tokens(longer, reading, training_config) == pytest.approx(10 * 8 * np.mean(lengths))
 
 
-@pytest.mark.parametrize("at", [2, 9, 13, 15, 17, 22])
+OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (2, 13, 17)]
+
+
+@pytest.mark.parametrize("at", [9, 15, 22, *OTHER_PLACES])
 def test_killed_anywhere_it_ends_the_same(
     at: int, peace: FinetuneResult, tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,7 +301,7 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
     with monkeypatch.context() as patch:
         hopeless(patch)
         read.clear()
-        compare(TRAIN, tmp_path / "unread", **asked, options=options)
+        compare(TRAIN, tmp_path / "before_adapting", **asked, options=options)
         assert read == []
 
 

@@ -433,7 +433,10 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
 
 
-@pytest.mark.parametrize("at", [1, 4, 7, 10])
+OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (1, 7)]
+
+
+@pytest.mark.parametrize("at", [4, 10, *OTHER_PLACES])
 def test_killed_anywhere_it_ends_with_the_same_files(
     at: int,
     blended: FinetuneResult,

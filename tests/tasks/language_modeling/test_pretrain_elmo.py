@@ -70,8 +70,8 @@ bptt = 12
 
 [[stage.phases]]
 name = "pretrain"
-epochs = 8
-lr = 0.01
+epochs = 6
+lr = 0.02
 """
 FP32 = Settings(precision="fp32")
 

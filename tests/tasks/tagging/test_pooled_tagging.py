@@ -124,7 +124,10 @@ def test_a_file_is_remembered_in_its_order() -> None:
     assert any((a != b).any() for a, b in zip(together, other, strict=True))
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
+first, *others = PREFIXES
+
+
+@pytest.mark.parametrize("prefix", [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)])
 def test_a_tagger_learns_is_saved_with_its_memory_and_answers_the_same(
     prefix: str, sources: Path, tmp_path: Path
 ) -> None:

@@ -70,7 +70,10 @@ def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_pat
         predictor.load_classifier(done.folder)
 
 
-@pytest.mark.parametrize(("family", "crf"), [("gpt", False), ("xl", True), ("lstm", False), ("backward", True)])
+SLOWER = [pytest.param(family, True, marks=pytest.mark.slow) for family in ("xl", "backward")]
+
+
+@pytest.mark.parametrize(("family", "crf"), [("gpt", False), ("lstm", True), *SLOWER])
 def test_every_family_learns(family: str, crf: bool, tmp_path: Path) -> None:
     source = write_encoder(tmp_path, family)
     asked = options(tmp_path, 14, crf=crf, scheme="BIOES" if crf else "IOB2")
