@@ -1,6 +1,6 @@
 """Which layers make the best features? `textgraft inspect layers` with a bench's options.
 
-    python bench/readouts.py TRAIN.conllu --test TEST.conllu --model hf:FOLDER --sentences 600 --seeds 3 --out
+    python research/readouts.py TRAIN.conllu --test TEST.conllu --model hf:FOLDER --sentences 600 --seeds 3 --out
     FOLDER
 
 Table 7 of Devlin et al. 2019 on any file of sentences with tags and any encoder; see textgraft/stages/layer
