@@ -67,7 +67,7 @@ def compare(
 ) -> None:
     """How good is each method with how many labels, on your data? Learning curves, tests, and a report.
 
-    Methods: linear, lsa, vectors, self-trained, fasttext, features, scratch, frozen, no-adapt, ulmfit, default, cove,
+    Methods: linear, lsa, vectors, co-training, fasttext, features, scratch, frozen, no-adapt, ulmfit, default, cove,
     elmo, flair, bert, gpt. The last five read models of their own and are run only where they are named.
 
     METHOD@MODEL reads another model, as in ulmfit@th-ulmfit or vectors@my-vectors; METHOD@MODEL+MODEL reads several, as

@@ -25,7 +25,7 @@ from textgraft.tasks.classification.evaluation import Outcome
 
 FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """What run.json does not say of a classifier that no language model has a part in."""
-CANDIDATE_METHODS = ("linear", "lsa", "self-trained")
+CANDIDATE_METHODS = ("linear", "lsa", "co-training")
 """The ways that `finetune` weighs. Means of counted word vectors are not among them: the best in no row of
 docs/results.md, and where a hundred held-out answers favour them it is by luck that costs three points
 (docs/lab-notes.md)."""

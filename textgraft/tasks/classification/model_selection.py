@@ -240,7 +240,7 @@ def _shares(
     language_models: Sequence[str],
     given_up: Mapping[str, EarlyRejected],
 ) -> str:
-    """`60 % self-trained, 40 % lsa; the language model (64.1 % out of fold) adds nothing`."""
+    """`60 % co-training, 40 % lsa; the language model (64.1 % out of fold) adds nothing`."""
     spoken = {
         name: LANGUAGE_MODEL if i == 0 else f"{LANGUAGE_MODEL} ({name})" for i, name in enumerate(language_models)
     }
