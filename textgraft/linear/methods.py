@@ -103,7 +103,7 @@ LINEAR_METHODS: dict[str, LinearMethod] = {
         (VECTORS,),
     ),
     "co-training": LinearMethod(
-        "Co-training (multi-view self-training) of classifiers on LSA, paragraph vectors and n-grams on the unlabelled texts.",
+        "Co-training: classifiers on LSA, paragraph vectors and n-grams teach each other on the unlabelled texts.",
         lambda spaces, seed: CoTrainedClassifier(spaces.pool, seed=seed),
         (LSA, PARAGRAPHS),
         one_label_only=True,

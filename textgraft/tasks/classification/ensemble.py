@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models, and how much each one's answer counts: the mean of `weights` is 1."""
+    """Models, and how much each one's answer counts: the mean of `weights` is 1.
+
+    `names` are the folders of several members, `given_weights` their weights in config.json, None where there are none,
+    and `run` is run.json of the whole; of a single model, its own.
+    """
 
     members: list[Predictor]
     weights: list[float]
+    names: list[str] = field(default_factory=list)
+    given_weights: list[float] | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_one(cls, member: Predictor) -> Ensemble:
+        """A single model."""
+        return cls([member], [1.0], run=member.run)
 
 
 def save_ensemble(
@@ -68,14 +80,16 @@ def load_ensemble(name: str | Path, *, device: str = "cpu") -> Ensemble:
     if device not in ("auto", "cpu"):
         _resolved(device)  # a wrong one is told before anything is read
     if is_foreign(name):
-        return Ensemble([_network(name, device)], [1.0])
+        return Ensemble.of_one(_network(name, device))
     folder = model_folder.find(name)
     config = model_folder.read_config(folder)
     if "members" not in config:
-        return Ensemble([_load(folder, config, device)], [1.0])
-    model_folder.read_files(folder, config)
+        return Ensemble.of_one(_load(folder, config, device))
+    files = model_folder.read_files(folder, config)
+    run = model_folder.run_record(files) if "run.json" in files else {}
     weights, inside = _weights(config, folder / "config.json"), [folder / member for member in config["members"]]
-    return Ensemble([_load(member, model_folder.read_config(member), device) for member in inside], weights)
+    members = [_load(member, model_folder.read_config(member), device) for member in inside]
+    return Ensemble(members, weights, list(config["members"]), config.get("weights"), run)
 
 
 def load_members(name: str | Path, *, device: str = "cpu") -> list[Predictor]:

@@ -8,12 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from textgraft.core.errors import UserError
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.checks import LEAK_SHARE, check, found_in
 from textgraft.data.examples import Examples, reads, refuse_one_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.data.readers import read, read_if_given
+from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split, stratified_folds
+from textgraft.linear.methods import LINEAR_METHODS
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.models.default_models import default_models_for
@@ -33,6 +35,7 @@ from textgraft.tasks.classification.fine_tuned import (
 )
 from textgraft.tasks.classification.first_fold import trial
 from textgraft.tasks.classification.linear_candidates import (
+    CANDIDATE_METHODS,
     FROM_NO_MODEL,
     LinearCandidates,
     SelectionContext,
@@ -42,6 +45,7 @@ from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.model_selection import (
     FineTuningCandidate,
     WeightedEnsemble,
+    evidence,
     select_models,
     selection_splits,
 )
@@ -62,6 +66,9 @@ from textgraft.training.provenance import ancestry, provenance
 from textgraft.training.recipes import load_recipe
 
 MAX_TOKENS = 512
+ENSEMBLE, LINEAR_PROBE, FINE_TUNED = "ensemble", "linear-probe", "fine-tuned"
+METHODS = (ENSEMBLE, *LINEAR_METHODS, LINEAR_PROBE, FINE_TUNED)
+"""The methods of a fine-tuning: the weighted ensemble of all candidates, or one of them alone."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +76,21 @@ class FinetuneOptions:
     """Everything about a fine-tuning but the data; each has a default that works.
 
     `recipe` names how to train the language model, and then that is all that is made; None makes the best of the
-    language model (by the recipe "default") and of linear classifiers, see `finetune`. `folds` cross-validates (None:
+    language model (by the recipe "default") and of linear classifiers, see `finetune`. `method` (of METHODS) is that
+    "ensemble", or names one of its candidates, which then is all that is trained. `folds` cross-validates (None:
     five folds when there is neither a validation nor a test set, or to choose by without a recipe; else none). `seeds`
     trains that many classifiers, from `settings.seed` upwards, and reports their mean and spread. `from_scratch` keeps
     the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the head see
     the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is seen
     (Radford et al. 2018, "similarity"). `layer_aggregation` is which layers the head reads
-    (nn.layer_aggregation.LAYER_AGGREGATIONS). `minutes` is what the trainings of one language model may take in all,
-    for the blend: who would take longer is given up as soon as that is to be seen, and so is its probe, if reading the
-    labelled texts would. What the model reads unlabelled text in does not count, nor a first fold before that.
+    (nn.layer_aggregation.LAYER_AGGREGATIONS). `report` writes report.html. `minutes` is what the trainings of one
+    language model may take in all, for the blend: who would take longer is given up as soon as that is to be seen, and
+    so is its probe, if reading the labelled texts would. What the model reads unlabelled text in does not count, nor a
+    first fold before that.
     """
 
     recipe: str | None = None
+    method: str = ENSEMBLE
     seeds: int = 1
     folds: int | None = None
     max_tokens: int = MAX_TOKENS
@@ -89,12 +99,14 @@ class FinetuneOptions:
     words: bool = True
     both_orders: bool = False
     baselines: bool = True
+    report: bool = True
     settings: Settings = field(default_factory=Settings)
     layer_aggregation: str = field(default=LAST, repr=False)  # younger than runs that are known by the rest's repr
     minutes: float | None = field(default=None, repr=False)  # so is this
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
+        self._validate_method()
         allowed_seconds(self.minutes)  # an impossible one is refused now
         if self.minutes is not None and not self.blends:
             message = "minutes bound a language model that may be left out, and here it is all that is asked for."
@@ -102,6 +114,35 @@ class FinetuneOptions:
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+
+    def _validate_method(self) -> None:
+        """Raises UserError for an unknown method, and for options that one without fine-tuning cannot heed."""
+        if self.method not in METHODS:
+            raise UserError(f"unknown method '{self.method}'.", remedy=did_you_mean(self.method, METHODS))
+        if self.method in (ENSEMBLE, FINE_TUNED):
+            return
+        wrong = {
+            "a recipe": self.recipe is not None,
+            "class_weights": self.class_weights != "none",
+            "from_scratch": self.from_scratch,
+            "baselines=False": not self.baselines,
+            "folds=0": self.folds == 0,
+        }
+        for option in (name for name, is_given in wrong.items() if is_given):
+            remedy = f"Leave it out, or choose the method '{FINE_TUNED}'."
+            raise UserError(f"{option} has no meaning for the method '{self.method}'.", remedy=remedy)
+
+    @property
+    def candidate_methods(self) -> tuple[str, ...]:
+        """The linear methods (of linear.methods) that are candidates."""
+        if self.method == ENSEMBLE:
+            return CANDIDATE_METHODS
+        return (self.method,) if self.method in LINEAR_METHODS else ()
+
+    @property
+    def needs_language_model(self) -> bool:
+        """Whether any candidate is made of a language model."""
+        return self.method not in LINEAR_METHODS
 
     @property
     def language_recipe(self) -> str:
@@ -119,7 +160,8 @@ class FinetuneOptions:
 
         Not where the language model is what is asked about, nor with class weights, which linear ones know nothing of.
         """
-        asked_about = self.recipe is not None or self.from_scratch or not self.baselines
+        named = self.recipe is not None or self.method == FINE_TUNED
+        asked_about = named or self.from_scratch or not self.baselines
         return not asked_about and self.class_weights == "none"
 
 
@@ -163,20 +205,22 @@ def finetune(
     train, valid, test = read(train), read_if_given(valid), read_if_given(test)
     parts = {"train": train, **given(valid=valid, test=test)}
     options = options or FinetuneOptions()
-    sources, adapted = language_models(model or options.default_model(train)), None
-    if adapting is not None and unlabelled:
+    sources, adapted = _language_models(model, train, options), None
+    if adapting is not None and unlabelled and sources:
         recipe = options.language_recipe
         adapted = Adapted(out, unlabelled, sources, recipe, adapting, overwrite=overwrite, show=show)
     begun = _begun(out, parts, sources, unlabelled or (), options, adapted, show=show)
     ground, options = begun.ground, begun.options
     # The quick ones first, so that a mistake they trip over is told before the long training.
-    linear = linear_candidates(ground, show=show) if options.blends and ground.splits else None
+    methods = options.candidate_methods
+    linear = linear_candidates(ground, methods=methods, show=show) if options.blends and ground.splits else None
     choice: WeightedEnsemble | None = None
     if linear is None:
         begun = begun.having_read()
         members = {name: _member(begun, name, one) for name, one in begun.readings.items()}
         comparison = _beside_the_language_model(members, ground, options, beside)
     else:
+        validate_candidates(linear, options)
         choice, members = _weighed(linear, begun)
         comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
     if ground.examined is not None:
@@ -189,13 +233,18 @@ def finetune(
         examined=train.take(ground.known.tolist()) if ground.examined is None else ground.examined,
         members=members,
         stages=begun.stages,
-        cut=next(iter(begun.readings.values())).cut,
+        cut=begun.cut,
         problems=check(train, valid=valid, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
     )
-    _save(done, choice, overwrite)
+    _save(done, choice, overwrite, report=options.report)
     return done
+
+
+def _language_models(model: str | Path | None, train: Examples, options: FinetuneOptions) -> dict[str, Source]:
+    """The language models to fine-tune or to probe, by name; none for a linear method."""
+    return language_models(model or options.default_model(train)) if options.needs_language_model else {}
 
 
 @dataclass(frozen=True)
@@ -220,6 +269,11 @@ class _Begun:
         """By the language model that has read the unlabelled texts."""
         assert self.adapted is not None
         return read_parts(self.adapted(name), self.parts, self.ground.labels, self.options.max_tokens)
+
+    @property
+    def cut(self) -> dict[str, Truncation]:
+        """What truncation cut off each part for the first language model; nothing where there is none."""
+        return next((reading.cut for reading in self.readings.values()), {})
 
     def having_read(self) -> _Begun:
         """The same with language models that have read the unlabelled texts, where they are to."""
@@ -284,6 +338,14 @@ def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
         raise UserError("only pairs can be read in both orders.", where=train.source, remedy="Leave both_orders out.")
 
 
+def validate_candidates(linear: LinearCandidates, options: FinetuneOptions) -> None:
+    """Raises UserError, with the reason, where the one linear method that is asked for cannot be used."""
+    if options.method in LINEAR_METHODS and not linear.candidates:
+        why = linear.left_out.get(options.method, "it learns from unlabelled texts, and there are none")
+        remedy = "Give it what it needs, or choose another method."
+        raise UserError(f"the method '{options.method}' cannot be used here: {why.rstrip('.')}.", remedy=remedy)
+
+
 def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -> Sequence[Split]:
     """The folds that are asked for; if none are, those that a blend needs, or five where nothing else is `measured` on.
 
@@ -291,9 +353,9 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
     """
     if options.folds is None and options.blends:
         splits = selection_splits(train, options.settings.seed)
-        if splits or measured:
+        if splits or (measured and options.method == ENSEMBLE):
             return splits
-    count = options.folds if options.folds is not None else 0 if measured else 5
+    count = options.folds if options.folds is not None else 0 if measured and not options.blends else 5
     if count == 0 and not measured:
         raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
     return stratified_folds(train, count, options.settings.seed) if count else ()
@@ -324,11 +386,18 @@ def _weighed(linear: LinearCandidates, begun: _Begun) -> tuple[WeightedEnsemble,
     """The linear candidates and the language models', with their weights; and the language models that were trained."""
     entrants = [_entrant(begun, name) for name in begun.readings]
     asked_for = {"examined": begun.training_config.examined, "precision": begun.options.settings.precision}
-    return select_models(linear, entrants, begun.ground, **asked_for, within=begun.training_config.seconds)
+    choice, members = select_models(linear, entrants, begun.ground, **asked_for, within=begun.training_config.seconds)
+    if begun.options.method == ENSEMBLE:
+        return choice, members
+    how = f"measured on {len(begun.ground.train):,} labels by {evidence(begun.ground)}"
+    return replace(choice, chosen=f"{begun.options.method} alone, the method that was named; {how}."), members
 
 
 def _entrant(begun: _Begun, name: str) -> FineTuningCandidate:
     reading = begun.readings[name]
+    if begun.options.method == LINEAR_PROBE:
+        adapted = partial(begun.read, name) if begun.adapted is not None else None
+        return FineTuningCandidate(name, reading, train=None, adapted=adapted)
     training, own = partial(_member, begun, name), partial(_own, first_seed=begun.ground.seed)
     if begun.adapted is None:
         return FineTuningCandidate(name, reading, training, own)
@@ -382,11 +451,11 @@ def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[O
 def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
-    name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
-    source = loading.load(folders[name]) if name in folders else reading.source
+    name = next(iter(begun.readings), "")  # others have a run.json of their own too
+    base = _run_of(begun, name, folders)
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
-    about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
-    shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)
+    about: dict[str, Any] = {"data": begun.data, "settings": _settings_of(begun, name)}
+    shared = provenance(stage="finetune", name=out.name, base=base, recipe=begun.recipe, **about)
     return shared | {
         "reads": reads(begun.ground.train.texts),
         "labels": texts,
@@ -396,10 +465,23 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
         "from_scratch": options.from_scratch,
         "max_tokens": options.max_tokens,
         "layer_aggregation": options.layer_aggregation,
-        "tokens_lost": {part: truncation.share for part, truncation in reading.cut.items()},
+        "tokens_lost": {part: truncation.share for part, truncation in begun.cut.items()},
         "examined": begun.training_config.examined,
         "results": comparison.results(labels=texts, seeds=options.seeds),
     }
+
+
+def _run_of(begun: _Begun, name: str, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """run.json of a language model, the adapted one if it was adapted; empty without a language model."""
+    if not name:
+        return {}
+    return loading.load(folders[name]).run if name in folders else begun.readings[name].source.run
+
+
+def _settings_of(begun: _Begun, name: str) -> Settings:
+    """The settings as a language model's recipe has them; as they were given without a language model."""
+    settings = begun.options.settings
+    return settings.of(begun.stages[name]) if name else settings
 
 
 def _told(choice: WeightedEnsemble | None, names: Collection[str]) -> dict[str, Any]:
@@ -420,13 +502,9 @@ def _own(member: Member, first_seed: int) -> dict[str, Any]:
     }
 
 
-def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool) -> None:
+def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool, *, report: bool) -> None:
     """Put the classifier, or the ensemble, in place with its report, and remove the work folder."""
-    # Here, because drawing loads matplotlib, which takes as long as torch.
-    from textgraft.tasks.classification.finetune_report import finetune_report
-    from textgraft.tasks.classification.report import render
-
-    documents = {"report.html": render(finetune_report(done)).encode()}
+    documents = {"report.html": _page(done)} if report else {}
     if choice is not None:
         classifiers: dict[str, Predictor] = choice.predictors(done.record)
     else:
@@ -440,3 +518,11 @@ def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool
         weights = list(done.counted.values()) or None
         save_ensemble(classifiers, done.record, done.folder, weights=weights, overwrite=overwrite, documents=documents)
         remove_work(done.folder)
+
+
+def _page(done: FinetuneResult) -> bytes:
+    # Here, because drawing loads matplotlib, which takes as long as torch.
+    from textgraft.tasks.classification.finetune_report import finetune_report
+    from textgraft.tasks.classification.report import render
+
+    return render(finetune_report(done)).encode()

@@ -106,9 +106,13 @@ class LinearCandidates:
 
 
 def linear_candidates(
-    ground: SelectionContext, spaces: FeatureMaps | None = None, *, show: bool = True
+    ground: SelectionContext,
+    spaces: FeatureMaps | None = None,
+    *,
+    methods: Sequence[str] = CANDIDATE_METHODS,
+    show: bool = True,
 ) -> LinearCandidates:
-    """The linear classifiers WEIGHED (of linear.methods) that this kind of target and these texts allow.
+    """The linear classifiers of `methods` (of linear.methods) that this kind of target and these texts allow.
 
     `spaces` are those of the unlabelled texts, if they have been fitted before. Candidates that `ground.folder` holds
     already are taken from there, and all come from there: what is measured is what is saved. A line on stderr for each
@@ -117,7 +121,7 @@ def linear_candidates(
     # Of the unlabelled texts alone: to a space that has read it, a held-out training text is not new.
     spaces = spaces or FeatureMaps(ground.unlabelled, ground.folder / "spaces", seed=ground.seed)
     candidates, left_out = [], {}
-    for name in CANDIDATE_METHODS:
+    for name in methods:
         way = LINEAR_METHODS[name]
         if way.spaces and not ground.unlabelled:
             continue

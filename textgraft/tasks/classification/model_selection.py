@@ -134,15 +134,16 @@ def language_candidate(name: str, member: Member, ground: SelectionContext, run:
 class FineTuningCandidate:
     """A language model that has its chance: what it is called, the parts of the data as it reads them, its training.
 
-    `train` raises EarlyRejected where the race is lost; `own` is what run.json says of the classifier beside the
-    whole's. Where there are unlabelled texts for it to read, `adapted` does so. Before that `try_out`, if there is one,
-    trains the first fold without them, for which it raises EarlyRejected too, and gives seconds: reading takes long,
-    and gains little beside what a model lacks that is surely worse than what has answered already (docs/lab-notes.md).
+    `train` raises EarlyRejected where the race is lost, and is None for a linear probe alone; `own` is what run.json
+    says of the classifier beside the whole's. Where there are unlabelled texts for it to read, `adapted` does so.
+    Before that `try_out`, if there is one, trains the first fold without them, for which it raises EarlyRejected too,
+    and gives seconds: reading takes long, and gains little beside what a model lacks that is surely worse than what has
+    answered already (docs/lab-notes.md).
     """
 
     name: str
     reading: Reading
-    train: Callable[[Reading, EarlyRejection], Member]
+    train: Callable[[Reading, EarlyRejection], Member] | None
     own: Callable[[Member], Mapping[str, Any]] = lambda member: {}
     try_out: Callable[[EarlyRejection], float] | None = None
     adapted: Callable[[], Reading] | None = None
@@ -188,7 +189,7 @@ def select_models(
             given_up[linear_probe_name(one.name)] = lost
         else:
             candidates.append(probe)
-        if one.name in given_up:
+        if one.name in given_up or one.train is None:
             continue
         try:
             member = members[one.name] = one.train(reading, EarlyRejection(candidates, ground))
@@ -197,7 +198,7 @@ def select_models(
         else:
             found = language_candidate(one.name, member, ground, one.own(member))
             candidates.append(replace(found, seconds=found.seconds + spent))
-    names = [one.name for one in entrants]
+    names = [one.name for one in entrants if one.train is not None]
     return blend(candidates, ground, language_models=names, left_out=linear.left_out, given_up=given_up), members
 
 
@@ -224,13 +225,17 @@ def blend(
         alone = Comparison(ground.labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
         score = float(alone.scores(alone.outcomes[0]).mean())
         scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
-    folds, texts = len(ground.splits), len(ground.known)
-    how = f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
     shares = _shares(weights, scores, metric, language_models, given_up)
-    chosen = f"Chosen on {len(ground.train):,} labels by {how}: {shares}."
+    chosen = f"Chosen on {len(ground.train):,} labels by {evidence(ground)}: {shares}."
     if ground.examined is None:
         chosen += " The scores are of the same texts, which flatters the blend a little."
     return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, given_up)
+
+
+def evidence(ground: SelectionContext) -> str:
+    """`5-fold cross-validation`, or `one held-out fifth (500 texts)`."""
+    folds, texts = len(ground.splits), len(ground.known)
+    return f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
 
 
 def _shares(
