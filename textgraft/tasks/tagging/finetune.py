@@ -82,13 +82,17 @@ STACKED = TagOptions(scheme="BIOES", crf=True)
 
 @dataclass(frozen=True)
 class TagResult:
-    """A finished tagger: its folder, its replies to the examined sentences, their scores beside the baseline's."""
+    """A finished tagger: its folder, its replies to the examined sentences, their scores beside the baseline's.
+
+    `tagger` is what the folder holds, in memory.
+    """
 
     folder: Path
     record: dict[str, Any]
     examined: Tagged
     replies: list[Reply]
     scores: Mapping[str, TagScores]
+    tagger: Artifact
 
     def table(self) -> str:
         """Every method with its scores and cost, and the verdict, as plain text."""
@@ -160,7 +164,7 @@ def tag_finetune(
     tagger.run = record
     documents = {"predictions.conll": predictions(measured, replies).encode("utf-8", "replace")}
     put_in_place(tagger, out, overwrite=overwrite, documents=documents)
-    return TagResult(out, record, measured, replies, found)
+    return TagResult(out, record, measured, replies, found, tagger)
 
 
 def train_tagger(
