@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 # Threads that wait asleep leave the cores to others; see docs/lab-notes.md.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: setup demo test test-slow test-all lint bench clean
+.PHONY: setup demo test test-slow test-all lint bench docs clean
 
 setup: $(STAMP)
 
@@ -38,5 +38,11 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
 
+# The documentation, into site/; the build itself needs no network. mkdocs is no part of `setup`: few need it.
+docs: $(STAMP)
+	$(BIN)/python -c "import material, mkdocstrings_handlers.python" 2>/dev/null \
+		|| $(BIN)/pip install -q -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv demo/work bench/.venv bench/results/*-unfinished.json
+	rm -rf .venv site demo/work bench/.venv bench/results/*-unfinished.json

@@ -61,7 +61,7 @@ def main() -> None:
     rows, test_rows, _ = read(asked.data / folder)
     train = curves.examples(rows, asked.name)
     test = curves.examples(curves.sample(test_rows, min(asked.tested, len(test_rows))), f"{asked.name} test")
-    labels, source = Labels.fit(train), loading.load(asked.model)
+    labels, source = Labels.fit(train), loading.load_network(asked.model)
     truth, stage = labels.encode(test), load_recipe(source.recommended_recipe("default")).finetune
     texts, pad_id = source.encoded(test.texts, asked.max_tokens)[0], source.tokenizer.pad_id
 

@@ -73,9 +73,9 @@ def trained(count: int, classes: int) -> Work:
 
 def encoded(megabytes: int) -> Work:
     from textgraft.data.streams.shards import build_corpus
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
 
-    tokenizer, pool = load("en-ulmfit").tokenizer, texts()
+    tokenizer, pool = load_network("en-ulmfit").tokenizer, texts()
 
     def so_much() -> Iterator[str]:
         left = megabytes * 1_000_000

@@ -107,7 +107,7 @@ def main() -> None:
     opened = [Stack.open(name.split(","), precision=arguments.precision) for name in arguments.stack]
     settings["weights"] = [[source.fingerprint for source in stack.sources] for stack in opened]
     if arguments.finetuned:
-        settings["weights"].append(weights_hash(loading.load(arguments.finetuned).model))
+        settings["weights"].append(weights_hash(loading.load_network(arguments.finetuned).model))
     record = Record(arguments.out / "taggers-unfinished.json", settings)
     rows, metric = [], ""
     for called, name, stacked in taggers:

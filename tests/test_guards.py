@@ -28,7 +28,7 @@ from textgraft.generation import decoding
 from textgraft.generation.decoding import Reader
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.models.inference import embed_sequences
-from textgraft.models.loading import load as load_model
+from textgraft.models.loading import load_network as load_model
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.uninitialized import Uninitialized

@@ -14,11 +14,11 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.memory import give_back_memory, large_parts_apart
 from textgraft.data.examples import each_text
 from textgraft.data.readers import read
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.nn.pooling import POOLINGS
 from textgraft.tasks.classification import predictor
-from textgraft.tasks.classification.ensemble import load_members
 from textgraft.tasks.classification.predictor import STREAM_TEXTS, Classifier, Prediction, loaded
 
 
@@ -107,4 +107,4 @@ def _embedders(model: Classifier | str | Path, pooling: str, layers: str, device
     validate_layer_aggregation(layers)
     if pooling not in POOLINGS:
         raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
-    return model.members if isinstance(model, Classifier) else load_members(model, device=device)
+    return model.members if isinstance(model, Classifier) else loading.open_models(model, device=device).members

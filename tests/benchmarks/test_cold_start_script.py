@@ -10,8 +10,8 @@ from pathlib import Path
 from made_up_reviews import reviews
 
 from textgraft.data.examples import Examples
-from textgraft.onnx.export import export
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.export import export
 
 BENCH = Path(__file__).parents[2] / "bench" / "cold_start.py"
 

@@ -23,7 +23,7 @@ from textgraft.distillation import classifier, language_model, teacher_answers
 from textgraft.distillation.options import DistilRecipe, load_distil_recipe
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.classification.ensemble import save_ensemble
@@ -338,7 +338,7 @@ def test_recipes_that_want_labels_are_refused(recipe: str, teacher: Path, tiny_l
 
 
 def test_a_model_for_choices_is_no_teacher(bert_lm: Path, tiny_lm: Path, tmp_path: Path) -> None:
-    source = artifact.load(bert_lm)
+    source = loading.load_network(bert_lm)
     head = {"name": "choice", "input_dim": 16, "pooling": "pooled"}
     model = build({"encoder": source.model.describe()["encoder"], "head": head})
     chooser = Artifact(model, source.tokenizer, Labels("choice", ("1", "2")), {"stage": "finetune", "max_tokens": 16})
@@ -364,7 +364,7 @@ def test_a_bert_of_half_the_layers_opens_as_a_distilbert(bert_lm: Path, tmp_path
     assert f"{held['teacher']['loss']:.3f}" in done.table()
     assert done.record["sizes"]["student"]["parameters"] < done.record["sizes"]["teacher"]["parameters"]
     assert done.record["distillation"] == {"temperature": 2.0, "soft": 5.0, "hard": 2.0, "hidden": 1.0}
-    student = artifact.load(done.folder)
+    student = loading.load_network(done.folder)
     assert student.model.encoder.config.num_layers == 2
     assert "It was taught by `bert-4` (pretrain)" in (done.folder / "README.md").read_text()
     folder = textgraft.convert(done.folder, tmp_path / "hf", to="huggingface")
@@ -381,13 +381,13 @@ def test_a_bert_of_half_the_layers_opens_as_a_distilbert(bert_lm: Path, tmp_path
 def test_awd_lstms_teach_each_other(tiny_lm: Path, tmp_path: Path) -> None:
     """State and all; and what comes of it is a language model like any other, to be adapted."""
     halves = distil(tiny_lm, POOL, tmp_path / "half", options=lm_options(tmp_path), show=False)
-    assert artifact.load(halves.folder).model.encoder.config.num_layers == 2
+    assert loading.load_network(halves.folder).model.encoder.config.num_layers == 2
     asked = lm_options(tmp_path, from_scratch=True)
     fresh = distil(tiny_lm, POOL, tmp_path / "fresh", student=tiny_lm, options=asked, show=False)
     held = fresh.record["held_out"]
     assert held["after"]["loss"] < held["before"]["loss"] - 0.3
     grown = textgraft.adapt(POOL, tmp_path / "grown", model=halves.folder, recipe="default", settings=FP32, show=False)
-    assert artifact.load(grown).run["base"]["name"] == "half"
+    assert loading.load_network(grown).run["base"]["name"] == "half"
 
 
 def test_a_killed_language_model_ends_with_the_same_bits(
@@ -435,11 +435,11 @@ def test_what_a_language_model_cannot_teach_is_explained(bert_lm: Path, tiny_lm:
     assert not (tmp_path / "out.run").exists()
     done = distil(bert_lm, POOL, out, student=narrow, options=lm_options(tmp_path, hidden=0.0), show=False)
     assert done.record["base"]["name"] == "bert-2"
-    assert artifact.load(out).model.head.config.next_sentence  # a student that is given keeps its shape
+    assert loading.load_network(out).model.head.config.next_sentence  # a student that is given keeps its shape
 
 
 def test_a_bare_encoder_teaches_nothing(bert_lm: Path, tmp_path: Path) -> None:
-    source = artifact.load(bert_lm)
+    source = loading.load_network(bert_lm)
     model = build({"encoder": source.model.describe()["encoder"], "head": {"name": "features", "input_dim": 16}})
     folder = artifact.save(Artifact(model, source.tokenizer, run={"stage": "qa"}), tmp_path / "bare")
     with pytest.raises(UserError, match="no labels: it answers questions"):

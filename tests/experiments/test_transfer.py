@@ -19,7 +19,7 @@ from textgraft.data.examples import Examples
 from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.experiments import transfer
 from textgraft.experiments.transfer import FRESH, OWN_SEED, B, Kind, TransferOptions, chosen_layers, prepared
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.classification.training import as_model, new_classifier, train_classifier
 from textgraft.training.driver import work_path
@@ -295,7 +295,7 @@ def test_a_classifier_is_refused_and_so_is_a_recipe_without_phases(
 ) -> None:
     asked = FinetuneOptions(recipe=recipe, max_tokens=16, baselines=False)
     finetune(TRAIN, tmp_path / "clf", model=tiny_lm, test=TEST, options=asked, show=False)
-    assert load(tmp_path / "clf").labels is not None
+    assert load_network(tmp_path / "clf").labels is not None
     with pytest.raises(UserError, match="this is a classifier"):
         prepared(TRAIN, TEST, tmp_path / "clf", options)
     empty = tmp_path / "empty.toml"

@@ -20,7 +20,8 @@ from textgraft.serving import app as serving_app
 from textgraft.serving.app import application
 from textgraft.serving.batcher import Busy
 from textgraft.serving.guard import MOST_BYTES
-from textgraft.serving.services import Labelling, PredictTexts, open_service
+from textgraft.serving.services import open_service
+from textgraft.tasks.classification.service import ClassificationService, PredictTexts
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +145,12 @@ def test_who_comes_when_too_much_waits_may_come_again(models: dict[str, Path], m
 
 
 def test_a_defect_says_so_and_gives_nothing_away(models: dict[str, Path]) -> None:
-    class Broken(Labelling):
+    class Broken(ClassificationService):
         def answer(self, items: Any) -> Any:
             raise RuntimeError(f"secret: {items}")
 
     service = open_service(models["single"])
-    assert isinstance(service, Labelling)
+    assert isinstance(service, ClassificationService)
     assert service.Request is PredictTexts
     with running(application(Broken(service.classifier), "reviews")) as client:
         status, said = client.post("/predict", {"texts": ["my secret"]})
@@ -159,7 +160,7 @@ def test_a_defect_says_so_and_gives_nothing_away(models: dict[str, Path]) -> Non
 def test_a_text_that_takes_long_to_cut_keeps_nobody_else(models: dict[str, Path]) -> None:
     free = threading.Event()
 
-    class Slow(Labelling):
+    class Slow(ClassificationService):
         def read(self, request: Any) -> Any:
             assert free.wait(60)
             return super().read(request)
@@ -171,7 +172,7 @@ def test_a_text_that_takes_long_to_cut_keeps_nobody_else(models: dict[str, Path]
 
     told, shown = threading.Event(), threading.Event()
     service = open_service(models["single"])
-    assert isinstance(service, Labelling)
+    assert isinstance(service, ClassificationService)
     with running(application(Slow(service.classifier), "reviews")) as client, ThreadPoolExecutor(1) as other:
         answer = other.submit(client.post, "/predict", {"texts": ["a"], "explain": True})
         assert client.get("/health")[0] == 200

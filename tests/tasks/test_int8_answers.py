@@ -13,11 +13,10 @@ from made_up_tags import sentences
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.metrics import agreement
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.nn.cpu import int8, precision
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
-from textgraft.tasks.classification.predictor import Classifier
-from textgraft.tasks.classification.predictor import load as load_classifier
+from textgraft.tasks.classification.predictor import Classifier, load_classifier
 from textgraft.tasks.tagging import network as tagger_network
 from textgraft.tasks.tagging import stacked as stacked_module
 from textgraft.tasks.tagging.finetune import STACKED, tag_finetune
@@ -45,7 +44,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def stacked(folder: Path, precision: str) -> Tagger:
     """The tagger in a folder, as if its tags had not been compared."""
-    artifact = load(folder)
+    artifact = load_network(folder)
     return Tagger(replace(artifact, run={k: v for k, v in artifact.run.items() if k != "read_in"}), precision=precision)
 
 
@@ -88,15 +87,15 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
 @native
 def test_a_tagger_whose_tags_stray_is_not(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Tagger(tagger, precision="fp32").tag(sentences(9, 3, names=True).sentences)
-    assert faster(load(tagger), usual, 64, show=False) == ({}, usual)  # too few words
+    assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)  # too few words
     monkeypatch.setattr(stacked_module, "WORDS", 20)
     monkeypatch.setattr(stacked_module, "SAME", 1.01)
-    told, replies = faster(load(tagger), usual, 64, show=False)
+    told, replies = faster(load_network(tagger), usual, 64, show=False)
     assert "read_in" not in told
     assert told["in_int8"]["same"] > 0
     assert replies == usual
     monkeypatch.setattr(stacked_module, "int8_is_native", lambda: False)
-    assert faster(load(tagger), usual, 64, show=False) == ({}, usual)
+    assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)
 
 
 @native

@@ -16,14 +16,14 @@ from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
 
-from textgraft import FinetuneOptions, QAOptions, Reader, Tagger, TagOptions, finetune
+from textgraft import FinetuneOptions, QAModel, QAOptions, Tagger, TagOptions, finetune
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.examples import Examples
 from textgraft.data.squad import parse_squad
 from textgraft.data.streams.words import WordStream
 from textgraft.data.windows import WindowSettings
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
@@ -101,10 +101,10 @@ def test_a_frozen_tagger_reads_any_layers(layer_aggregation: str, tagging_bert: 
     assert done.record["layer_aggregation"] == layer_aggregation
     loaded = Tagger(done.folder, precision="fp32")
     assert [r.tags for r in loaded.tag(TEST.sentences)] == [r.tags for r in done.replies]
-    model = artifact.load(done.folder).model
+    model = loading.load_network(done.folder).model
     assert model.head.config.layer_aggregation == layer_aggregation
     assert model.head.config.input_dim == (64 if layer_aggregation == "concat-last-4" else 16)
-    before = encoders_values(artifact.load(tagging_bert).model)
+    before = encoders_values(loading.load_network(tagging_bert).model)
     assert all(torch.equal(value, before[name]) for name, value in encoders_values(model).items())
     if layer_aggregation == "mix":
         assert model.layer_aggregation is not None
@@ -183,7 +183,7 @@ def test_a_classifier_reads_the_mean_of_other_layers_without_a_pooler(
     layer_aggregation: str, reading_bert: Path, tmp_path: Path
 ) -> None:
     out = grown(reading_bert, tmp_path / "out", str(write_recipe(tmp_path, 1)), layer_aggregation=layer_aggregation)
-    model = artifact.load(out).model
+    model = loading.load_network(out).model
     head: Any = model.head.config
     assert (head.layer_aggregation, head.pooling) == (layer_aggregation, "mean")
     assert not model.describe()["encoder"]["pooler"]
@@ -196,21 +196,23 @@ def test_a_classifier_reads_the_mean_of_other_layers_without_a_pooler(
     weights = [(folder / "model.safetensors").read_bytes() for folder in (out, tmp_path / "again")]
     assert weights[0] == weights[1]
     texts = list(examples(8, 2).texts)
-    assert predictor.load(out).embed(texts, layers=layer_aggregation).shape == (
+    assert predictor.load_classifier(out).embed(texts, layers=layer_aggregation).shape == (
         8,
         32 if layer_aggregation == "concat-last-4" else 8,
     )
 
 
 def test_without_a_readout_a_classifier_is_as_before(reading_bert: Path, tmp_path: Path) -> None:
-    model = artifact.load(grown(reading_bert, tmp_path / "out", str(write_recipe(tmp_path, 1)))).model
+    model = loading.load_network(grown(reading_bert, tmp_path / "out", str(write_recipe(tmp_path, 1)))).model
     head: Any = model.head.config
     assert (head.layer_aggregation, head.pooling, model.layer_aggregation) == ("last", "pooled", None)
     assert any(name.startswith("encoder.pooler") for name in model.values())
 
 
 def test_ulmfit_keeps_its_pooling_and_its_words(tiny_lm: Path, tmp_path: Path) -> None:
-    model = artifact.load(grown(tiny_lm, tmp_path / "out", frozen(tmp_path), layer_aggregation="second-to-last")).model
+    model = loading.load_network(
+        grown(tiny_lm, tmp_path / "out", frozen(tmp_path), layer_aggregation="second-to-last")
+    ).model
     head: Any = model.head.config
     assert (head.pooling, head.words_dim, head.input_dim) == ("concat", 16, 24)
 
@@ -227,9 +229,9 @@ def test_a_reader_reads_other_layers_and_learns_on(tmp_path: Path) -> None:
     )
     done = qa_finetune(train, tmp_path / "out", model=bert, test=test, options=asked, show=False)
     assert done.record["layer_aggregation"] == "mix"
-    reader = Reader(done.folder, precision="fp32")
+    reader = QAModel(done.folder, precision="fp32")
     assert [r.text for r in reader.answer(test)] == [r.text for r in done.replies]
-    before = artifact.load(done.folder).model
+    before = loading.load_network(done.folder).model
     stage = load_recipe("transformer").finetune
     again = new_reader(before, stage, seed=9, layer_aggregation="mix")
     assert all(torch.equal(again.values()[name], value) for name, value in before.values().items())

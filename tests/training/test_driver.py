@@ -28,7 +28,7 @@ from small_models import classifier, copied, examples
 from textgraft.core.errors import UserError
 from textgraft.core.interrupts import ctrl_c_prevails
 from textgraft.data.examples import Examples
-from textgraft.models import artifact, model_folder
+from textgraft.models import artifact, loading, model_folder
 from textgraft.models.model import Model
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.language_modeling.adapt import adapt
@@ -397,7 +397,7 @@ def test_a_finetuning_is_told_from_one_of_another_model(tiny_lm: Path, tmp_path:
 
     with pytest.raises(Stopped):
         stop(tiny_lm)
-    moved = artifact.load(tiny_lm)
+    moved = loading.load_network(tiny_lm)
     with torch.no_grad():
         moved.model.values()["encoder.embedding.weight"][50, 3] += 1e-3
     artifact.save(moved, tmp_path / "moved")

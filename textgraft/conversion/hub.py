@@ -19,6 +19,7 @@ from textgraft.data.labels import Labels
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.models.model_folder import ELMO, FOREIGN, TENSORFLOW
+from textgraft.tasks.registry import task_of
 from textgraft.text.byte_level import read_gpt, read_gpt2
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.tokenizer import Tokenizer
@@ -55,7 +56,7 @@ def load(name: str) -> Artifact:
         raise UserError(message, where=str(folder), remedy="Take both from the same model.")
     labels = _labels(model, config)
     run: dict[str, Any] = {
-        "stage": STAGES.get(model.describe()["head"]["name"], "pretrain"),
+        "stage": task_of(model.describe()["head"]["name"]).stage,
         "name": _last_part(name, folder),
         "description": f"{config.get('model_type')} from {name}",
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -130,10 +131,6 @@ TOKENIZERS: Mapping[str, Callable[[Path], Tokenizer]] = {
     "openai-gpt": _byte_pairs(read_gpt),
 }
 """How the tokenizer of each model_type of conversion.huggingface.READERS is read."""
-
-
-STAGES = {"classification": "finetune", "choice": "finetune", "span": "qa", "tagging": "tag"}
-"""Which of our stages makes models with such a head, where it is not pretraining."""
 
 
 def _labels(model: Model, config: Mapping[str, Any]) -> Labels | None:

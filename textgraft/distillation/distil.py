@@ -12,9 +12,9 @@ from textgraft.data.readers import read_if_given
 from textgraft.distillation.classifier import distil_classifier
 from textgraft.distillation.language_model import distil_language_model
 from textgraft.distillation.options import Distilled, DistilOptions
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
-from textgraft.tasks.classification.ensemble import load_ensemble
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.training.driver import refuse_existing
 from textgraft.training.objectives import OBJECTIVES
@@ -48,7 +48,7 @@ def distil(
     refuse_existing(out, overwrite)
     refuse_one_text(texts, name="texts")
     labelled, test = read_if_given(labelled), read_if_given(test)
-    found = load_ensemble(teacher)
+    found = loading.open_models(teacher)
     first = found.members[0]
     if isinstance(first, Artifact) and first.labels is None and first.model.describe()["head"]["name"] in OBJECTIVES:
         _refuse_labels(str(teacher), labelled, test, options)

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from textgraft.core.errors import UserError
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS, Mix
-from textgraft.tasks.classification.ensemble import load_members
 from textgraft.training.driver import content_hash, weights_hash
 from textgraft.training.results_folder import experiment, refuse_existing
 from textgraft.word_embeddings.layers import layer_names
@@ -52,7 +52,7 @@ def inspect_weights(models: Sequence[str | Path], out: Path | str) -> dict[str, 
 
 def _mixes(name: str) -> list[tuple[dict[str, Any], Artifact]]:
     """A row for each network in a folder that has learned a mix. Raises UserError where none has."""
-    members = load_members(name)
+    members = loading.open_models(name).members
     mixes = [m for m in members if isinstance(m, Artifact) and isinstance(m.model.layer_aggregation, Mix)]
     if not mixes:
         remedy = f"Fine-tune one with --layer-aggregation {' or '.join(LEARNED)}."

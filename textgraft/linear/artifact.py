@@ -50,6 +50,8 @@ class LinearArtifact:
     labels: Labels
     run: dict[str, Any] = field(default_factory=dict)
 
+    head_name = "classification"
+
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         """(N, C) probabilities, or (N,) standardised values; `precision` is for models that have a choice."""
         return scaled(self.model.outputs(texts), self.labels, self.run.get("temperature"))
@@ -103,13 +105,11 @@ def logits(outputs: NDArray[np.float64], labels: Labels) -> NDArray[np.float64]:
     return np.log(np.maximum(outputs, LEAST))
 
 
-def load(name: str | Path) -> LinearArtifact:
-    """The linear classifier at a path.
+def from_folder(folder: Path, config: Mapping[str, Any]) -> LinearArtifact:
+    """The linear classifier in a folder with this config.json.
 
-    Raises UserError for a missing, truncated, altered or future file, and for values that do not fit together.
+    Raises UserError for a missing, truncated or altered file, and for values that do not fit together.
     """
-    folder = model_folder.find(name)
-    config = model_folder.read_config(folder)
     files = model_folder.read_files(folder, config)
     path = str(folder / "config.json")
     described = config.get("linear")

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from textgraft.core.errors import UserError
+from textgraft.core.lazy import resolve
 from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds, Truncation, encode_texts
@@ -29,7 +30,6 @@ from textgraft.models.model import Model, build_unfilled
 from textgraft.models.model_folder import (
     RESTORE,
     config,
-    find,
     read_config,
     read_files,
     refuse_existing,
@@ -42,9 +42,8 @@ from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.nn.pooling import pooled_dim
 from textgraft.text.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from textgraft.word_embeddings.stack import Stack
-
+STACK = "textgraft.word_embeddings.stack:Stack.load"
+"""What opens the frozen models in a tagger's folder."""
 FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
 OF_STACK = ("/config.json", "/memory.json", "/memory.safetensors")
@@ -56,10 +55,10 @@ TARGET = "target_tokenizer.json"
 class Predictor(Protocol):
     """A finished model of any kind, that answers for texts and that a folder can hold.
 
-    `labels` is None for a language model, which has no `outputs`. These are (N, C) probabilities in the order of
-    `labels.names`, or (N,) standardised values. `embed` gives (N, D) float32 vectors and raises UserError where
-    `has_vectors` is False. `files` is what the folder holds, by name: config.json and the card too; `half` asks for
-    float16 where that saves room.
+    `head_name` says what it was trained for (tasks.registry). `labels` is None for a language model, which has no
+    `outputs`. These are (N, C) probabilities in the order of `labels.names`, or (N,) standardised values. `embed` gives
+    (N, D) float32 vectors and raises UserError where `has_vectors` is False. `files` is what the folder holds, by name:
+    config.json and the card too; `half` asks for float16 where that saves room.
     """
 
     run: dict[str, Any]
@@ -69,6 +68,9 @@ class Predictor(Protocol):
 
     @property
     def has_vectors(self) -> bool: ...
+
+    @property
+    def head_name(self) -> str: ...
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray: ...
 
@@ -92,9 +94,14 @@ class Artifact:
     labels: Labels | None = None
     run: dict[str, Any] = field(default_factory=dict)
     target: Tokenizer | None = None
-    stack: Stack | None = None
+    stack: Any = None  # a word_embeddings.stack.Stack
 
     has_vectors = True
+
+    @property
+    def head_name(self) -> str:
+        """The head, as models.model.HEADS names it."""
+        return str(self.model.describe()["head"]["name"])
 
     def recommended_recipe(self, recipe: str, kind: TargetKind | None = None) -> str:
         """The recipe that `recipe` stands for with this model, to classify single texts with labels of a `kind`.
@@ -185,26 +192,11 @@ def has_weights(folder: Path, expected: bytes) -> bool:
     return bool(read_config(folder)["files"].get("model.safetensors") == hashlib.sha256(expected).hexdigest())
 
 
-def load(name: str | Path) -> Artifact:
-    """The artifact in a folder of ours, or one that ships by its name; weights in float32, the model in eval mode.
+def from_folder(folder: Path, config: Mapping[str, Any]) -> Artifact:
+    """The artifact in a folder of ours with this config.json; models.loading decides what a folder is.
 
-    `opening.load` takes other programs' models too, and opens the stack that a tagger reads, which is None here. Raises
-    UserError for a missing, truncated, altered or future file, and lists weights that do not fit.
+    Raises UserError for a missing, truncated or altered file, and lists weights that do not fit.
     """
-    folder = find(name)
-    config = read_config(folder)
-    if "members" in config:
-        remedy = "Name the folder of one of its members."
-        raise UserError("this is an ensemble of several models.", where=str(name), remedy=remedy)
-    if "linear" in config:
-        remedy = "Use it with predict and evaluate, or name a language model."
-        raise UserError("this is a linear classifier, not a network.", where=str(folder), remedy=remedy)
-    if "onnx" in config:
-        remedy = "Use it with predict, evaluate, tag or qa, or name the model that it was exported from."
-        raise UserError("this is an exported graph, not a network.", where=str(folder), remedy=remedy)
-    if "vectors" in config:
-        remedy = "Use them with textgraft vectors and embed, or name a language model."
-        raise UserError("these are word vectors, not a network.", where=str(folder), remedy=remedy)
     files = read_files(folder, config)
     model = _built(config, folder / "config.json")
     where = str(folder / "model.safetensors")
@@ -217,7 +209,9 @@ def load(name: str | Path) -> Artifact:
         labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
     target = Tokenizer.from_json(files[TARGET].decode(), where=str(folder / TARGET)) if TARGET in files else None
-    return Artifact(model.eval(), tokenizer, labels, run_record(files), target)
+    stack = config.get("stack")
+    stack = None if stack is None else resolve(STACK)(folder, stack)
+    return Artifact(model.eval(), tokenizer, labels, run_record(files), target, stack)
 
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:

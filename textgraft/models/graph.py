@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.core.errors import UserError
+from textgraft.core.lazy import resolve
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import numbered
 from textgraft.models import model_folder
@@ -24,6 +25,24 @@ ROWS = 512
 FILES = (GRAPH, "tokenizer.json", "run.json")
 IN_FILES = ("graph", "tokenizer", "labels", "run")
 """What is no part of config.json."""
+
+
+TASK_OF = "textgraft.tasks.registry:task_of"
+
+
+def from_folder(folder: Path, config: Mapping[str, Any]) -> OnnxModel:
+    """The graph in a folder with this config.json. Raises UserError for missing or altered files."""
+    about = config["onnx"]
+    head = about.get("task", "classification") if isinstance(about, dict) else None
+    try:
+        graph = resolve(TASK_OF)(head).graph
+    except KeyError:
+        graph = None
+    if graph is None:
+        message = f"this describes no graph: '{head}' is no task that has one."
+        raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
+    model: OnnxModel = resolve(graph).load(folder, config)
+    return model
 
 
 @dataclass(kw_only=True)
@@ -44,6 +63,11 @@ class OnnxModel:
     task: ClassVar[str]
     shows: ClassVar[tuple[str, ...]]
     has_vectors = False
+
+    @property
+    def head_name(self) -> str:
+        """The head that the graph was made of."""
+        return self.task
 
     def __post_init__(self) -> None:
         try:

@@ -1,27 +1,197 @@
-"""Any network by its name: a folder of ours, one that ships, or a model of another program."""
+"""The loader: any folder or name is opened here, once, as the models in it or as the predictor of their task.
+
+What a kind of model needs is imported with the first of them: an exported graph does without torch.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from textgraft.conversion import hub
-from textgraft.models import artifact, model_folder
-from textgraft.models.artifact import Artifact
-from textgraft.word_embeddings.stack import Stack
+from textgraft.core.errors import UserError
+from textgraft.core.lazy import resolve
+from textgraft.models import model_folder
+
+if TYPE_CHECKING:
+    from textgraft.models.artifact import Artifact, Predictor
+
+NETWORK, ENSEMBLE = "encoder", "members"
+FORMATS = {
+    "vectors": "textgraft.word_embeddings.text_means:MeanOfWords.from_folder",
+    "linear": "textgraft.linear.artifact:from_folder",
+    "onnx": "textgraft.models.graph:from_folder",
+    NETWORK: "textgraft.models.artifact:from_folder",
+}
+"""What reads a folder, by the key of its config.json; the first that is there counts, a network otherwise."""
+CHECKPOINT = "textgraft.conversion.hub:load"
+"""What reads the checkpoints of other libraries (`hf:…`, `tf:…`, `elmo:…`)."""
+TASK_OF = "textgraft.tasks.registry:task_of"
+NO_NETWORK = {
+    ENSEMBLE: ("this is an ensemble of several models.", "Name the folder of one of its members."),
+    "vectors": (
+        "these are word vectors, not a network.",
+        "Use them with textgraft vectors and embed, or name a language model.",
+    ),
+    "linear": (
+        "this is a linear classifier, not a network.",
+        "Use it with predict and evaluate, or name a language model.",
+    ),
+    "onnx": (
+        "this is an exported graph, not a network.",
+        "Use it with predict, evaluate, tag or qa, or name the model that it was exported from.",
+    ),
+}
+"""Where a network is wanted: what another kind of model is, and what to do."""
 
 
-def load(name: str | Path) -> Artifact:
-    """The artifact at a path, or one that ships by its name; weights in float32, the model in eval mode.
+@dataclass(frozen=True)
+class OpenedModels:
+    """The models behind a name: the members of an ensemble, or a single one; the mean of `weights` is 1.
 
-    `hf:FOLDER` and `hf:NAME` are models of the transformers library, `tf:FOLDER` is a TensorFlow checkpoint of BERT or
-    GPT-2, `elmo:FOLDER` a published ELMo (conversion.hub). A tagger over a stack comes with its sources. Raises
-    UserError for a missing, truncated, altered or future file, and lists weights that do not fit.
+    `run` is run.json of the whole. Of an ensemble `folders` names the members, and `saved_weights` are the weights as
+    config.json has them, None if it has none.
+    """
+
+    name: str
+    members: list[Predictor]
+    weights: list[float]
+    run: dict[str, Any] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+    saved_weights: list[float] | None = None
+
+    @property
+    def head_name(self) -> str:
+        """The head of the models, by which the registry knows their task."""
+        return self.members[0].head_name
+
+
+def load(*names: str | Path, precision: str = "auto", device: str = "cpu") -> Any:
+    """Load the predictor of a trained model.
+
+    Args:
+        names: A folder, or the name of a bundled model or of another library's checkpoint (`hf:…`). Several
+            classifiers of the same labels predict as one ensemble.
+        precision: A name of nn.cpu.precision: "auto", "fp32", "bf16" or "int8".
+        device: A name of core.device.DEVICES, for networks.
+
+    Returns:
+        A Classifier, Tagger, QAModel or Translator, by the task that the model was trained for.
+
+    Raises:
+        UserError: For a model without a predictor, such as a language model, for missing, altered or later files, and
+            for a device that is not there.
+    """
+    opened = [open_models(name, device=device) for name in names]
+    members = [member for one in opened for member in one.members]
+    weights = [weight for one in opened for weight in one.weights]
+    models = OpenedModels(str(names[0]) if len(names) == 1 else "", members, weights)
+    return predictor_of(models, precision=precision)
+
+
+def predictor_of(models: OpenedModels, *, precision: str = "auto", **options: Any) -> Any:
+    """The predictor of opened models; `options` are its own. Raises UserError for a task without one."""
+    task = resolve(TASK_OF)(models.head_name)
+    if task.predictor is None:
+        raise UserError(f"this model predicts nothing yet: {task.description}.", where=models.name, remedy=task.remedy)
+    return resolve(task.predictor)(models, precision=precision, **options)
+
+
+def open_models(name: str | Path, *, device: str = "cpu") -> OpenedModels:
+    """Open a folder or name: the members of an ensemble, or the single model, networks on `device`.
+
+    Linear classifiers and word vectors always run on the processor. Raises UserError as `load` does.
+    """
+    if device not in ("auto", "cpu"):
+        _resolved(device)  # a wrong one is reported before anything is read
+    if model_folder.is_foreign(name):
+        return _single(name, _on_device(load_network(name), device))
+    folder = model_folder.find(name)
+    config = model_folder.read_config(folder)
+    if ENSEMBLE not in config:
+        return _single(name, _open(folder, config, device))
+    files = model_folder.read_files(folder, config)
+    weights = _weights(config, folder / "config.json")
+    inside = [folder / member for member in config[ENSEMBLE]]
+    members = [_open(one, model_folder.read_config(one), device) for one in inside]
+    run = model_folder.run_record(files) if "run.json" in files else {}
+    return OpenedModels(str(name), members, weights, run, list(config[ENSEMBLE]), config.get("weights"))
+
+
+def open_model(name: str | Path, *, device: str = "cpu") -> Predictor:
+    """Open a folder or name of a single model. Raises UserError for an ensemble, and as `load` does."""
+    models = open_models(name, device=device)
+    if len(models.members) > 1:
+        message, remedy = NO_NETWORK[ENSEMBLE]
+        raise UserError(message, where=str(name), remedy=remedy)
+    return models.members[0]
+
+
+def load_network(name: str | Path) -> Artifact:
+    """Load an encoder with its head, whatever the task: what training starts from and exports are made of.
+
+    Args:
+        name: A folder, the name of a bundled model, or a checkpoint of another library: `hf:FOLDER` or `hf:NAME` of
+            transformers, `tf:FOLDER` of a TensorFlow BERT or GPT-2, `elmo:FOLDER` of a published ELMo.
+
+    Returns:
+        The artifact, its weights in float32 and the model in eval mode.
+
+    Raises:
+        UserError: For a model that is no network, and for missing, truncated, altered or later files.
     """
     if model_folder.is_foreign(name):
-        return hub.load(str(name))
+        checkpoint: Artifact = resolve(CHECKPOINT)(str(name))
+        return checkpoint
     folder = model_folder.find(name)
-    loaded = artifact.load(folder)
-    described = model_folder.read_config(folder).get("stack")
-    if described is not None:
-        loaded.stack = Stack.load(folder, described)
-    return loaded
+    config = model_folder.read_config(folder)
+    kind = kind_of(config)
+    if kind != NETWORK:
+        message, remedy = NO_NETWORK[kind]
+        raise UserError(message, where=str(folder), remedy=remedy)
+    network: Artifact = resolve(FORMATS[NETWORK])(folder, config)
+    return network
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """The kind of model that a config.json describes: ENSEMBLE or a key of FORMATS."""
+    return ENSEMBLE if ENSEMBLE in config else next((kind for kind in FORMATS if kind in config), NETWORK)
+
+
+def _single(name: str | Path, model: Predictor) -> OpenedModels:
+    return OpenedModels(str(name), [model], [1.0], model.run)
+
+
+def _open(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:
+    model: Predictor = resolve(FORMATS[kind_of(config)])(folder, config)
+    return _on_device(model, device) if kind_of(config) == NETWORK else model
+
+
+def _on_device(network: Any, device: str) -> Any:
+    network.model.to(_resolved(device))
+    return network
+
+
+def _resolved(device: str) -> Any:
+    from textgraft.core.device import resolve_device  # which brings torch
+
+    return resolve_device(device)
+
+
+def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
+    """The members' weights, scaled to a mean of 1. Raises UserError where they are not one positive number each."""
+    members = config[ENSEMBLE]
+    weights = config.get("weights", [1] * len(members) if isinstance(members, list) else None)
+    valid = (
+        isinstance(members, list)
+        and isinstance(weights, list)
+        and len(weights) == len(members) > 0
+        and all(isinstance(name, str) for name in members)
+        and all(isinstance(weight, int | float) and math.isfinite(weight) and weight > 0 for weight in weights)
+    )
+    if not valid:
+        message = "this describes no ensemble: it takes names of members, and a positive weight each or none."
+        raise UserError(message, where=str(path), remedy=model_folder.RESTORE)
+    return [weight * len(weights) / sum(weights) for weight in weights]

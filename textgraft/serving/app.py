@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.serving.batcher import Batcher, Busy
 from textgraft.serving.guard import Guard
-from textgraft.serving.services import Service
+from textgraft.tasks.service import Service
 
 HERE = Path(__file__).parent
 STYLES = (HERE.parent / "report" / "style.css", HERE / "page.css")

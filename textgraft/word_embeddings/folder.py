@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,13 @@ def read(name: str | Path, limit: int | None = None, *, verify: bool = True) -> 
     kind, and for missing, truncated or altered files.
     """
     folder = model_folder.find(name)
-    config = model_folder.read_config(folder)
+    return from_folder(folder, model_folder.read_config(folder), limit, verify=verify)
+
+
+def from_folder(
+    folder: Path, config: Mapping[str, Any], limit: int | None = None, *, verify: bool = True
+) -> WordVectors:
+    """`read` for a folder whose config.json has been read."""
     described = config.get("vectors")
     if not isinstance(described, dict):
         remedy = "Name a folder that `textgraft vectors` has written, or a file of vectors."

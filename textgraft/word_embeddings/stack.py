@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textgraft.conversion import hub
 from textgraft.core.errors import UserError
-from textgraft.models import artifact, model_folder
+from textgraft.models import loading, model_folder
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.word_embeddings.formats import load_vectors
 from textgraft.word_embeddings.pooled import Pooled, Remembered, parted, read_memory
@@ -202,15 +201,14 @@ def _source(path: str, name: str, layer_aggregation: str, precision: str) -> Wor
     """What lies at `path`, to be known as `name`."""
     if not path:
         raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@LAYERS.")
-    if model_folder.is_foreign(path):
-        return FrozenModel(hub.load(path), name, layer_aggregation, precision=precision)
-    if Path(path).is_file():
+    if not model_folder.is_foreign(path) and Path(path).is_file():
         return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), layer_aggregation)
-    folder = model_folder.find(path)
-    config = model_folder.read_config(folder)
-    if "vectors" in config:
-        return StaticVectors(load_vectors(folder), name, _folder_hash(config), layer_aggregation)
-    return FrozenModel(artifact.load(folder), name, layer_aggregation, precision=precision)
+    if not model_folder.is_foreign(path):
+        folder = model_folder.find(path)
+        config = model_folder.read_config(folder)
+        if loading.kind_of(config) == "vectors":
+            return StaticVectors(load_vectors(folder), name, _folder_hash(config), layer_aggregation)
+    return FrozenModel(loading.load_network(path), name, layer_aggregation, precision=precision)
 
 
 def _file_hash(path: Path) -> str:

@@ -18,7 +18,7 @@ from textgraft.data.batch import Batch, pad
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.squad import read_squad
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
@@ -122,7 +122,7 @@ def test_while_the_encoder_is_frozen_the_language_model_is_too() -> None:
 
 def plan_of(lm: Path, weight: float) -> Plan:
     return Plan(
-        language_model=artifact.load(lm).model,
+        language_model=loading.load_network(lm).model,
         from_scratch=False,
         stage=Stage(phases=(Phase("all", 1, 0.01),), auxiliary_lm_weight=weight),
         settings=Settings(precision="fp32"),
@@ -146,7 +146,7 @@ def test_lambda_nothing_is_no_auxiliary_to_the_bit(tiny_lm: Path, tmp_path: Path
         options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(precision="fp32"))
         done = finetune(train, tmp_path / name, model=tiny_lm, test=test, options=options, show=False)
         found.append((done.folder / "model.safetensors").read_bytes())
-        assert artifact.load(done.folder).model.auxiliary is None
+        assert loading.load_network(done.folder).model.auxiliary is None
     without, nothing, some = found
     assert without == nothing != some
     assert len(some) == len(without)

@@ -225,7 +225,7 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
 
 
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
-    source, stage = loading.load(tiny_lm), load_recipe(str(recipe))
+    source, stage = loading.load_network(tiny_lm), load_recipe(str(recipe))
     about = tokens_to_read(POOL, source, stage.adapt, None)
     folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
     assert about == pytest.approx(json.loads((folder / "run.json").read_text())["tokens_seen"], rel=0.15)

@@ -299,7 +299,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
 def test_models_of_two_families_are_candidates_of_their_own_names(
     quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load(tiny_lm), tmp_path / "again")
+    gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load_network(tiny_lm), tmp_path / "again")
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
     done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
     grown = ["ulmfit", "gpt", "ulmfit-2"]
@@ -307,7 +307,11 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["blend"]["candidates"])
     assert np.array_equal(answers(done, "ulmfit"), answers(done, "ulmfit-2"))
     assert not np.array_equal(answers(done, "ulmfit"), answers(done, "gpt"))
-    assert [loading.load(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
+    assert [loading.load_network(done.folder / name).model.encoder.method for name in grown] == [
+        "ulmfit",
+        "gpt",
+        "ulmfit",
+    ]
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
 

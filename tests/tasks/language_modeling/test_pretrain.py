@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from textgraft.core.errors import UserError
 from textgraft.data.fingerprint import END_BYTES, difference, fingerprint
 from textgraft.data.streams.shards import Corpus
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import pretrain
 from textgraft.tasks.language_modeling.tokenize import tokenize
 from textgraft.training.driver import work_folder
@@ -59,7 +59,7 @@ def in_a_process(task: Callable[[], object]) -> int:
 def test_patience_ends_it_says_so_and_keeps_the_best(
     pool: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = load(pretrain([pool], tmp_path / "lm", recipe=recipe, settings=PATIENT)).run
+    run = load_network(pretrain([pool], tmp_path / "lm", recipe=recipe, settings=PATIENT)).run
     scores = [row["score"] for row in run["history"]]
     best = scores.index(max(scores))
     assert run["stopped_by"] == "patience"
@@ -76,10 +76,10 @@ def test_patience_ends_it_says_so_and_keeps_the_best(
 
 def test_without_patience_the_option_that_ended_it_is_told(pool: Path, recipe: str, tmp_path: Path) -> None:
     settings = Settings(precision="fp32")
-    run = load(pretrain([pool], tmp_path / "a", recipe=recipe, tokens=3000, settings=settings, show=False)).run
+    run = load_network(pretrain([pool], tmp_path / "a", recipe=recipe, tokens=3000, settings=settings, show=False)).run
     assert run["stopped_by"] == "tokens"
     assert run["tokens_seen"] == pytest.approx(3000, abs=8 * 90)
-    run = load(pretrain([pool], tmp_path / "b", recipe=recipe, settings=Settings(minutes=0.01), show=False)).run
+    run = load_network(pretrain([pool], tmp_path / "b", recipe=recipe, settings=Settings(minutes=0.01), show=False)).run
     assert run["stopped_by"] == "minutes"
 
 
@@ -107,7 +107,7 @@ def test_killed_while_it_waits_for_a_gain_it_waits_on(
     assert in_a_process(task) == 0
     found, expected = (load_file(tmp_path / name / "model.safetensors") for name in ("lm", "whole"))
     assert all(torch.equal(found[name], value) for name, value in expected.items())
-    histories = [[row["score"] for row in load(tmp_path / name).run["history"]] for name in ("lm", "whole")]
+    histories = [[row["score"] for row in load_network(tmp_path / name).run["history"]] for name in ("lm", "whole")]
     assert histories[0] == histories[1]
 
 
@@ -271,5 +271,5 @@ def test_one_text_is_too_few_and_nothing_is_left_of_it(pool: Path, recipe: str, 
             with pytest.raises(UserError, match=message):
                 make(one, tmp_path / "lm", recipe=recipe, valid=valid, show=False)
             assert list(tmp_path.glob("lm*")) == []
-    made = load(pretrain(one, tmp_path / "lm", recipe=recipe, valid=pool, tokens=50, show=False))
+    made = load_network(pretrain(one, tmp_path / "lm", recipe=recipe, valid=pool, tokens=50, show=False))
     assert made.run["data"]["sources"] == ["one.txt"]

@@ -24,7 +24,7 @@ from textgraft.data.squad import parse_squad
 from textgraft.data.streams.base import BothEndsStream
 from textgraft.data.streams.shards import Corpus
 from textgraft.data.windows import WindowSettings
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import build
 from textgraft.tasks.language_modeling.adapt import held_out
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
@@ -84,7 +84,7 @@ def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_learns_both_directions_and_says_how_well(elmo: Path) -> None:
-    made = load(elmo)
+    made = load_network(elmo)
     assert isinstance(made.tokenizer, CharacterEncodingTokenizer)
     after = made.run["held_out"]["after"]
     assert 1 < after["perplexity_forward"] < 0.8 * made.tokenizer.vocab_size
@@ -100,7 +100,7 @@ def test_adapts_and_a_classifier_grows_on_it(elmo: Path, tmp_path: Path) -> None
     texts, labels = reviews(60, 7)
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
     out = adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", show=False)
-    scores = load(out).run["held_out"]
+    scores = load_network(out).run["held_out"]
     for name in ("perplexity", "perplexity_forward", "perplexity_backward"):
         assert scores["after"][name] < scores["before"][name]
     classifier = TextClassifier(model=str(out), adapt=False).fit(texts, labels)
@@ -109,9 +109,11 @@ def test_adapts_and_a_classifier_grows_on_it(elmo: Path, tmp_path: Path) -> None
 
 def test_words_of_the_texts_are_learned_if_asked(elmo: Path, tmp_path: Path) -> None:
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
-    made = load(adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", own_vocabulary=True, show=False))
+    made = load_network(
+        adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", own_vocabulary=True, show=False)
+    )
     assert {"sequel", "best"} <= set(made.tokenizer.tokens)
-    assert not {"sequel", "best"} & set(load(elmo).tokenizer.tokens)
+    assert not {"sequel", "best"} & set(load_network(elmo).tokenizer.tokens)
     assert made.model.values()["head.output.weight"].shape == (made.tokenizer.vocab_size, 12)
 
 
@@ -120,14 +122,14 @@ def test_a_published_model_is_adapted_under_a_softmax_of_the_texts(elmo: Path, t
     pytest.importorskip("h5py")
     convert(elmo, tmp_path / "theirs", to="elmo")
     name = f"elmo:{tmp_path / 'theirs'}"
-    assert load(name).tokenizer.tokens == list(MARKS)
+    assert load_network(name).tokenizer.tokens == list(MARKS)
     texts = reviews(200, 8)[0]
-    made = load(adapt(texts, out=tmp_path / "adapted", model=name, recipe="full", show=False))
-    assert set(load(elmo).tokenizer.tokens) - set(made.tokenizer.tokens) == set()
+    made = load_network(adapt(texts, out=tmp_path / "adapted", model=name, recipe="full", show=False))
+    assert set(load_network(elmo).tokenizer.tokens) - set(made.tokenizer.tokens) == set()
     scores = made.run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"] < 1.2 * made.tokenizer.vocab_size
     convert(tmp_path / "adapted", tmp_path / "again", to="elmo")
-    again = load(f"elmo:{tmp_path / 'again'}")
+    again = load_network(f"elmo:{tmp_path / 'again'}")
     np.testing.assert_allclose(again.embed(texts[:2]), made.embed(texts[:2]), atol=1e-5)
 
 

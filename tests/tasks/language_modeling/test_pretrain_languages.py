@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from textgraft.core.errors import UserError
 from textgraft.data.streams.languages import smoothed_shares
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import TextByLanguage, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
@@ -80,7 +80,7 @@ def recipe(tmp_path: Path) -> str:
 def test_each_language_has_its_share_and_its_figures(
     sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:
-    made = load(pretrain(sources, tmp_path / "lm", recipe=recipe, settings=FP32, show=False))
+    made = load_network(pretrain(sources, tmp_path / "lm", recipe=recipe, settings=FP32, show=False))
     languages, held = made.run["languages"], made.run["held_out"]
     assert list(languages) == ["en", "th"]
     assert made.run["language"] == "en, th"
@@ -197,7 +197,7 @@ def test_held_out_text_of_ones_own_and_a_tokenizer_that_is_there(
     (tmp_path / "held-th.txt").write_text("\n".join(thai(9, 7)))
     valid: dict[str, list[str | Path]] = {name: [tmp_path / f"held-{name}.txt"] for name in ("en", "th")}
     given = tmp_path / "tokenizer.json"
-    made = load(
+    made = load_network(
         pretrain(sources, tmp_path / "lm", recipe=recipe, valid=valid, tokenizer=given, settings=FP32, show=False)
     )
     assert [about["texts"] for about in made.run["languages"].values()] == [400, 40]
@@ -205,7 +205,9 @@ def test_held_out_text_of_ones_own_and_a_tokenizer_that_is_there(
 
 
 def test_one_language_is_all_of_it(sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path) -> None:
-    made = load(pretrain({"en": sources["en"]}, tmp_path / "lm", recipe=recipe, tokens=500, settings=FP32, show=False))
+    made = load_network(
+        pretrain({"en": sources["en"]}, tmp_path / "lm", recipe=recipe, tokens=500, settings=FP32, show=False)
+    )
     (about,) = made.run["languages"].values()
     assert (about["share"], about["share_read"], about["times_read"]) == (1, 1, 1)
 

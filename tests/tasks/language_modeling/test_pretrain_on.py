@@ -9,7 +9,7 @@ import torch
 from made_up_reviews import reviews
 
 from textgraft.core.errors import UserError
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import pretrain
 from textgraft.training.loop import Run, Settings
 
@@ -35,7 +35,7 @@ def test_begins_as_the_model_is(
     monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.drive", caught)
     with pytest.raises(KeyboardInterrupt):
         pretrain([more], tmp_path / "on", recipe=str(tiny_recipe), model=tiny_lm, settings=FP32, show=False)
-    expected = load(tiny_lm).model.values()
+    expected = load_network(tiny_lm).model.values()
     assert all(torch.equal(value, expected[name]) for name, value in begun[0].model.values().items())
 
 
@@ -49,13 +49,13 @@ def test_learns_more_and_says_what_came_before(tiny_lm: Path, tiny_recipe: Path,
         settings=FP32,
         show=False,
     )
-    before, on = load(tiny_lm), load(out)
+    before, on = load_network(tiny_lm), load_network(out)
     assert on.tokenizer.fingerprint == before.tokenizer.fingerprint
     assert on.run["base"]["name"] == "lm"
     assert on.run["base"]["tokens_seen"] == before.run["tokens_seen"]
     assert on.run["earlier"] == [{k: before.run[k] for k in ("name", "tokens_seen", "seconds", "history")}]
     assert "It started from `lm` (pretrain" in (out / "README.md").read_text()
-    found, other = (load(folder).run["held_out"]["after"]["loss"] for folder in (out, fresh))
+    found, other = (load_network(folder).run["held_out"]["after"]["loss"] for folder in (out, fresh))
     assert found < other - 0.05
 
 
@@ -91,7 +91,7 @@ def test_dropouts_may_be_others(tiny_lm: Path, tiny_recipe: Path, more: Path, tm
     path = tmp_path / "dry.toml"
     path.write_text(tiny_recipe.read_text().replace("hidden_dim = 24", "hidden_dim = 24\nhidden_dropout = 0.0"))
     out = pretrain([more], tmp_path / "on", recipe=str(path), model=tiny_lm, tokens=500, settings=FP32, show=False)
-    assert load(out).model.describe()["encoder"]["hidden_dropout"] == 0
+    assert load_network(out).model.describe()["encoder"]["hidden_dropout"] == 0
 
 
 def test_a_tokenizer_beside_a_model_is_refused(tiny_lm: Path, tiny_recipe: Path, more: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from made_up_reviews import reviews
 from textgraft import GenerateOptions, Settings, TextClassifier, UserError, adapt, generate, pretrain
 from textgraft.data.streams.base import LanguageModelStream
 from textgraft.generation.generation import score
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import build
 from textgraft.tasks.language_modeling.adapt import held_out, move_to_vocabulary
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
@@ -73,7 +73,7 @@ def xl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_learns_goes_on_and_scores(xl: Path) -> None:
-    made = load(xl)
+    made = load_network(xl)
     after = made.run["held_out"]["after"]
     assert after["perplexity"] < 0.3 * made.tokenizer.vocab_size
     long = GenerateOptions(max_tokens=60)  # three times what it remembers
@@ -89,14 +89,14 @@ def test_adapts_and_a_classifier_grows_on_it(xl: Path, tmp_path: Path) -> None:
     texts, labels = reviews(60, 7)
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
     out = adapt(praise, out=tmp_path / "domain", model=xl, recipe="full", show=False)
-    scores = load(out).run["held_out"]
+    scores = load_network(out).run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
     classifier = TextClassifier(model=str(out), adapt=False).fit(texts, labels)
     assert classifier.predict_proba(texts).shape == (60, 2)
 
 
 def test_another_vocabulary_moves_one_table_and_not_several(xl: Path) -> None:
-    made = load(xl)
+    made = load_network(xl)
     other = Tokenizer.train(["the film was good and new words came"], kind="word", min_frequency=1)
     if made.model.describe()["encoder"]["cutoffs"]:
         with pytest.raises(UserError, match="narrower vectors"):
@@ -172,7 +172,7 @@ def test_the_recipe_that_ships_has_five_million_parameters_and_runs(tmp_path: Pa
     assert encoder.config.clamp_length == train_reach - 1
     (tmp_path / "pool.txt").write_text("\n".join(reviews(300)[0]))
     out = pretrain([tmp_path / "pool.txt"], tmp_path / "lm", recipe="en-xl-small", tokens=600, show=False)
-    assert load(out).model.describe()["encoder"] == replace(encoder.config, vocab_size=0).__dict__ | {
+    assert load_network(out).model.describe()["encoder"] == replace(encoder.config, vocab_size=0).__dict__ | {
         "name": "transformer_xl",
-        "vocab_size": load(out).tokenizer.vocab_size,
+        "vocab_size": load_network(out).tokenizer.vocab_size,
     }

@@ -14,8 +14,8 @@ from torch import equal
 
 from textgraft.core.errors import UserError
 from textgraft.data.streams import shards
-from textgraft.models import artifact
-from textgraft.models.loading import load
+from textgraft.models import loading
+from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import pretrain
 from textgraft.tasks.language_modeling.pretraining_text import Paths
 from textgraft.tasks.language_modeling.tokenize import counted, tokenize
@@ -67,10 +67,10 @@ def test_so_with_languages_whose_shares_are_chosen_when_they_are_read(pool: Path
     assert not (tokens / "characters.json").exists()
     made = pretrain([tokens], tmp_path / "made", recipe=recipe, settings=FP32, show=False)
     assert same(made, whole)
-    assert load(made).run["languages"] == load(whole).run["languages"]
+    assert load_network(made).run["languages"] == load_network(whole).run["languages"]
     even = tmp_path / "even.toml"
     even.write_text(Path(recipe).read_text().replace("validate_every", "smoothing = 0.0\nvalidate_every"))
-    evened = load(pretrain([tokens], tmp_path / "evened", recipe=str(even), settings=FP32, show=False)).run
+    evened = load_network(pretrain([tokens], tmp_path / "evened", recipe=str(even), settings=FP32, show=False)).run
     shares = [about["share_read"] for about in evened["languages"].values()]
     assert shares == pytest.approx([0.5, 0.5], abs=0.01)
 
@@ -146,7 +146,7 @@ def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recip
     first = pretrain([tokens], tmp_path / "first", recipe=recipe, settings=FP32, show=False)
     again = Settings(seed=1, precision="fp32")
     second = pretrain([tokens], tmp_path / "second", recipe=recipe, model=first, settings=again, show=False)
-    assert artifact.load(second).run["earlier"][0]["name"] == "first"
+    assert loading.load_network(second).run["earlier"][0]["name"] == "first"
     smaller = tmp_path / "smaller.json"
     Tokenizer.train(reviews(100, 7)[0], vocab_size=120).save(smaller)
     strange = tokenize([pool], tmp_path / "strange", recipe=recipe, tokenizer=smaller, show=False)

@@ -18,10 +18,10 @@ from textgraft.data.batch import Batch
 from textgraft.data.squad import Squad, parse_squad
 from textgraft.data.streams.windows import WindowStream
 from textgraft.data.windows import WindowSettings
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.tasks.question_answering import finetune as stage
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
-from textgraft.tasks.question_answering.predictor import Reader, SearchSettings
+from textgraft.tasks.question_answering.predictor import QAModel, SearchSettings
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Settings
 
@@ -61,7 +61,7 @@ def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path
     card = (folder / "README.md").read_text()
     assert "answer questions about a text" in card
     assert "30 held-out questions" in card
-    reader = Reader(folder, precision="fp32")
+    reader = QAModel(folder, precision="fp32")
     assert reader.evaluate(TEST)["exact_match"] == results["methods"]["reader"]["exact_match"]
     assert [r.text for r in reader.answer(TEST)] == [answers[q.id] for _, q in TEST.asked()]
 
@@ -156,7 +156,7 @@ def test_empty_windows_can_be_left_out(bert: Path, tmp_path: Path) -> None:
 
 
 def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     made = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=1)
     values = made.encoder.state_dict()
     assert not any(name.startswith("pooler") for name in values)
@@ -169,13 +169,13 @@ def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) ->
 
 def test_a_reader_learns_on_from_where_it_was(bert: Path, tmp_path: Path) -> None:
     first = qa_finetune(TRAIN, tmp_path / "first", model=bert, test=TEST, options=options(tmp_path), show=False)
-    before = artifact.load(first.folder).model
+    before = loading.load_network(first.folder).model
     again = stage.new_reader(before, stage.load_recipe("transformer").finetune, seed=9)
     assert all(torch.equal(again.values()[name], value) for name, value in before.values().items())
 
 
 def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     asked = stage.fitted(QAOptions(), source, TRAIN)
     assert (asked.windows.max_tokens, asked.recipe) == (40, "transformer")
     lstm = stage.fitted(QAOptions(search=SearchSettings(n_best=3)), encoder("lstm"), TRAIN)
@@ -183,7 +183,7 @@ def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
 
 
 def test_a_folder_of_transformers_becomes_a_reader(bert: Path, tmp_path: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     assert isinstance(source.tokenizer, WordPieceTokenizer)
     huggingface.save(source.model, tmp_path / "theirs", others=source.tokenizer.huggingface_files())
     asked, made = options(tmp_path), []

@@ -18,7 +18,7 @@ from textgraft.comparison.methods import MethodOptions, new_method
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.streams.words import WordStream
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.tasks.tagging.stacked import Network
@@ -150,11 +150,11 @@ def test_a_tagger_learns_is_saved_with_its_memory_and_answers_the_same(
     shutil.copytree(done.folder, moved)
     (moved / "sources" / "0" / VECTORS).write_bytes(b"altered")
     with pytest.raises(UserError, match="truncated or altered") as caught:
-        artifact.load(moved)
+        loading.load_network(moved)
     assert VECTORS in caught.value.where
     (moved / "sources" / "0" / WORDS).unlink()
     with pytest.raises(UserError, match="missing or unreadable"):
-        artifact.load(moved)
+        loading.load_network(moved)
 
 
 class Killed(BaseException):

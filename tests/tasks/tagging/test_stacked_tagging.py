@@ -226,7 +226,7 @@ def test_what_is_not_kept_gives_the_same_bits_and_is_told(
     monkeypatch.undo()
     roomy = replace(two, network=SMALL)
     tag_finetune(TRAIN, tmp_path / "roomy", model=opened(sources), test=test, options=roomy, show=False)
-    ours, theirs = (loading.load(tmp_path / name).model.values() for name in ("out", "roomy"))
+    ours, theirs = (loading.load_network(tmp_path / name).model.values() for name in ("out", "roomy"))
     for name, value in ours.items():  # a model reads other sentences beside them: rounding, and no more
         torch.testing.assert_close(value, theirs[name], rtol=1e-2, atol=2e-3)
 
@@ -264,7 +264,7 @@ def test_malformed_stacks_are_explained(sources: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="this is a tagger"):
         Stack.open([tagger.folder])
     with pytest.raises(UserError, match="reads words' vectors"):
-        loading.load(tagger.folder).embed(["a text"])
+        loading.load_network(tagger.folder).embed(["a text"])
     (tagger.folder / "sources" / "0" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="altered"):
         Tagger(tagger.folder)

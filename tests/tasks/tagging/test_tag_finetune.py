@@ -19,7 +19,7 @@ from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged, read_conll
 from textgraft.data.streams.words import WordStream
 from textgraft.data.words import word_windows
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification import predictor
 from textgraft.tasks.tagging import finetune as stage
@@ -66,7 +66,7 @@ def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_pat
     assert [(m.type, m.text, m.start, m.end) for m in reply.mentions] == [("person", "river lamp", 9, 19)]
     assert 0 < reply.mentions[0].probability <= 1
     with pytest.raises(UserError, match=r"it tags words\."):
-        predictor.load(done.folder)
+        predictor.load_classifier(done.folder)
 
 
 @pytest.mark.parametrize(("family", "crf"), [("gpt", False), ("xl", True), ("lstm", False), ("backward", True)])
@@ -141,7 +141,7 @@ def test_without_a_test_sentences_are_held_out(bert: Path, tmp_path: Path) -> No
 
 
 def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     recipe = stage.load_recipe("transformer").finetune
     made = [
         stage.new_tagger(source.model, recipe, TRAIN, TagOptions(settings=replace(FP32, seed=s))) for s in (1, 1, 2)

@@ -20,7 +20,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.parallel import Parallel
 from textgraft.generation.decoding import GenerateOptions, Tokens, go_on, search
 from textgraft.heads.translation import BEGIN, END
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.nn.attention_scores import REACHES, SCORES
 from textgraft.tasks.translation import train as stage
 from textgraft.tasks.translation.predictor import NEVER, Translator, _Decoder
@@ -174,7 +174,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path: Path, monkey
 def test_every_attention_trains(score: str, reach: str, tmp_path: Path) -> None:
     asked = options(tmp_path, 1, score=score, reach=reach)
     record = cove_train(FEW, tmp_path / "cove", options=asked, show=False)
-    made = artifact.load(tmp_path / "cove").model.head.config
+    made = loading.load_network(tmp_path / "cove").model.head.config
     assert (made.score, made.reach) == (score, reach)
     assert record["held_out"]["pairs"] == 1
     assert record["held_out"]["after"]["loss"] < 4
@@ -202,7 +202,7 @@ def frozen_recipe(folder: Path) -> str:
 def test_a_table_from_vectors_stays_as_it_was_where_the_recipe_freezes_it(tmp_path: Path) -> None:
     asked = options(tmp_path, 1, recipe=frozen_recipe(tmp_path))
     record = cove_train(FEW, tmp_path / "cove", vectors=Vectors(), options=asked, show=False)
-    made = artifact.load(tmp_path / "cove")
+    made = loading.load_network(tmp_path / "cove")
     table = dict(zip(made.tokenizer.tokens, made.model.encoder.embedding.weight.tolist(), strict=True))
     assert table["dog"] == [1.0] * 5
     assert table["cat"] == [2.0] * 5
@@ -215,17 +215,17 @@ def test_a_table_that_stays_as_given_has_words_that_no_pair_has(tmp_path: Path) 
     given.words = ("dog", "zebra", "yak", "cat")
     asked = options(tmp_path, 1, recipe=frozen_recipe(tmp_path))
     cove_train(FEW, tmp_path / "roomy", vectors=given, options=asked, show=False)
-    made = artifact.load(tmp_path / "roomy")
+    made = loading.load_network(tmp_path / "roomy")
     table = dict(zip(made.tokenizer.tokens, made.model.encoder.embedding.weight.tolist(), strict=True))
     assert (table["zebra"], table["yak"], table["dog"]) == ([7.0] * 5, [8.0] * 5, [1.0] * 5)
     size = made.tokenizer.vocab_size - 1
     text = Path(asked.recipe).read_text().replace("[tokenizer]\n", f"[tokenizer]\nvocab_size = {size}\n")
     Path(asked.recipe).write_text(text)
     cove_train(FEW, tmp_path / "tight", vectors=given, options=asked, show=False)
-    assert set(made.tokenizer.tokens) - set(artifact.load(tmp_path / "tight").tokenizer.tokens) == {"yak"}
+    assert set(made.tokenizer.tokens) - set(loading.load_network(tmp_path / "tight").tokenizer.tokens) == {"yak"}
     trains = options(tmp_path, 1)
     cove_train(FEW, tmp_path / "trained", vectors=given, options=trains, show=False)
-    assert not {"zebra", "yak"} & set(artifact.load(tmp_path / "trained").tokenizer.tokens)
+    assert not {"zebra", "yak"} & set(loading.load_network(tmp_path / "trained").tokenizer.tokens)
 
 
 def test_a_frozen_table_without_vectors_is_refused(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_only_a_translator_translates(tiny_lm: Path) -> None:
 
 
 def test_a_copy_translates_and_one_without_its_second_vocabulary_is_refused(learned: Path, tmp_path: Path) -> None:
-    loaded = artifact.load(learned)
+    loaded = loading.load_network(learned)
     copy = artifact.save(loaded, tmp_path / "copy")
     assert Translator(copy, precision="fp32").translate(["red dog"]) == ["hund rot"]
     for wrong in (None, textgraft.Tokenizer.train(["other words"], kind="word", min_frequency=1)):
@@ -376,7 +376,7 @@ def test_a_classifier_and_a_tagger_are_made_from_it(learned: Path, tmp_path: Pat
     asked = FinetuneOptions(recipe=str(recipe), baselines=False, settings=SETTINGS)
     data = textgraft.read((texts, labels))
     textgraft.finetune(data, tmp_path / "classifier", model=learned, options=asked, show=False)
-    made = artifact.load(tmp_path / "classifier")
+    made = loading.load_network(tmp_path / "classifier")
     assert made.model.describe()["encoder"]["name"] == "cove"
     assert not (tmp_path / "classifier" / artifact.TARGET).exists()
     sentences = [Sentence.of(t.split(), ["A" if w in ("red", "old") else "N" for w in t.split()]) for t in texts]

@@ -1,43 +1,16 @@
-"""Several models that answer as one, in one folder: config.json names the members, each a model folder inside.
-
-What a kind of model needs is imported with the first of them: an exported graph does without torch.
-"""
+"""An ensemble of classifiers as a folder: config.json names the members, each a model folder inside."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textgraft.core.errors import UserError
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
-from textgraft.models.model_folder import is_foreign
 
 if TYPE_CHECKING:
-    from textgraft.models.artifact import Artifact, Predictor
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """Models, and how much each one's answer counts: the mean of `weights` is 1.
-
-    `names` are the folders of several members, `given_weights` their weights in config.json, None where there are none,
-    and `run` is run.json of the whole; of a single model, its own.
-    """
-
-    members: list[Predictor]
-    weights: list[float]
-    names: list[str] = field(default_factory=list)
-    given_weights: list[float] | None = None
-    run: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of_one(cls, member: Predictor) -> Ensemble:
-        """A single model."""
-        return cls([member], [1.0], run=member.run)
+    from textgraft.models.artifact import Predictor
 
 
 def save_ensemble(
@@ -68,77 +41,3 @@ def save_ensemble(
         description["weights"] = [float(weight) for weight in weights]
     shown = {"config.json": model_folder.config(description, files), "README.md": model_card(run).encode()}
     return model_folder.write_folder(folder, {**files, **shown, **(documents or {})})
-
-
-def load_ensemble(name: str | Path, *, device: str = "cpu") -> Ensemble:
-    """The models in a folder: the members of an ensemble, or the one model that it is, networks on `device`.
-
-    That is one of core.device.DEVICES; linear classifiers and word vectors are always read by the processor. Raises
-    UserError as loading.load does, for files of an ensemble that are missing or altered, and for a device that is not
-    there.
-    """
-    if device not in ("auto", "cpu"):
-        _resolved(device)  # a wrong one is told before anything is read
-    if is_foreign(name):
-        return Ensemble.of_one(_network(name, device))
-    folder = model_folder.find(name)
-    config = model_folder.read_config(folder)
-    if "members" not in config:
-        return Ensemble.of_one(_load(folder, config, device))
-    files = model_folder.read_files(folder, config)
-    run = model_folder.run_record(files) if "run.json" in files else {}
-    weights, inside = _weights(config, folder / "config.json"), [folder / member for member in config["members"]]
-    members = [_load(member, model_folder.read_config(member), device) for member in inside]
-    return Ensemble(members, weights, list(config["members"]), config.get("weights"), run)
-
-
-def load_members(name: str | Path, *, device: str = "cpu") -> list[Predictor]:
-    """The models in a folder, without their weights. Raises UserError as load_ensemble does."""
-    return load_ensemble(name, device=device).members
-
-
-def _load(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:
-    if "vectors" in config:
-        from textgraft.word_embeddings.text_means import MeanOfWords
-
-        return MeanOfWords.load(folder)
-    if "linear" in config:
-        from textgraft.linear import artifact as linear_artifact
-
-        return linear_artifact.load(folder)
-    if "onnx" in config:
-        from textgraft.models import graph_loading as graphs
-
-        return graphs.load(folder, config)
-    return _network(folder, device)
-
-
-def _network(name: str | Path, device: str) -> Artifact:
-    from textgraft.models import loading
-
-    loaded, chip = loading.load(name), _resolved(device)
-    loaded.model.to(chip)
-    return loaded
-
-
-def _resolved(device: str) -> Any:
-    from textgraft.core.device import resolve_device
-
-    return resolve_device(device)
-
-
-def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
-    """The members' weights, scaled to a mean of 1. Raises UserError where they are not one positive number each."""
-    members = config["members"]
-    given = config.get("weights", [1] * len(members) if isinstance(members, list) else None)
-    sound = (
-        isinstance(members, list)
-        and isinstance(given, list)
-        and len(given) == len(members) > 0
-        and all(isinstance(name, str) for name in members)
-        and all(isinstance(w, int | float) and math.isfinite(w) and w > 0 for w in given)
-    )
-    if not sound:
-        message = "this describes no ensemble: it takes names of members, and a positive weight each or none."
-        raise UserError(message, where=str(path), remedy=model_folder.RESTORE)
-    return [weight * len(given) / sum(given) for weight in given]

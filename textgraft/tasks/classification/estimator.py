@@ -24,9 +24,10 @@ from textgraft.data.labels import ClassWeights
 from textgraft.models import artifact, loading
 from textgraft.models.default_models import default_models_for
 from textgraft.models.inference import embed_sequences
+from textgraft.models.loading import OpenedModels
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.nn.pooling import POOLINGS, pooled_dim
-from textgraft.tasks.classification.ensemble import Ensemble, load_ensemble, save_ensemble
+from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.classification.finetune import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions, finetune
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.predictor import Classifier
@@ -172,11 +173,11 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         examples = Examples(texts, targets.labels, kind, source="the training data", unit="row")
         pool = _single_texts(self.unlabelled if unlabelled is None else unlabelled)
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
-            ensemble = self._finetuned(examples, pool, Path(folder) / "classifier")
+            models = self._finetuned(examples, pool, Path(folder) / "classifier")
         about = {"classes": targets.classes.tolist(), "answers": targets.answers, "method": self._method}
-        for run in (ensemble.run, *(member.run for member in ensemble.members)):
+        for run in (models.run, *(member.run for member in models.members)):
             run.update(about)
-        self._use(ensemble, targets.classes, targets.answers)
+        self._use(models, targets.classes, targets.answers)
         return self
 
     def predict(self, X: Iterable[str]) -> np.ndarray:
@@ -219,13 +220,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Raises UserError where `path` exists (without `overwrite`) or cannot be written.
         """
         check_is_fitted(self)
-        ensemble = self.ensemble_
-        for run in (ensemble.run, *(member.run for member in ensemble.members)):
+        models = self.models_
+        for run in (models.run, *(member.run for member in models.members)):
             run["name"] = Path(path).name
-        if len(ensemble.members) == 1:
-            return artifact.save(ensemble.members[0], path, overwrite=overwrite)
-        members = dict(zip(ensemble.names, ensemble.members, strict=True))
-        return save_ensemble(members, ensemble.run, path, weights=ensemble.given_weights, overwrite=overwrite)
+        if len(models.members) == 1:
+            return artifact.save(models.members[0], path, overwrite=overwrite)
+        members = dict(zip(models.folders, models.members, strict=True))
+        return save_ensemble(members, models.run, path, weights=models.saved_weights, overwrite=overwrite)
 
     @classmethod
     def from_artifact(cls, path: str | Path, *, precision: str = "auto") -> Self:
@@ -234,17 +235,17 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
         results. Raises UserError for a damaged folder and for a model that predicts a quantity.
         """
-        ensemble = load_ensemble(path)
-        labels = Classifier(ensemble.members).labels
+        models = loading.open_models(path)
+        labels = Classifier(models.members).labels
         if labels.kind == "numeric":
             remedy = "Use textgraft.load, whose predict gives numbers."
             raise UserError("this model predicts a quantity, not classes.", where=str(path), remedy=remedy)
-        classes = ensemble.run.get("classes", [])
+        classes = models.run.get("classes", [])
         # Names in labels.json are strings; run.json knows what they were in y.
         known = set(map(str, classes)) >= set(labels.names)
-        answers = ensemble.run.get("answers", "single" if labels.kind == "single" else "sets")
+        answers = models.run.get("answers", "single" if labels.kind == "single" else "sets")
         estimator = cls(str(path), precision=precision)
-        estimator._use(ensemble, np.array(classes if known else labels.names), answers)
+        estimator._use(models, np.array(classes if known else labels.names), answers)
         return estimator
 
     @property
@@ -268,7 +269,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
         )
 
-    def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path) -> Ensemble:
+    def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path) -> OpenedModels:
         """The classifier that `finetune` makes, in memory. This is the only call of it."""
         options, adapting = self._options(), None
         if pool and self.adapt and load_recipe(options.language_recipe).adapt.phases:
@@ -285,13 +286,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             options=options,
             show=self.verbose,
         )
-        return load_ensemble(out)
+        return loading.open_models(out)
 
-    def _use(self, ensemble: Ensemble, classes: np.ndarray, answers: TargetForm) -> None:
+    def _use(self, models: OpenedModels, classes: np.ndarray, answers: TargetForm) -> None:
         """Set the fitted attributes."""
-        run = ensemble.run
-        self.ensemble_ = ensemble
-        self.classifier_ = Classifier(ensemble.members, weights=ensemble.weights, precision=self.precision)
+        run = models.run
+        self.models_ = models
+        self.classifier_ = Classifier.of(models, precision=self.precision)
         self.classes_, self.answers_ = classes, answers
         method = run.get("method", ENSEMBLE if "blend" in run else FINE_TUNED)
         alone = f"The language model alone, fine-tuned by the recipe '{run.get('recipe')}'."
@@ -364,7 +365,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         texts = check_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
-        self.artifact_ = loading.load(self.model or default_models_for(texts).alone)
+        self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
         read = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
         self._n_features_out = pooled_dim(self.pooling, read.output_dim)
         return self

@@ -475,7 +475,7 @@ def _run_of(begun: _Begun, name: str, folders: Mapping[str, Path]) -> dict[str, 
     """run.json of a language model, the adapted one if it was adapted; empty without a language model."""
     if not name:
         return {}
-    return loading.load(folders[name]).run if name in folders else begun.readings[name].source.run
+    return loading.load_network(folders[name]).run if name in folders else begun.readings[name].source.run
 
 
 def _settings_of(begun: _Begun, name: str) -> Settings:

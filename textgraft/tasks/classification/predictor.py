@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.lazy import resolve
 from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.metrics.agreement import LOOKED_AT, Agreement
 from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.metrics.classification import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
-from textgraft.tasks.classification.ensemble import load_ensemble
+from textgraft.models import loading
 
 if TYPE_CHECKING:
     from textgraft.models.artifact import Predictor
+    from textgraft.models.loading import OpenedModels
 
 LAST = "last"
 """nn.layer_aggregation's, which torch would come with: an exported graph does without."""
 STREAM_TEXTS = 2048
+TASK_OF = "textgraft.tasks.registry:task_of"
 SHAPES: dict[Reads, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
 
 
@@ -39,15 +42,6 @@ class Prediction:
     confidence: float | None
     probabilities: dict[str, float] | None = None
     option: str | None = None
-
-
-A_LANGUAGE_MODEL = "it is a language model", "Fine-tune it first (textgraft finetune)."
-OTHER_USES = {
-    "qa": ("it answers questions about texts", "Use it with textgraft qa."),
-    "tag": ("it tags words", "Use it with textgraft tag."),
-    "vectors": ("it holds word vectors", "Use it with textgraft vectors and embed."),
-}
-"""What models without labels of texts are, and what to do with them, by the stage that made them."""
 
 
 class Classifier:
@@ -65,10 +59,15 @@ class Classifier:
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
         for member in self.members:
             if member.labels is None:
-                what, remedy = OTHER_USES.get(str(member.run.get("stage")), A_LANGUAGE_MODEL)
-                raise UserError(f"this model has no labels: {what}.", remedy=remedy)
+                task = resolve(TASK_OF)(member.head_name)
+                raise UserError(f"this model has no labels: {task.description}.", remedy=task.remedy)
             if member.labels != self.members[0].labels:
                 raise UserError("the members of an ensemble know different labels.")
+
+    @classmethod
+    def of(cls, models: OpenedModels, *, precision: str = "auto") -> Classifier:
+        """The classifier of opened models. Raises UserError for models of another task."""
+        return cls(models.members, weights=models.weights, precision=precision)
 
     @property
     def reads(self) -> Reads:
@@ -201,16 +200,16 @@ def embed(
 
 
 def loaded(model: Classifier | str | Path, *, precision: str = "auto", device: str = "cpu") -> Classifier:
-    """A classifier as it is, or the one at a path, as `load` gives it."""
-    return model if isinstance(model, Classifier) else load(model, precision=precision, device=device)
+    """A classifier as it is, or the one at a path, as `load_classifier` loads it."""
+    return model if isinstance(model, Classifier) else load_classifier(model, precision=precision, device=device)
 
 
-def load(*paths: str | Path, precision: str = "auto", device: str = "cpu") -> Classifier:
-    """The classifier at a path; an ensemble's folder, or several paths, answer as one, networks on `device`.
+def load_classifier(*names: str | Path, precision: str = "auto", device: str = "cpu") -> Classifier:
+    """`loading.load_network` for classifiers: an ensemble's folder, or several names, predict as one.
 
-    Raises UserError if one cannot be loaded, and for a device (core.device.DEVICES) that is not there.
+    Raises UserError for a model of another task, and as `loading.load_network` does.
     """
-    found = [load_ensemble(path, device=device) for path in paths]
-    members = [member for ensemble in found for member in ensemble.members]
-    weights = [weight for ensemble in found for weight in ensemble.weights]
+    opened = [loading.open_models(name, device=device) for name in names]
+    members = [member for models in opened for member in models.members]
+    weights = [weight for models in opened for weight in models.weights]
     return Classifier(members, weights=weights, precision=precision)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from textgraft.core.errors import UserError
 from textgraft.data.sequences import budget_batches
 from textgraft.data.streams.windows import window_batches
 from textgraft.data.windows import Window
-from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import tokens_per_batch
 from textgraft.models.model import Model
@@ -20,14 +17,10 @@ from textgraft.nn.cpu.precision import computing_in
 
 
 class NetworkSpanModel:
-    """A network that answers questions, with its tokenizer. Raises UserError for a model of another task."""
+    """A network that answers questions, with its tokenizer."""
 
-    def __init__(self, model: str | Path | Artifact, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, Artifact) else loading.load(model)
-        if self.artifact.model.describe()["head"]["name"] != "span":
-            where = "" if isinstance(model, Artifact) else str(model)
-            remedy = "Make one with textgraft qa finetune."
-            raise UserError("this model does not answer questions.", where=where, remedy=remedy)
+    def __init__(self, artifact: Artifact, precision: str = "auto") -> None:
+        self.artifact = artifact
         encoder = self.artifact.model.encoder
         self.tokenizer, self.run, self.precision = self.artifact.tokenizer, self.artifact.run, precision
         self.direction, self.max_tokens = encoder.direction, encoder.max_length

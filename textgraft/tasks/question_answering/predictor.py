@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -16,14 +16,16 @@ from textgraft.data.examples import refuse_unread
 from textgraft.data.squad import Question, Squad, one_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.metrics.question_answering import AnswerScores, score_answers
-from textgraft.models.graph_loading import graph_in
+from textgraft.models import loading
 from textgraft.models.model_folder import to_json
 from textgraft.tasks.question_answering.graph import OnnxSpanModel
+from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
 from textgraft.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from textgraft.data.sequences import Direction
-    from textgraft.models.artifact import Artifact
+    from textgraft.models.artifact import Artifact, Predictor
+    from textgraft.models.loading import OpenedModels
 
 AT_ONCE = 256
 """Questions whose windows are held in memory together."""
@@ -199,7 +201,7 @@ def answer_all(
     return replies
 
 
-class Reader:
+class QAModel:
     """A model fine-tuned to answer questions, or its graph, as a folder holds it.
 
     `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
@@ -208,7 +210,7 @@ class Reader:
 
     def __init__(
         self,
-        model: str | Path | Artifact,
+        model: str | Path | Predictor,
         *,
         threshold: float | None = None,
         n_best: int | None = None,
@@ -216,15 +218,17 @@ class Reader:
         precision: str = "auto",
         show: bool = False,
     ) -> None:
-        graph = graph_in(model) if isinstance(model, str | Path) else None
-        if graph is None:
+        name = str(model) if isinstance(model, str | Path) else ""
+        opened = loading.open_model(model) if isinstance(model, str | Path) else model
+        if opened.head_name not in QUESTION_ANSWERING.heads:
+            message, remedy = QUESTION_ANSWERING.missing
+            raise UserError(f"{message}.", where=name, remedy=remedy)
+        if isinstance(opened, OnnxSpanModel):
+            self.source: SpanModel = opened
+        else:
             from textgraft.tasks.question_answering.network import NetworkSpanModel
 
-            self.source: SpanModel = NetworkSpanModel(model, precision)
-        elif isinstance(graph, OnnxSpanModel):
-            self.source = graph
-        else:
-            raise UserError("this graph does not answer questions.", where=str(model), remedy="Export a reader.")
+            self.source = NetworkSpanModel(cast("Artifact", opened), precision)
         run, most = self.source.run, self.source.max_tokens
         windows = WindowSettings(**run.get("windows", {}))  # other programs' readers say nothing of theirs
         self.windows = replace(windows, max_tokens=min(windows.max_tokens, most or windows.max_tokens))
@@ -235,6 +239,11 @@ class Reader:
         if threshold is not None and "search" not in run:
             self.search = replace(self.search, may_be_none=True)
         self.show = show
+
+    @classmethod
+    def of(cls, models: OpenedModels, *, precision: str = "auto", **options: Any) -> QAModel:
+        """The QA model of opened models."""
+        return cls(models.members[0], precision=precision, **options)
 
     def answer(self, squad: Squad) -> list[Reply]:
         """The replies to all questions, in the order of the file."""
@@ -275,10 +284,10 @@ def scores(squad: Squad, given: Mapping[str, str]) -> AnswerScores:
 
 
 def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[Reply]:
-    """The replies of a model's folder to questions; `search` is what `Reader` takes."""
-    return Reader(model, **search).answer(squad)
+    """The replies of a model's folder to questions; `search` is what `QAModel` takes."""
+    return QAModel(model, **search).answer(squad)
 
 
 def qa_evaluate(model: str | Path, squad: Squad, **search: Any) -> dict[str, Any]:
-    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `Reader`."""
-    return Reader(model, **search).evaluate(squad)
+    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `QAModel`."""
+    return QAModel(model, **search).evaluate(squad)

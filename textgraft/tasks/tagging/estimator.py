@@ -175,7 +175,7 @@ class SequenceTagger(BaseEstimator):
         results. Raises UserError for a damaged folder and for a model of another task.
         """
         tagger = cls(str(path), precision=precision)
-        tagger._use(loading.load(path))
+        tagger._use(loading.load_network(path))
         return tagger
 
     def _options(self) -> TagOptions:

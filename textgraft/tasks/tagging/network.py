@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from textgraft.data.tags import TagsOf
 from textgraft.data.words import WHOLE, Coverage, WordWindow, word_windows
 from textgraft.heads.tagging import TaggingHead
 from textgraft.metrics.agreement import LOOKED_AT, Agreement
-from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import casts_of
 from textgraft.models.model import Model
@@ -95,23 +93,18 @@ class NetworkTagger:
         self.config = tagging_head(artifact.model).config
 
     @classmethod
-    def open(cls, model: str | Path | Artifact, precision: str) -> NetworkTagger:
-        """The one in a folder, its stack at this precision too. Raises UserError as loading.load does.
+    def of(cls, artifact: Artifact, precision: str) -> NetworkTagger:
+        """The tagger of an artifact, its stack at this precision too.
 
-        `auto` is int8, and nothing is compared again, for a tagger whose tags were found to stay
+        `auto` is int8, and nothing is compared again, for a tagger whose tags were found to stay the same
         (tasks.tagging.stacked.faster).
         """
-        artifact = model if isinstance(model, Artifact) else loading.load(model)
         trusted = precision == "auto" and artifact.run.get(READ_IN) == "int8"
         if trusted:
             precision = "int8"
         if artifact.stack is not None:
             artifact = replace(artifact, stack=artifact.stack.computing_in(precision))
-        try:
-            return cls(artifact, precision, trusted=trusted)
-        except UserError as error:
-            where = "" if isinstance(model, Artifact) else str(model)
-            raise UserError(error.message, where=where, remedy=error.remedy) from None
+        return cls(artifact, precision, trusted=trusted)
 
     def reading(self, max_tokens: int) -> Reading:
         """What tags one part of a file after the other, in windows of so many tokens.
@@ -123,7 +116,7 @@ class NetworkTagger:
         if agreement is None or agreement.believed:
             return faster
         run = {name: value for name, value in self.artifact.run.items() if name != READ_IN}
-        usual = NetworkTagger.open(replace(self.artifact, run=run), "auto").reading(max_tokens)
+        usual = NetworkTagger.of(replace(self.artifact, run=run), "auto").reading(max_tokens)
 
         def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagsOf], Coverage]:
             found, coverage = faster(sentences)

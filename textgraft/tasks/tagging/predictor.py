@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textgraft.core.errors import UserError
 from textgraft.core.progress import Meter
@@ -14,12 +14,14 @@ from textgraft.data.examples import each_text, refuse_one_text, refuse_unread
 from textgraft.data.tags import Scheme, TagsOf, converted, entities
 from textgraft.data.words import Coverage
 from textgraft.metrics.tagging import TagScores, score_tags
-from textgraft.models.graph_loading import graph_in
+from textgraft.models import loading
 from textgraft.tasks.tagging.graph import OnnxTagger
+from textgraft.tasks.tagging.spec import TAGGING
 from textgraft.text.words import split_words
 
 if TYPE_CHECKING:
-    from textgraft.models.artifact import Artifact
+    from textgraft.models.artifact import Artifact, Predictor
+    from textgraft.models.loading import OpenedModels
 
 AT_ONCE, WORDS_AT_ONCE = 256, 8192
 """Sentences that are held in memory together, with what a stack says of their words; of long ones there are fewer."""
@@ -145,23 +147,33 @@ def tag_all(
 
 
 class Tagger:
-    """A model fine-tuned to tag words, or its graph, as a folder holds it. Raises UserError for one of another task."""
+    """A model fine-tuned to tag words, or its ONNX graph, by name or in memory.
 
-    def __init__(self, model: str | Path | Artifact, *, precision: str = "auto", show: bool = False) -> None:
-        graph = graph_in(model) if isinstance(model, str | Path) else None
-        if graph is None:
+    Raises UserError for a model of another task.
+    """
+
+    def __init__(self, model: str | Path | Predictor, *, precision: str = "auto", show: bool = False) -> None:
+        name = str(model) if isinstance(model, str | Path) else ""
+        opened = loading.open_model(model) if isinstance(model, str | Path) else model
+        if opened.head_name not in TAGGING.heads:
+            message, remedy = TAGGING.missing
+            raise UserError(f"{message}.", where=name, remedy=remedy)
+        if isinstance(opened, OnnxTagger):
+            self.source: WordTagger = opened
+            self.artifact: Artifact | OnnxTagger = opened
+        else:
             from textgraft.tasks.tagging.network import NetworkTagger
 
-            network = NetworkTagger.open(model, precision)
-            self.source: WordTagger = network
-            self.artifact: Artifact | OnnxTagger = network.artifact
-        elif isinstance(graph, OnnxTagger):
-            self.source = self.artifact = graph
-        else:
-            raise UserError("this graph does not tag words.", where=str(model), remedy="Export a tagger.")
+            network = NetworkTagger.of(cast("Artifact", opened), precision)
+            self.source, self.artifact = network, network.artifact
         self.config = self.source.config
         self.max_tokens = int(self.artifact.run.get("max_tokens", MAX_TOKENS))
         self.show = show
+
+    @classmethod
+    def of(cls, models: OpenedModels, *, precision: str = "auto") -> Tagger:
+        """The tagger of opened models."""
+        return cls(models.members[0], precision=precision)
 
     def stream(self, sentences: Iterable[Sentence]) -> Iterator[tuple[Reply, Coverage]]:
         """What `stream_tags` says, one after the other."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,8 +23,10 @@ from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
 from textgraft.metrics.bleu import corpus_bleu, sacrebleu
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
+from textgraft.models.loading import OpenedModels
 from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import Casts, computing_in
+from textgraft.tasks.translation.spec import TRANSLATION
 from textgraft.text.normalize import CONTROL
 from textgraft.text.tokenizer import Tokenizer
 
@@ -93,17 +95,22 @@ class Translator:
     """
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, Artifact) else loading.load(model)
+        self.artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
         where = "" if isinstance(model, Artifact) else str(model)
         if not isinstance(self.model.head, TranslationHead):
-            remedy = "Make one with textgraft cove train."
-            raise UserError("this model does not translate.", where=where, remedy=remedy)
+            message, remedy = TRANSLATION.missing
+            raise UserError(f"{message}.", where=where, remedy=remedy)
         if self.artifact.target is None or self.artifact.target.vocab_size != self.model.head.config.vocab_size:
             message = f"{artifact.TARGET} is missing, or another model's."
             raise UserError(message, where=where, remedy=model_folder.RESTORE)
         self.head, self.target = self.model.head, self.artifact.target
         self.max_tokens, self.precision = int(self.artifact.run.get("max_tokens", MAX_TOKENS)), precision
+
+    @classmethod
+    def of(cls, models: OpenedModels, *, precision: str = "auto") -> Translator:
+        """The translator of opened models."""
+        return cls(cast(Artifact, models.members[0]), precision=precision)
 
     def stream(self, texts: Iterable[str], *, beams: int = 1) -> Iterator[str]:
         """One translation a text, in order, from a stream of any length; a blank text has a blank one.

@@ -1,0 +1,14 @@
+"""Language modelling, by the names of its parts: what other tasks start from."""
+
+from __future__ import annotations
+
+from textgraft.tasks.spec import TaskSpec
+
+LANGUAGE_MODELING = TaskSpec(
+    name="language modelling",
+    heads=("language_model", "masked_language_model", "bidirectional_language_model", "features"),
+    stage="pretrain",
+    metrics=("bits_per_character", "perplexity", "loss"),
+    description="it is a language model",
+    remedy="Fine-tune it first (textgraft finetune).",
+)

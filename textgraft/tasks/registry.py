@@ -1,0 +1,33 @@
+"""The tasks, and which of them a model was trained for."""
+
+from __future__ import annotations
+
+from textgraft.tasks.classification.spec import CLASSIFICATION
+from textgraft.tasks.language_modeling.spec import LANGUAGE_MODELING
+from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
+from textgraft.tasks.spec import TaskSpec
+from textgraft.tasks.tagging.spec import TAGGING
+from textgraft.tasks.translation.spec import TRANSLATION
+
+WORD_VECTORS = TaskSpec(
+    name="word vectors",
+    heads=("vectors",),
+    stage="vectors",
+    metrics=("spearman", "accuracy"),
+    description="it holds word vectors",
+    remedy="Use it with textgraft vectors and embed.",
+)
+TASKS: tuple[TaskSpec, ...] = (
+    CLASSIFICATION,
+    TAGGING,
+    QUESTION_ANSWERING,
+    TRANSLATION,
+    LANGUAGE_MODELING,
+    WORD_VECTORS,
+)
+BY_HEAD: dict[str, TaskSpec] = {head: task for task in TASKS for head in task.heads}
+
+
+def task_of(head: str) -> TaskSpec:
+    """The task of a head's name (models.artifact.Predictor.head_name)."""
+    return BY_HEAD[head]
