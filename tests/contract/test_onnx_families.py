@@ -97,7 +97,7 @@ def test_all_families_with_a_graph_are_here() -> None:
 
 @pytest.mark.parametrize(
     ("encoder", "head", "said"),
-    [("word-lstm", "tags-crf", "family"), ("lstm-left-2", "lm-full-tied", "only classifiers, taggers and readers")],
+    [("word-lstm", "tags-crf", "family"), ("lstm-left-2", "lm-full-tied", "only classifiers, taggers and QA models")],
 )
 def test_what_has_no_graph_says_so(encoder: str, head: str, said: str) -> None:
     with pytest.raises(UserError, match=said):

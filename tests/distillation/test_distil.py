@@ -139,7 +139,7 @@ def test_a_student_follows_a_linear_teacher(teacher: Path, tiny_lm: Path, tmp_pa
     assert agree.mean() > 0.85
     assert not (tmp_path / "out.run").exists()
     card, page = ((done.folder / name).read_text() for name in ("README.md", "report.html"))
-    assert "It was taught by `linear-teacher`" in card
+    assert "Its teacher: `linear-teacher`" in card
     assert "agrees with its teacher on" in card
     assert "- distillation: temperature 2" in card
     assert "agrees with its teacher on" in page
@@ -366,7 +366,7 @@ def test_a_bert_of_half_the_layers_opens_as_a_distilbert(bert_lm: Path, tmp_path
     assert done.record["distillation"] == {"temperature": 2.0, "soft": 5.0, "hard": 2.0, "hidden": 1.0}
     student = loading.load_network(done.folder)
     assert student.model.encoder.config.num_layers == 2
-    assert "It was taught by `bert-4` (pretrain)" in (done.folder / "README.md").read_text()
+    assert "Its teacher: `bert-4` (pretrain)" in (done.folder / "README.md").read_text()
     folder = textgraft.convert(done.folder, tmp_path / "hf", to="huggingface")
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
     assert type(theirs).__name__ == "DistilBertForMaskedLM"

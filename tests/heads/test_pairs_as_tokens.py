@@ -16,13 +16,13 @@ from textgraft.data.batch import Batch, pad
 from textgraft.data.examples import Choice, Examples, Pair
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import PairIds, Rows, TokenIds, cut_pair, encode_texts, shuffled_batches
-from textgraft.linear.artifact import LinearArtifact, load
+from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.multiple_choice import FrequentPlace, WordOverlap
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import MEASURES, PairNgrams
 from textgraft.metrics.calibration import fit_temperature
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.inference import predict_logits
 from textgraft.models.model import Model, build
 from textgraft.text.byte_level import train_byte_level
@@ -244,7 +244,7 @@ def test_a_linear_classifier_of_pairs_is_saved_and_loaded(tmp_path: Path) -> Non
     made = LinearArtifact(fitted, labels, {"name": "pairs", "reads": "pairs"})
     answers = made.outputs(pairs)
     assert answers.argmax(axis=1).tolist() == labels.encode(examples).tolist()
-    loaded = load(artifact.save(made, tmp_path / "model"))
+    loaded = loading.open_model(artifact.save(made, tmp_path / "model"))
     np.testing.assert_array_equal(loaded.outputs(pairs), answers)
     with pytest.raises(UserError, match="here is a single text"):
         loaded.outputs(["a b"])

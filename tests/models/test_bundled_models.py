@@ -26,5 +26,5 @@ def test_a_model_of_the_box_opens_by_its_name_and_its_card_tells_its_making(fold
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_the_readme_names_it(folder: Path) -> None:
-    assert f"`{folder.name}`" in (BOX.parent / "README.md").read_text(encoding="utf-8")
+def test_the_documentation_names_it(folder: Path) -> None:
+    assert f"`{folder.name}`" in (BOX.parent / "docs" / "bundled-models.md").read_text(encoding="utf-8")

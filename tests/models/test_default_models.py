@@ -66,8 +66,8 @@ def test_they_are_in_the_box() -> None:
 
 def test_fine_tuning_takes_the_one_that_suits_what_is_made() -> None:
     english, thai = (Examples(texts, LABELS, "single") for texts in (["words of English"] * 24, TEXTS))
-    assert FinetuneOptions().default_model(english) == ENGLISH.blended
-    assert FinetuneOptions().default_model(thai) == THAI.blended
+    assert FinetuneOptions().default_model(english) == ENGLISH.ensemble
+    assert FinetuneOptions().default_model(thai) == THAI.ensemble
     for alone in (FinetuneOptions(recipe="ulmfit"), FinetuneOptions(from_scratch=True)):
         assert (alone.default_model(english), alone.default_model(thai)) == (ENGLISH.alone, THAI.alone)
 

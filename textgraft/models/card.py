@@ -10,57 +10,56 @@ from textgraft.core import formatting
 STAGES = {
     "pretrain": "A language model, pretrained on general text. Adapt it to a domain or fine-tune it on labels.",
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
-    "cove": "A translator, whose encoder gives words vectors in their context (CoVe). Fine-tune it on labels.",
+    "cove": "A translation model, whose encoder gives contextual word vectors (CoVe). Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
-    "distil": "A smaller model that learned to answer as a larger one does.",
-    "qa": "A model fine-tuned to answer questions about a text with a stretch of that text.",
-    "tag": "A model fine-tuned to tag words: with parts of speech, or with their places in entities.",
-    "vectors": "Word vectors: one for each word, whatever stands around it. Use them with textgraft vectors and embed.",
+    "distil": "A smaller model trained on the outputs of a larger one.",
+    "qa": "A model fine-tuned for extractive question answering: it answers with a span of the text.",
+    "tag": "A model fine-tuned to tag words: parts of speech or named entities.",
+    "vectors": "Static word vectors: one for each word, in every context. Use them with textgraft vectors and embed.",
 }
-LANGUAGES = ("language", "texts", "tokens", "share", "share as read", "times read in a pass", "held-out loss")
+LANGUAGES = ("language", "texts", "tokens", "share", "share in training", "epochs in a pass", "held-out loss")
 LINEAR = "A linear classifier, fitted to labelled texts; no neural network."
-BLEND = "Several models fitted to labelled texts, whose answers are averaged with weights."
+ENSEMBLE = "A weighted ensemble of models fitted to labelled texts."
 LIMITS = {
-    "pretrain": "It has read what is named under Data and repeats the errors and leanings of that text.",
-    "adapt": "It has read what is named under Data and repeats the errors and leanings of that text.",
+    "pretrain": "It was trained on what is named under Data and reproduces the errors and biases of that text.",
+    "adapt": "It was trained on what is named under Data and reproduces the errors and biases of that text.",
     "cove": (
-        "It has read what is named under Data and repeats the errors and leanings of those sentences and of whoever "
-        "translated them. A translation may say what the sentence does not."
+        "It was trained on what is named under Data and reproduces the errors and biases of those sentences and of "
+        "their translators. A translation may contain what the sentence does not."
     ),
     "finetune": (
-        "It gives one of the answers it was trained on to any text whatever, also to text of another kind, language or "
-        "time, where the scores above do not hold. Look at the calibration before acting on a probability."
+        "It predicts one of its labels for any text, also for text of another kind, language or time, where the "
+        "scores above do not hold. Check the calibration before acting on a probability."
     ),
     "distil": (
-        "It has learned its teacher's errors along with its answers; see the teacher's own limits. For text of another "
-        "kind than it was taught on, how often the two agree says nothing."
+        "It reproduces its teacher's errors; see the teacher's own limits. The agreement with the teacher does not hold "
+        "for text of another kind than it was trained on."
     ),
     "qa": (
-        "It answers with words of the text that it is given, true or not; for texts and questions of another kind or "
-        "language the scores above do not hold. The probabilities compare one question's answers and no more."
+        "It answers with a span of the given text, true or not; for texts and questions of another kind or language "
+        "the scores above do not hold. Probabilities compare the candidate answers of one question only."
     ),
     "tag": (
-        "It gives every word one of the tags it was trained on, also in text of another kind, language or time, where "
-        "the scores above do not hold. The probabilities are the network's own and not calibrated."
+        "It predicts one of its tags for every word, also in text of another kind, language or time, where the scores "
+        "above do not hold. The probabilities are not calibrated."
     ),
     "vectors": (
-        "A word has one vector for all its meanings, and words are near that stand in like company, opposites too. The "
-        "vectors repeat the leanings of the text that they were learned from."
+        "A word has one vector for all its meanings, and words in similar contexts are near each other, antonyms too. "
+        "The vectors reproduce the biases of the text that they were trained on."
     ),
 }
 
 
 def model_card(run: Mapping[str, Any]) -> str:
-    """The card as markdown: what it is, data, training, results beside baselines, limits, licence.
+    """The card as Markdown: description, data, training, results beside baselines, limits, licence.
 
     `run` is run.json's object. Used where present: `name`, `stage`, `linear` (a sentence on a linear classifier),
-    `blend` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `languages` (name ->
-    {texts, tokens, share, share_read, times_read, held_out}), `base`, `teacher` (as many as it had, each like `base`,
-    with a `verdict` on how well it follows them), `data`, `tokens_seen`, `seconds`, `recipe`, `command`, `settings`,
+    `ensemble` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `languages` (name ->
+    {texts, tokens, share, share_read, times_read, held_out}), `base`, `teacher` (each like `base`, with a `verdict` on
+    how often the student agrees with them), `data`, `tokens_seen`, `seconds`, `recipe`, `command`, `settings`,
     `distillation` (its weights and temperature), `seeds`, `held_out` (`before` and `after`, each metric -> value),
     `results` (the shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low, high}, minutes,
-    peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is not there is not mentioned;
-    no number is made up.
+    peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is missing is left out.
     """
     run = {**(run.get("results") or {}), **run}
     stage = str(run.get("stage", ""))
@@ -77,11 +76,13 @@ def model_card(run: Mapping[str, Any]) -> str:
 
 
 def _heading(run: Mapping[str, Any], stage: str) -> str:
-    what = LINEAR if run.get("linear") else BLEND if len(_counted(run)) > 1 else STAGES.get(stage, "A textgraft model.")
+    what = (
+        LINEAR if run.get("linear") else ENSEMBLE if len(_members(run)) > 1 else STAGES.get(stage, "A textgraft model.")
+    )
     lines = [f"# {_text(run.get('name') or 'A textgraft model')}", what]
-    for told in ("linear", "chosen"):
-        if run.get(told):
-            lines.append(_text(run[told]).rstrip(".") + ".")
+    for sentence in ("linear", "chosen"):
+        if run.get(sentence):
+            lines.append(_text(run[sentence]).rstrip(".") + ".")
     if run.get("language"):
         lines.append(f"Language: {_text(run['language'])}.")
     base = run.get("base") or {}
@@ -89,13 +90,13 @@ def _heading(run: Mapping[str, Any], stage: str) -> str:
         lines.append(f"It started from `{_text(base['name'])}`{_of_stage(base)}.")
     teachers = [f"`{_text(one.get('name'))}`{_of_stage(one)}" for one in run.get("teacher") or () if one]
     if teachers:
-        lines.append(f"It was taught by {' and '.join(teachers)}.")
+        lines.append(f"Its teacher: {' and '.join(teachers)}.")
     return "\n\n".join(lines)
 
 
-def _counted(run: Mapping[str, Any]) -> list[str]:
-    """The candidates that count in a blend's answer."""
-    candidates = (run.get("blend") or {}).get("candidates") or {}
+def _members(run: Mapping[str, Any]) -> list[str]:
+    """The members of an ensemble: the candidates with a weight."""
+    candidates = (run.get("ensemble") or {}).get("candidates") or {}
     return [name for name, one in candidates.items() if one.get("weight")]
 
 
@@ -134,7 +135,7 @@ def language_rows(languages: Mapping[str, Mapping[str, Any]]) -> list[list[str]]
 
 
 def in_int8(words: int, same: int) -> str:
-    """How many of a tagger's tags were the same in int8 when it was made."""
+    """How many of a tagger's tags were the same in int8 at training time."""
     return f"{same:,} of {words:,} tags stay in int8"
 
 
@@ -150,7 +151,9 @@ def _training(run: Mapping[str, Any]) -> list[str]:
     if settings:
         lines.append("- settings: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in settings.items()))
     if "in_int8" in run:
-        lines.append(f"- read in: {_text(run.get('read_in', 'floating point'))}, {in_int8(**run['in_int8'])}")
+        lines.append(
+            f"- inference precision: {_text(run.get('read_in', 'floating point'))}, {in_int8(**run['in_int8'])}"
+        )
     taught = {k: v for k, v in (run.get("distillation") or {}).items() if v is not None}
     if taught:
         lines.append("- distillation: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in taught.items()))

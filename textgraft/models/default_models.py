@@ -1,4 +1,4 @@
-"""Which language model of the box is taken where nobody names one."""
+"""The bundled language model that is the default for a language."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 
 class DefaultModels(NamedTuple):
-    """The models for one script: what is fine-tuned alone, and what takes part in the blend that `finetune` makes."""
+    """The default models for one script: fine-tuned alone (`alone`), or as a candidate of the ensemble (`ensemble`)."""
 
     alone: str
-    blended: str
+    ensemble: str
 
 
 ENGLISH = DefaultModels("en-ulmfit", "en-gpt-small")  # why not one for both: docs/decisions.md
@@ -20,10 +20,10 @@ THAI = DefaultModels("th-ulmfit", "th-ulmfit")
 _THAI_LETTER = re.compile("[\u0e01-\u0e3a\u0e40-\u0e4e]")
 _OTHER_LETTER = re.compile("[^\\W\\d_\u0e01-\u0e4e]")
 TEXTS, CHARACTERS = 1_000, 500
-"""How many texts are looked at, and how much of each."""
+"""How many texts are examined, and how many characters of each."""
 
 
 def default_models_for(texts: Iterable[str]) -> DefaultModels:
-    """The models for the script in which most letters of the texts are; English ones for what the box has none for."""
-    read = "".join(text[:CHARACTERS] for text in islice(texts, TEXTS))
-    return THAI if len(_THAI_LETTER.findall(read)) > len(_OTHER_LETTER.findall(read)) else ENGLISH
+    """The default models for the script of most letters of the texts; English ones where no other is bundled."""
+    sample = "".join(text[:CHARACTERS] for text in islice(texts, TEXTS))
+    return THAI if len(_THAI_LETTER.findall(sample)) > len(_OTHER_LETTER.findall(sample)) else ENGLISH

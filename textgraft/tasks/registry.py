@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textgraft.core.errors import UserError
 from textgraft.tasks.classification.spec import CLASSIFICATION
 from textgraft.tasks.language_modeling.spec import LANGUAGE_MODELING
 from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
@@ -31,3 +32,10 @@ BY_HEAD: dict[str, TaskSpec] = {head: task for task in TASKS for head in task.he
 def task_of(head: str) -> TaskSpec:
     """The task of a head's name (models.artifact.Predictor.head_name)."""
     return BY_HEAD[head]
+
+
+def validate_task(task: TaskSpec, head: str, *, where: str = "") -> None:
+    """Raise UserError where a model with this head was trained for another task, saying for which."""
+    if head not in task.heads:
+        message, remedy = task.missing
+        raise UserError(f"{message}: {task_of(head).description}.", where=where, remedy=remedy)

@@ -63,7 +63,7 @@ def model_for(name: str, options: MethodOptions) -> str | Path:
     That is the one behind its @, its own, that of the options, or what `finetune` would take.
     """
     kind, named = method_class(name), name.partition("@")[2]
-    usual = options.usual.blended if issubclass(kind, Default) else options.usual.alone
+    usual = options.usual.ensemble if issubclass(kind, Default) else options.usual.alone
     return named or kind.model or options.model or usual
 
 

@@ -152,7 +152,7 @@ class FinetuneOptions:
     def default_model(self, train: Examples) -> str:
         """The language model where none is named."""
         usual = default_models_for(train.texts)
-        return usual.blended if self.blends else usual.alone
+        return usual.ensemble if self.blends else usual.alone
 
     @property
     def blends(self) -> bool:

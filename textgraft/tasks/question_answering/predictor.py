@@ -20,6 +20,7 @@ from textgraft.models import loading
 from textgraft.models.model_folder import to_json
 from textgraft.tasks.question_answering.graph import OnnxSpanModel
 from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
+from textgraft.tasks.registry import validate_task
 from textgraft.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -220,9 +221,7 @@ class QAModel:
     ) -> None:
         name = str(model) if isinstance(model, str | Path) else ""
         opened = loading.open_model(model) if isinstance(model, str | Path) else model
-        if opened.head_name not in QUESTION_ANSWERING.heads:
-            message, remedy = QUESTION_ANSWERING.missing
-            raise UserError(f"{message}.", where=name, remedy=remedy)
+        validate_task(QUESTION_ANSWERING, opened.head_name, where=name)
         if isinstance(opened, OnnxSpanModel):
             self.source: SpanModel = opened
         else:

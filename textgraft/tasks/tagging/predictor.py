@@ -15,6 +15,7 @@ from textgraft.data.tags import Scheme, TagsOf, converted, entities
 from textgraft.data.words import Coverage
 from textgraft.metrics.tagging import TagScores, score_tags
 from textgraft.models import loading
+from textgraft.tasks.registry import validate_task
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.spec import TAGGING
 from textgraft.text.words import split_words
@@ -155,9 +156,7 @@ class Tagger:
     def __init__(self, model: str | Path | Predictor, *, precision: str = "auto", show: bool = False) -> None:
         name = str(model) if isinstance(model, str | Path) else ""
         opened = loading.open_model(model) if isinstance(model, str | Path) else model
-        if opened.head_name not in TAGGING.heads:
-            message, remedy = TAGGING.missing
-            raise UserError(f"{message}.", where=name, remedy=remedy)
+        validate_task(TAGGING, opened.head_name, where=name)
         if isinstance(opened, OnnxTagger):
             self.source: WordTagger = opened
             self.artifact: Artifact | OnnxTagger = opened

@@ -26,6 +26,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.loading import OpenedModels
 from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import Casts, computing_in
+from textgraft.tasks.registry import validate_task
 from textgraft.tasks.translation.spec import TRANSLATION
 from textgraft.text.normalize import CONTROL
 from textgraft.text.tokenizer import Tokenizer
@@ -98,9 +99,8 @@ class Translator:
         self.artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
         where = "" if isinstance(model, Artifact) else str(model)
-        if not isinstance(self.model.head, TranslationHead):
-            message, remedy = TRANSLATION.missing
-            raise UserError(f"{message}.", where=where, remedy=remedy)
+        validate_task(TRANSLATION, self.artifact.head_name, where=where)
+        assert isinstance(self.model.head, TranslationHead)
         if self.artifact.target is None or self.artifact.target.vocab_size != self.model.head.config.vocab_size:
             message = f"{artifact.TARGET} is missing, or another model's."
             raise UserError(message, where=where, remedy=model_folder.RESTORE)
