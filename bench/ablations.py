@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from consistency import Consistent, Replacing, pairs_of
 from curves import DATA, HERE, examples
+from textgraft.core.context import QUIET, RunContext
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -132,10 +133,8 @@ def trained(
             draw.plan(source, stage, dropouts=dropouts),
             EncodedTexts(draw.encoded(source, texts), targets),
             {"test": EncodedTexts(draw.encoded(source, draw.texts))},
-            seed=draw.seed if seed is None else seed,
-            folder=Path(folder),
             title="run",
-            show=False,
+            context=RunContext(Path(folder), draw.seed if seed is None else seed, show=False),
         )
 
 
@@ -223,7 +222,7 @@ def adapted(epochs: float) -> Callable[[Draw], np.ndarray]:
             text = f'name = "{key}"\ndescription = "x"\nsource = "x"\n' + _toml(replace(recipe.adapt, phases=phases))
             path = folder.with_suffix(".toml")
             path.write_text(text)
-            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), show=False)
+            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), context=QUIET)
         return tuned(draw, source=loading.load_network(folder), stage=at_least(120))
 
     return way

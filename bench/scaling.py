@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 from record import Record, in_own_process, write_json
+from textgraft.core.context import QUIET
 
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples
@@ -66,7 +67,7 @@ def trained(count: int, classes: int) -> Work:
 
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            finetune(train, Path(folder, "out"), model="en-gpt-small", test=test, options=options, show=False)
+            finetune(train, Path(folder, "out"), model="en-gpt-small", test=test, options=options, context=QUIET)
 
     return work
 

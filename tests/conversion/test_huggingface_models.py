@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_reviews import reviews
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft import UserError
@@ -61,7 +62,7 @@ def test_the_library_and_we_see_the_same_text(bert: Path) -> None:
 
 def test_adapt_then_finetune_then_predict(bert: Path, tmp_path: Path) -> None:
     pool, (texts, labels) = reviews(120, 3)[0], reviews(60, 1)
-    adapted = textgraft.adapt(pool, tmp_path / "adapted", model=f"hf:{bert}", show=False)
+    adapted = textgraft.adapt(pool, tmp_path / "adapted", model=f"hf:{bert}", context=QUIET)
     record = loading.load_network(adapted).run
     assert record["recipe"] == "transformer"
     before, after = record["held_out"]["before"], record["held_out"]["after"]
@@ -74,7 +75,7 @@ def test_adapt_then_finetune_then_predict(bert: Path, tmp_path: Path) -> None:
         model=adapted,
         test=test,
         options=FinetuneOptions(recipe="default", baselines=False, max_tokens=4_000),
-        show=False,
+        context=QUIET,
     )
     assert done.record["recipe"] == "transformer"
     saved = loading.load_network(tmp_path / "model").model.describe()["head"]
@@ -194,7 +195,7 @@ def test_a_bare_encoder_learns_to_tell_masked_tokens(bert: Path, tmp_path: Path)
     recipe.write_text(text.replace("batch_size = 16\nbptt = 128", "batch_size = 4\nbptt = 24"))
     pool = reviews(120, 3)[0]
     twice = [
-        textgraft.adapt(pool, tmp_path / out, model=source, recipe=str(recipe), settings=settings, show=False)
+        textgraft.adapt(pool, tmp_path / out, model=source, recipe=str(recipe), settings=settings, context=QUIET)
         for out in ("one", "two")
     ]
     adapted = loading.load_network(twice[0])
@@ -217,4 +218,4 @@ def test_a_classifier_is_not_adapted(bert: Path, tmp_path: Path) -> None:
     for name, data in WordPieceTokenizer.from_huggingface(bert).huggingface_files().items():
         (tmp_path / "c" / name).write_bytes(data)
     with pytest.raises(UserError, match="has been fine-tuned for a task"):
-        textgraft.adapt(reviews(60, 3)[0], tmp_path / "adapted", model=f"hf:{tmp_path / 'c'}", show=False)
+        textgraft.adapt(reviews(60, 3)[0], tmp_path / "adapted", model=f"hf:{tmp_path / 'c'}", context=QUIET)

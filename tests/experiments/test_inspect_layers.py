@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from made_up_reviews import reviews
 from made_up_tags import sentences, write_encoder
+from textgraft.core.context import QUIET
 
 from textgraft import LayerOptions, TagOptions, inspect_layers, inspect_weights, tag_finetune
 from textgraft.core.errors import UserError
@@ -136,7 +137,7 @@ def test_a_larger_sample_holds_a_smaller_one() -> None:
 
 def tagger(desk: Path, out: Path, layer_aggregation: str) -> Path:
     chosen = TagOptions(str(desk / "quick.toml"), layer_aggregation=layer_aggregation, baseline=False, settings=FP32)
-    return tag_finetune(TRAIN, out, model=desk / "bert", test=TEST, options=chosen, show=False).folder
+    return tag_finetune(TRAIN, out, model=desk / "bert", test=TEST, options=chosen, context=QUIET).folder
 
 
 def test_weights_are_those_that_the_models_have_learned(desk: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textgraft.core.context import QUIET
 
 from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune
 from textgraft.comparison.methods import MethodOptions
@@ -83,7 +84,7 @@ def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
     train = Examples(TEXTS, LABELS, "single")
     base = loading.load_network(small).run["name"]
-    adapted = load_network(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, show=False))
+    adapted = load_network(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, context=QUIET))
     assert adapted.run["base"]["name"] == base
     asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "show": False}
     assert finetune(train, tmp_path / "made", **asked).record["base"]["name"] == base

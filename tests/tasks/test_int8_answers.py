@@ -9,6 +9,7 @@ import pytest
 from made_up_questions import write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
@@ -38,7 +39,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = replace(STACKED, baseline=False, network=network, recipe=str(folder / "quick-8.toml"), settings=FP32)
     data = sentences(80, 1, names=True)
     stack = Stack.open(["en-flair-small-forward"], precision="fp32")
-    tag_finetune(data, folder / "tagger", model=stack, test=sentences(9, 3, names=True), options=options, show=False)
+    tag_finetune(data, folder / "tagger", model=stack, test=sentences(9, 3, names=True), options=options, context=QUIET)
     return folder / "tagger"
 
 
@@ -59,7 +60,9 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
         options = replace(STACKED, settings=settings, **about)
         stack = Stack.open(["en-flair-small-forward"], precision=settings.precision)
         folder = tmp_path / settings.precision
-        done = tag_finetune(sentences(80, 1, names=True), folder, model=stack, test=test, options=options, show=False)
+        done = tag_finetune(
+            sentences(80, 1, names=True), folder, model=stack, test=test, options=options, context=QUIET
+        )
         assert done.record.get("read_in", "auto") == read_in
         source = Tagger(folder).source
         assert isinstance(source, NetworkTagger)
@@ -127,7 +130,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("int8 labels") / "out"
     texts, labels = reviews(60, 1)
     options = FinetuneOptions(recipe="frozen", baselines=False, max_tokens=32, settings=FP32)
-    finetune(Examples(texts, labels, "single"), folder, model="en-ulmfit", options=options, show=False)
+    finetune(Examples(texts, labels, "single"), folder, model="en-ulmfit", options=options, context=QUIET)
     return folder
 
 

@@ -15,6 +15,7 @@ import torch
 from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from textgraft.core.context import QUIET
 
 from textgraft import FinetuneOptions, QAModel, QAOptions, Tagger, TagOptions, finetune
 from textgraft.core.errors import UserError
@@ -85,7 +86,7 @@ def examples(count: int, seed: int) -> Examples:
 def grown(model: Path, out: Path, recipe: str, **options: Any) -> Path:
     """A classifier of 16 reviews without anything beside it."""
     asked = FinetuneOptions(recipe=recipe, baselines=False, settings=FP32, max_tokens=24, **options)
-    finetune(examples(16, 1), out, model=model, test=examples(8, 2), options=asked, show=False)
+    finetune(examples(16, 1), out, model=model, test=examples(8, 2), options=asked, context=QUIET)
     return out
 
 
@@ -97,7 +98,7 @@ def encoders_values(model: Any) -> dict[str, torch.Tensor]:
 def test_a_frozen_tagger_reads_any_layers(layer_aggregation: str, tagging_bert: Path, tmp_path: Path) -> None:
     """Nothing but the head, with what its layer aggregation learns, moves; loaded, it says what it said."""
     asked = TagOptions(recipe=frozen(tmp_path), settings=FP32, layer_aggregation=layer_aggregation, baseline=False)
-    done = tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, show=False)
+    done = tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)
     assert done.record["layer_aggregation"] == layer_aggregation
     loaded = Tagger(done.folder, precision="fp32")
     assert [r.tags for r in loaded.tag(TEST.sentences)] == [r.tags for r in done.replies]
@@ -117,7 +118,7 @@ def test_a_mix_is_worth_learning(tagging_bert: Path, tmp_path: Path) -> None:
     """Of an untrained encoder the embeddings know most of a word, and the mix finds that out."""
     asked = TagOptions(recipe=str(write_recipe(tmp_path, 6)), settings=FP32, layer_aggregation="mix", baseline=False)
     plain = sentences(150, 1), sentences(20, 2)
-    done = tag_finetune(plain[0], tmp_path / "out", model=tagging_bert, test=plain[1], options=asked, show=False)
+    done = tag_finetune(plain[0], tmp_path / "out", model=tagging_bert, test=plain[1], options=asked, context=QUIET)
     assert done.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.9
 
 
@@ -129,14 +130,14 @@ def test_a_run_of_another_readout_is_another_run(tagging_bert: Path, tmp_path: P
     for options in (FinetuneOptions(), QAOptions()):
         assert repr(options) == repr(replace(options, layer_aggregation="mix"))
     work = work_path(tmp_path / "out")
-    tag_finetune(TRAIN, tmp_path / "done", model=tagging_bert, test=TEST, options=asked, show=False)
+    tag_finetune(TRAIN, tmp_path / "done", model=tagging_bert, test=TEST, options=asked, context=QUIET)
     plans = []
     for layer_aggregation in ("sum", "last"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("textgraft.tasks.tagging.finetune.drive", stop)
             options = replace(asked, layer_aggregation=layer_aggregation)
             with pytest.raises(KeyboardInterrupt):
-                tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=options, show=False)
+                tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=options, context=QUIET)
         plans.append(json.loads((work / "plan.json").read_text()))
         (work / "plan.json").unlink()
     assert plans[0].pop("layer_aggregation") == "sum"
@@ -144,7 +145,7 @@ def test_a_run_of_another_readout_is_another_run(tagging_bert: Path, tmp_path: P
     (work / "plan.json").write_text(json.dumps(plans[0]))
     (work / "tagger.checkpoint.safetensors").write_bytes(b"something")
     with pytest.raises(UserError, match="an unfinished run is here that differs in: layer aggregation"):
-        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)
 
 
 def test_a_killed_run_with_a_mix_ends_with_the_same_bits(
@@ -227,7 +228,7 @@ def test_a_reader_reads_other_layers_and_learns_on(tmp_path: Path) -> None:
         baseline=False,
         layer_aggregation="mix",
     )
-    done = qa_finetune(train, tmp_path / "out", model=bert, test=test, options=asked, show=False)
+    done = qa_finetune(train, tmp_path / "out", model=bert, test=test, options=asked, context=QUIET)
     assert done.record["layer_aggregation"] == "mix"
     reader = QAModel(done.folder, precision="fp32")
     assert [r.text for r in reader.answer(test)] == [r.text for r in done.replies]
@@ -252,12 +253,12 @@ def test_impossible_readouts_are_refused_before_anything_is_written(tiny_lm: Pat
         check_finetune(examples(16, 1), model=tiny_lm, held_out=[examples(8, 2)], options=options)
     with pytest.raises(UserError, match=possible):
         tag_finetune(
-            TRAIN, tmp_path / "out", model=tiny_lm, options=TagOptions(layer_aggregation="sum-last-4"), show=False
+            TRAIN, tmp_path / "out", model=tiny_lm, options=TagOptions(layer_aggregation="sum-last-4"), context=QUIET
         )
     squad = parse_squad(questions(10, 1))
     with pytest.raises(UserError, match=possible):
         qa_finetune(
-            squad, tmp_path / "out", model=tiny_lm, options=QAOptions(layer_aggregation="concat-last-4"), show=False
+            squad, tmp_path / "out", model=tiny_lm, options=QAOptions(layer_aggregation="concat-last-4"), context=QUIET
         )
     assert not list(tmp_path.glob("out*"))
     for kind in (FinetuneOptions, TagOptions, QAOptions):
@@ -270,4 +271,4 @@ def test_a_phase_that_trains_nothing_the_head_reads_says_so(tagging_bert: Path, 
     path.write_text(FROZEN.format(epochs=1).replace("trainable = 1", "only = -2"))
     asked = TagOptions(recipe=str(path), settings=FP32, layer_aggregation="second-to-last", baseline=False)
     with pytest.raises(UserError, match="nothing that the phase 'head' trains is read by the head"):
-        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)
