@@ -18,7 +18,7 @@ def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     assert done.code == 0, done
     assert done.out.splitlines()[1].startswith("blend ")
     assert "Chosen on 24 labels by 2-fold cross-validation: " in done.out
-    assert "candidate self-trained: " in done.err
+    assert "candidate co-training: " in done.err
     results = json.loads((out / "run.json").read_text())["results"]
     assert results["chosen"] in done.out
     assert next(iter(results["methods"])) == "blend"

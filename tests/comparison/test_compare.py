@@ -403,9 +403,9 @@ def test_without_a_choice_all_is_run_that_can_be() -> None:
     assert usual == [name for name in METHODS if name not in ("cove", "elmo", "flair", "bert", "gpt")]
     without = stage.chosen_methods(None, kind="single", pool=19)
     assert without == ["linear", "fasttext", "features", "scratch", "frozen", "no-adapt", "default"]
-    assert "self-trained" not in stage.chosen_methods(None, kind="multi", pool=20)
-    with pytest.raises(UserError, match=r"'self-trained' is for single labels, and these are multi\. Leave it out\."):
-        stage.chosen_methods(["linear", "self-trained"], kind="multi", pool=20)
+    assert "co-training" not in stage.chosen_methods(None, kind="multi", pool=20)
+    with pytest.raises(UserError, match=r"'co-training' is for single labels, and these are multi\. Leave it out\."):
+        stage.chosen_methods(["linear", "co-training"], kind="multi", pool=20)
     assert stage.chosen_budgets(None, examples(300), classes=2) == (50, 100, 200, 300)
     assert stage.chosen_budgets(None, examples(30), classes=2) == (30,)
     assert stage.chosen_budgets(["all", "20", 20], examples(30), classes=2) == (20, 30)

@@ -103,7 +103,7 @@ def test_every_method_says_what_it_is(name: str) -> None:
     assert not method.model or name in OF_MODEL
 
 
-@pytest.mark.parametrize("name", ["linear", "lsa", "vectors", "self-trained", "fasttext"])
+@pytest.mark.parametrize("name", ["linear", "lsa", "vectors", "co-training", "fasttext"])
 def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path) -> None:
     train, test = examples(60), examples(40, seed=2)
     labels, method = Labels.fit(train), METHODS[name](quick)

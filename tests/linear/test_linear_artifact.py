@@ -71,7 +71,7 @@ def fit(name: str) -> Fitted:
             return LsaBaseline(spaces=[space]).fit(thai(60), np.arange(60) % 3).fitted
         case "paragraphs":
             return LsaBaseline(spaces=[ParagraphFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
-        case "self-trained on words":  # as versions before paragraph vectors saved it
+        case "co-training on words":  # as versions before paragraph vectors saved it
             spaces = {
                 "LSA": [LSAFeatures(dimensions=6).fit(pool)],
                 "word vectors": [WordVectorFeatures(dimensions=6).fit(pool)],
@@ -83,7 +83,7 @@ def fit(name: str) -> Fitted:
 
 NAMES = (
     *("linear", "one class", "two of three classes", "lsa", "vectors", "subwords", "paragraphs"),
-    *("self-trained on words", "self-trained"),
+    *("co-training on words", "co-training"),
 )
 TEXTS = [*reviews(12, 5)[0], THAI[0], THAI[1], "", "zzz 😀"]
 
@@ -96,7 +96,7 @@ def fitted() -> dict[str, LinearArtifact]:
 @pytest.fixture
 def folder(fitted: dict[str, LinearArtifact], tmp_path: Path) -> Path:
     """Of the one with the most kinds of file."""
-    return artifact.save(fitted["self-trained"], tmp_path / "model")
+    return artifact.save(fitted["co-training"], tmp_path / "model")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -173,8 +173,8 @@ def test_a_layer_in_single_precision_says_what_scikit_learn_says() -> None:
         assert np.array_equal(Linear.of(model).probabilities(features, classes), model.predict_proba(features))
 
 
-def test_a_self_trained_classifier_leaves_its_pool_behind(fitted: dict[str, LinearArtifact]) -> None:
-    state = fitted["self-trained"].model.state()
+def test_a_co_training_classifier_leaves_its_pool_behind(fitted: dict[str, LinearArtifact]) -> None:
+    state = fitted["co-training"].model.state()
     assert max(array.size for array in state.arrays.values()) < 300 * 6  # a row a text of the pool would be more
     assert not any("pool" in name for name in state.arrays)
 

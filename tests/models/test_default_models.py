@@ -91,10 +91,10 @@ def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -
     options = MethodOptions(show=False, max_tokens=16, seeds=1)
     results = compare(train, tmp_path / "curve", methods=["frozen"], labels=[12], options=options)
     assert results["run"]["model"] == str(small)
-    classifier = TextClassifier(recipe="lstm-small", max_tokens=16).fit(TEXTS, LABELS)
+    classifier = TextClassifier(recipe="lstm-small", folds=2, max_tokens=16).fit(TEXTS, LABELS)
     assert classifier.classifier_.members[0].run["base"]["name"] == base
     assert TextEmbedder().fit(TEXTS).artifact_.run["name"] == base
-    tagger = SequenceTagger().fit([["ดี", "มาก"]] * 8, [["A", "B"]] * 8)
+    tagger = SequenceTagger().fit([["ดี", "มาก"], ["มาก", "ดี"]] * 4, [["A", "B"], ["B", "A"]] * 4)
     assert np.shape(tagger.predict([["ดี", "มาก"]])) == (1, 2)
 
 

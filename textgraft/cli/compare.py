@@ -64,7 +64,7 @@ def compare(
 ) -> None:
     """Compare methods by number of labels, on your data: learning curves, significance tests, and a report.
 
-    Methods: linear, lsa, vectors, self-trained, fasttext, features, scratch, frozen, no-adapt, ulmfit, default, cove,
+    Methods: linear, lsa, vectors, co-training, fasttext, features, scratch, frozen, no-adapt, ulmfit, default, cove,
     elmo, flair, bert, gpt. The last five need models of their own and run only if they are named.
 
     METHOD@MODEL uses another model, as in ulmfit@th-ulmfit or vectors@my-vectors; METHOD@MODEL+MODEL uses several, as

@@ -150,7 +150,7 @@ class CoTrainedClassifier:
     is no part of.
     """
 
-    name = "self-trained"
+    name = "co-training"
     about = ""
     fitted: Views
 
@@ -168,7 +168,7 @@ class CoTrainedClassifier:
         unlabelled: Sequence[str] | None = None,
     ) -> Self:
         if kind != "single":
-            raise UserError("self-training is for one label a text.", remedy="Leave this method out.")
+            raise UserError("co-training is for one label a text.", remedy="Leave this method out.")
         pool, targets = self.pool, np.asarray(targets)
         width = num_classes or int(targets.max()) + 1
         shares = np.bincount(targets, minlength=width) / len(targets)

@@ -102,8 +102,8 @@ LINEAR_METHODS: dict[str, LinearMethod] = {
         lambda spaces, seed: LsaBaseline(spaces=spaces.of(VECTORS), seed=seed),
         (VECTORS,),
     ),
-    "self-trained": LinearMethod(
-        "Classifiers on LSA, on paragraph vectors and on n-grams teach each other on the unlabelled texts.",
+    "co-training": LinearMethod(
+        "Co-training: classifiers on LSA, paragraph vectors and n-grams teach each other on the unlabelled texts.",
         lambda spaces, seed: CoTrainedClassifier(spaces.pool, seed=seed),
         (LSA, PARAGRAPHS),
         one_label_only=True,

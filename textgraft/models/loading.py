@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +49,18 @@ NO_NETWORK = {
 
 @dataclass(frozen=True)
 class OpenedModels:
-    """The models behind a name: the members of an ensemble, or a single one; the mean of `weights` is 1."""
+    """The models behind a name: the members of an ensemble, or a single one; the mean of `weights` is 1.
+
+    `run` is run.json of the whole. Of an ensemble `folders` names the members, and `saved_weights` are the weights as
+    config.json has them, None if it has none.
+    """
 
     name: str
     members: list[Predictor]
     weights: list[float]
+    run: dict[str, Any] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+    saved_weights: list[float] | None = None
 
     @property
     def head_name(self) -> str:
@@ -100,15 +107,17 @@ def open_models(name: str | Path, *, device: str = "cpu") -> OpenedModels:
     if device not in ("auto", "cpu"):
         _resolved(device)  # a wrong one is reported before anything is read
     if model_folder.is_foreign(name):
-        return OpenedModels(str(name), [_on_device(load_network(name), device)], [1.0])
+        return _single(name, _on_device(load_network(name), device))
     folder = model_folder.find(name)
     config = model_folder.read_config(folder)
     if ENSEMBLE not in config:
-        return OpenedModels(str(name), [_open(folder, config, device)], [1.0])
-    model_folder.read_files(folder, config)
+        return _single(name, _open(folder, config, device))
+    files = model_folder.read_files(folder, config)
     weights = _weights(config, folder / "config.json")
     inside = [folder / member for member in config[ENSEMBLE]]
-    return OpenedModels(str(name), [_open(one, model_folder.read_config(one), device) for one in inside], weights)
+    members = [_open(one, model_folder.read_config(one), device) for one in inside]
+    run = model_folder.run_record(files) if "run.json" in files else {}
+    return OpenedModels(str(name), members, weights, run, list(config[ENSEMBLE]), config.get("weights"))
 
 
 def open_model(name: str | Path, *, device: str = "cpu") -> Predictor:
@@ -149,6 +158,10 @@ def load_network(name: str | Path) -> Artifact:
 def kind_of(config: Mapping[str, Any]) -> str:
     """The kind of model that a config.json describes: ENSEMBLE or a key of FORMATS."""
     return ENSEMBLE if ENSEMBLE in config else next((kind for kind in FORMATS if kind in config), NETWORK)
+
+
+def _single(name: str | Path, model: Predictor) -> OpenedModels:
+    return OpenedModels(str(name), [model], [1.0], model.run)
 
 
 def _open(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:

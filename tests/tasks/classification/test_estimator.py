@@ -5,6 +5,7 @@ unfitted estimator. The rest draw matrices of numbers, which are refused here wi
 """
 
 import copy
+import doctest
 import pickle
 import random
 from collections.abc import Callable
@@ -24,14 +25,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
+import textgraft
+from textgraft.cli import main
 from textgraft.core.errors import UserError
 from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
+from textgraft.tasks.classification import early_rejection, estimator
 from textgraft.tasks.classification.estimator import TextClassifier, TextEmbedder
+from textgraft.tasks.classification.finetune import FinetuneOptions
 from textgraft.text.tokenizer import Tokenizer
 
 WORDS = {"good": "great wonderful superb lovely", "bad": "awful terrible boring poor", "food": "tasty salty fresh ripe"}
+LINEAR: dict[str, Any] = {"method": "linear"}
 RECIPE = """
 name = "quick"
 description = "A few fast epochs of everything."
@@ -59,7 +65,7 @@ def some_texts(topics: list[str], count: int, seed: int = 0) -> tuple[list[str],
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The arguments that make training a matter of a moment: a random language model of 16 dimensions, few epochs."""
     folder = tmp_path_factory.mktemp("estimators")
     (folder / "quick.toml").write_text(RECIPE)
@@ -71,13 +77,106 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     head = {"name": "language_model", **size, "input_dim": 16}
     model = build({"encoder": encoder, "head": head})
     artifact.save(Artifact(model, tokenizer, None, {"name": "tiny"}), folder / "tiny")
-    return {"model": str(folder / "tiny"), "recipe": str(folder / "quick.toml")}
+    return {"model": str(folder / "tiny"), "recipe": str(folder / "quick.toml"), "folds": 2}
 
 
 @pytest.fixture(scope="module")
-def fitted(options: dict[str, str]) -> TextClassifier:
+def fitted(options: dict[str, Any]) -> TextClassifier:
     texts, labels = some_texts(["good", "bad"], 24)
     return TextClassifier(**options).fit(texts, labels)
+
+
+@pytest.fixture
+def quick_default(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Arguments for the default method, the tests' recipe in place of "default"; the model is never rejected early."""
+    quick = options["recipe"]
+    monkeypatch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or quick))
+    monkeypatch.setattr(early_rejection, "SURE", 0.0)
+    return {"model": options["model"]}
+
+
+def write_table(path: Path, texts: list[str], labels: list[str]) -> Path:
+    path.write_text("text,label\n" + "".join(f"{t},{label}\n" for t, label in zip(texts, labels, strict=True)))
+    return path
+
+
+@pytest.mark.parametrize("named", [{}, {"recipe": "quick"}], ids=["ensemble", "recipe"])
+def test_fit_is_what_finetune_of_the_command_line_does(
+    named: dict[str, str], options: dict[str, Any], quick_default: dict[str, Any], tmp_path: Path
+) -> None:
+    """The same probabilities to the digit, from the same data by the same seed; and the saved folders agree."""
+    texts, labels = some_texts(["good", "bad"], 24)
+    pool, _ = some_texts(list(WORDS), 150, seed=5)
+    named = {"recipe": options["recipe"]} if named else {}
+    train, unlabelled = write_table(tmp_path / "train.csv", texts, labels), tmp_path / "pool.txt"
+    unlabelled.write_text("\n".join(pool))
+    command = ["finetune", train, "-o", tmp_path / "cli", "-u", unlabelled, "--model", options["model"], "--seed", 3]
+    command += ["--folds", 2]
+    command += [word for key, value in named.items() for word in (f"--{key}", value)]
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, command), "--quiet"])
+    assert not left.value.code
+    estimator = TextClassifier(**quick_default, **named, unlabelled=pool, folds=2, seed=3).fit(texts, labels)
+    fresh, _ = some_texts(["good", "bad"], 20, seed=7)
+    p = estimator.predict_proba(fresh)
+    np.testing.assert_array_equal(p, textgraft.load(tmp_path / "cli").outputs(fresh))
+    np.testing.assert_array_equal(p, TextClassifier.from_artifact(tmp_path / "cli").predict_proba(fresh))
+    again = TextClassifier.from_artifact(estimator.save(tmp_path / "estimator"))
+    np.testing.assert_array_equal(p, again.predict_proba(fresh))
+    theirs = TextClassifier.from_artifact(tmp_path / "cli").candidates_
+    assert {name: theirs[name] for name in estimator.candidates_ if name in theirs} == {
+        name: one for name, one in estimator.candidates_.items() if name in theirs
+    }
+    for other in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
+        np.testing.assert_array_equal(p, other.predict_proba(fresh))
+
+
+def test_the_report_says_what_was_chosen_and_why(quick_default: dict[str, Any]) -> None:
+    texts, labels = some_texts(["good", "bad"], 24)
+    estimator = TextClassifier(**quick_default).fit(texts, labels)
+    report = estimator.report_
+    assert (report.method, report.metric, report.evaluated_on, report.texts) == ("ensemble", "accuracy", "folds", 24)
+    assert report.interval[0] <= report.score <= report.interval[1]
+    assert report.chosen.startswith("Chosen on 24 labels by 5-fold cross-validation: ")
+    assert report.seconds > 0
+    assert set(estimator.candidates_) == {"linear", "lsa", "co-training", "ulmfit-probe", "ulmfit"}
+    assert sum(one.weight for one in estimator.candidates_.values()) == pytest.approx(1)
+    assert estimator.candidates_["lsa"].score is None
+    assert estimator.candidates_["lsa"].reason == "there are no unlabelled texts"
+    text, page = str(report), report._repr_html_()
+    for part in (report.chosen, "co-training", "there are no unlabelled texts", "out of fold"):
+        assert part in text
+        assert part in page
+    assert "NaN" not in text
+    bounded = TextClassifier(**quick_default, minutes=1e-6).fit(texts, labels)
+    assert bounded.candidates_["ulmfit"].weight == 0
+    assert "min, of" in bounded.candidates_["ulmfit"].reason
+
+
+@pytest.mark.parametrize("method", ["linear", "lsa", "vectors", "co-training", "linear-probe", "fine-tuned"])
+def test_a_method_that_is_named_is_fitted_alone(method: str, quick_default: dict[str, Any], tmp_path: Path) -> None:
+    texts, labels = some_texts(["good", "bad"], 24)
+    pool, _ = some_texts(list(WORDS), 150, seed=5)
+    estimator = TextClassifier(**quick_default, method=method, folds=2, unlabelled=pool).fit(texts, labels)
+    name = {"linear-probe": "ulmfit-probe", "fine-tuned": "ulmfit"}.get(method, method)
+    assert {key: one.weight for key, one in estimator.candidates_.items()} == {name: 1}
+    assert estimator.report_.method == method
+    assert len(estimator.classifier_.members) == 1
+    again = TextClassifier.from_artifact(estimator.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(texts), estimator.predict_proba(texts))
+    assert again.report_ == estimator.report_
+
+
+def test_too_few_labels_to_choose_by_are_refused_as_the_command_line_does() -> None:
+    with pytest.raises(UserError, match="cannot make 5 folds of 0 different texts"):
+        TextClassifier(method="linear").fit(["good film", "bad film"], ["pos", "neg"])
+
+
+def test_methods_in_a_grid_search() -> None:
+    texts, labels = some_texts(["good", "bad"], 24)
+    pool, _ = some_texts(list(WORDS), 150, seed=5)
+    search = GridSearchCV(TextClassifier(unlabelled=pool), {"method": ["linear", "lsa"]}, cv=2, error_score="raise")
+    assert search.fit(texts, labels).best_score_ >= 0.7
 
 
 CHECKS = [
@@ -98,7 +197,7 @@ CHECKS = [
 
 def as_texts(X: Any) -> list[str]:
     """The numeric rows that scikit-learn's checks draw, as texts, so that more of the checks apply."""
-    return [" ".join(f"w{value:.0f}" for value in row) for row in np.asarray(X).reshape(len(X), -1)]
+    return [" ".join(f"w{value:.2f}" for value in row) for row in np.asarray(X).reshape(len(X), -1)]
 
 
 class NumbersClassifier(TextClassifier):
@@ -123,7 +222,7 @@ class NumbersEmbedder(TextEmbedder):
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("kind", [NumbersClassifier, NumbersEmbedder])
-def test_scikit_learns_own_checks(kind: type, check: Callable[[str, Any], None], options: dict[str, str]) -> None:
+def test_scikit_learns_own_checks(kind: type, check: Callable[[str, Any], None], options: dict[str, Any]) -> None:
     made = kind(**options) if kind is NumbersClassifier else kind(options["model"])
     check(kind.__name__, made)
 
@@ -138,8 +237,14 @@ def test_scikit_learns_own_checks(kind: type, check: Callable[[str, Any], None],
     ],
     ids=lambda check: check.__name__,
 )
-def test_scikit_learns_checks_of_transformers(check: Callable[[str, Any], None], options: dict[str, str]) -> None:
+def test_scikit_learns_checks_of_transformers(check: Callable[[str, Any], None], options: dict[str, Any]) -> None:
     check("NumbersEmbedder", NumbersEmbedder(options["model"]))
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    found = doctest.testmod(estimator)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_arguments_are_stored_and_nothing_else() -> None:
@@ -164,7 +269,7 @@ def test_any_row_of_strings_will_do(fitted: TextClassifier, container: Callable[
     np.testing.assert_array_equal(fitted.predict_proba(container(texts)), fitted.predict_proba(texts))
 
 
-def test_no_texts_no_predictions(fitted: TextClassifier, options: dict[str, str]) -> None:
+def test_no_texts_no_predictions(fitted: TextClassifier, options: dict[str, Any]) -> None:
     assert fitted.predict_proba([]).shape == (0, 2)
     assert fitted.predict([]).shape == (0,)
     assert TextEmbedder(options["model"], pooling="concat").fit([]).transform([]).shape == (0, 48)
@@ -175,10 +280,10 @@ def test_no_texts_no_predictions(fitted: TextClassifier, options: dict[str, str]
     [(["no", "yes"], np.str_), ([3, 11], np.integer), ([False, True], np.bool_), ([1.0, 2.0], np.floating)],
     ids=["str", "int", "bool", "float"],
 )
-def test_labels_come_back_as_they_came(values: list[Any], dtype: type, options: dict[str, str], tmp_path: Path) -> None:
+def test_labels_come_back_as_they_came(values: list[Any], dtype: type, tmp_path: Path) -> None:
     texts, topics = some_texts(["good", "bad"], 16)
     y = np.array([values[topic == "good"] for topic in topics])
-    estimator = TextClassifier(**options).fit(texts, y)
+    estimator = TextClassifier(**LINEAR).fit(texts, y)
     assert estimator.classes_.tolist() == values
     assert np.issubdtype(estimator.predict(texts).dtype, dtype)
     assert estimator.score(texts, y) >= 0.9
@@ -187,25 +292,25 @@ def test_labels_come_back_as_they_came(values: list[Any], dtype: type, options: 
     np.testing.assert_array_equal(again.predict_proba(texts), estimator.predict_proba(texts))
 
 
-def test_eleven_integers_keep_their_own_order(options: dict[str, str]) -> None:
+def test_eleven_integers_keep_their_own_order() -> None:
     """As strings, 10 comes before 2: the columns of predict_proba must not."""
     texts, topics = some_texts(["good", "bad"], 24)
     y = [2 if topic == "good" else 10 for topic in topics]
-    estimator = TextClassifier(**options).fit(texts, y)
+    estimator = TextClassifier(**LINEAR).fit(texts, y)
     assert estimator.classes_.tolist() == [2, 10]
     assert estimator.score(texts, y) >= 0.9
     assert estimator.predict_proba(texts)[0, 0] > 0.5
 
 
 @pytest.mark.parametrize("form", ["matrix", "nested", "lists", "sets"])
-def test_several_labels_a_text(form: str, options: dict[str, str], tmp_path: Path) -> None:
+def test_several_labels_a_text(form: str, tmp_path: Path) -> None:
     topics = ["good", "food"]
     generator = random.Random(0)
     truth = [[i & 1, i >> 1 & 1, 0] for i in range(4)] * 6
     texts = [" ".join(["the was it", *(a_text(t, generator) for t, on in zip(topics, row) if on)]) for row in truth]
     names = [[t for t, on in zip(topics, row) if on] for row in truth]
     y: Any = {"matrix": np.array(truth), "nested": truth, "lists": names, "sets": [set(n) for n in names]}[form]
-    estimator = TextClassifier(**options).fit(texts, y)
+    estimator = TextClassifier(**LINEAR).fit(texts, y)
     predicted = estimator.predict(texts)
     if form in ("matrix", "nested"):
         assert predicted.shape == (24, 3)
@@ -219,15 +324,15 @@ def test_several_labels_a_text(form: str, options: dict[str, str], tmp_path: Pat
     np.testing.assert_array_equal(again.predict(texts), predicted)
 
 
-def test_cross_validation_and_grid_search(options: dict[str, str]) -> None:
+def test_cross_validation_and_grid_search(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 24)
-    assert cross_val_score(TextClassifier(**options), texts, labels, cv=2).mean() >= 0.7
+    assert cross_val_score(TextClassifier(**LINEAR), texts, labels, cv=2).mean() >= 0.7
     search = GridSearchCV(TextClassifier(**options), {"max_tokens": [1, 64]}, cv=2).fit(np.array(texts), labels)
     assert search.best_params_ == {"max_tokens": 64}  # of one token, only xxbos is left
     assert search.predict(texts[:2]).tolist() == labels[:2]
 
 
-def test_pairs_of_texts(options: dict[str, str], tmp_path: Path) -> None:
+def test_pairs_of_texts(options: dict[str, Any], tmp_path: Path) -> None:
     """Tuples, the rows of an array and of a frame are one thing; cross-validation and the saved folder know it too."""
     firsts, y = some_texts(["good", "bad"], 12)
     pairs = [(a, b) for a, b in zip(firsts, firsts[::-1], strict=True)]
@@ -248,15 +353,15 @@ def test_pairs_of_texts(options: dict[str, str], tmp_path: Path) -> None:
     assert TextEmbedder(options["model"]).fit(pairs).transform(pairs).shape == (12, 16)
 
 
-def test_in_a_pipeline(options: dict[str, str]) -> None:
+def test_in_a_pipeline(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 24)
     lower = FunctionTransformer(lambda rows: [row.lower() for row in rows])
-    assert make_pipeline(lower, TextClassifier(**options)).fit(texts, labels).score(texts, labels) >= 0.9
+    assert make_pipeline(lower, TextClassifier(**LINEAR)).fit(texts, labels).score(texts, labels) >= 0.9
     embedded = make_pipeline(TextEmbedder(options["model"], pooling="concat"), LogisticRegression(C=100))
     assert embedded.fit(texts, labels).score(texts, labels) >= 0.8
 
 
-def test_embedder_reads_other_layers(options: dict[str, str]) -> None:
+def test_embedder_reads_other_layers(options: dict[str, Any]) -> None:
     """The sum of both layers above the embeddings; one that is not possible is refused when fitted."""
     texts = ["the great", "it was"]
     two = ("last", "second-to-last", "sum")
@@ -267,14 +372,14 @@ def test_embedder_reads_other_layers(options: dict[str, str]) -> None:
         TextEmbedder(options["model"], layers="concat-last-4").fit(texts)
 
 
-def test_embedder_says_what_its_columns_are(options: dict[str, str]) -> None:
+def test_embedder_says_what_its_columns_are(options: dict[str, Any]) -> None:
     embedder = TextEmbedder(options["model"]).set_output(transform="pandas").fit(["it"])
     frame = embedder.transform(["the great", "it was"])
     assert frame.shape == (2, 16)
     assert list(frame.columns[:2]) == ["textembedder0", "textembedder1"]
 
 
-def test_same_seed_same_bits(options: dict[str, str]) -> None:
+def test_same_seed_same_bits(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 12)
     before = torch.get_rng_state()
     first, second, other = (
@@ -296,7 +401,7 @@ def test_a_clone_has_learned_nothing(fitted: TextClassifier) -> None:
         clone(fitted).predict(["it"])
 
 
-def test_class_weights_are_given_in_the_users_labels(options: dict[str, str]) -> None:
+def test_class_weights_are_given_in_the_users_labels(options: dict[str, Any]) -> None:
     texts, topics = some_texts(["good", "bad"], 12)
     y = [int(topic == "good") for topic in topics]
     weighted = TextClassifier(**options, class_weights={1: 20.0}).fit(texts, y).predict_proba(["the was it"])
@@ -305,15 +410,18 @@ def test_class_weights_are_given_in_the_users_labels(options: dict[str, str]) ->
         TextClassifier(**options, class_weights={7: 2.0}).fit(texts, y)
 
 
-def test_adapt_reads_unlabelled_texts_first(options: dict[str, str]) -> None:
+def test_the_language_model_is_adapted_to_unlabelled_texts(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 12)
     pool, _ = some_texts(list(WORDS), 150, seed=5)
     plain = TextClassifier(**options).fit(texts, labels)
-    adapted = TextClassifier(**options, adapt=True).fit(texts, labels, unlabelled=pool)
+    adapted = TextClassifier(**options).fit(texts, labels, unlabelled=pool)
     assert not np.array_equal(adapted.predict_proba(texts), plain.predict_proba(texts))
     assert adapted.classifier_.members[0].run["base"]["stage"] == "adapt"
-    with pytest.raises(UserError, match=r"nothing would read them. Pass adapt=True"):
-        TextClassifier(**options).fit(texts, labels, unlabelled=pool)
+    stored = clone(TextClassifier(**options, unlabelled=pool))
+    assert stored.unlabelled == pool
+    np.testing.assert_array_equal(stored.fit(texts, labels).predict_proba(texts), adapted.predict_proba(texts))
+    with pytest.raises(UserError, match=r"nothing would read them. Leave adapt at True"):
+        TextClassifier(**options, adapt=False).fit(texts, labels, unlabelled=pool)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +444,7 @@ def test_adapt_reads_unlabelled_texts_first(options: dict[str, str]) -> None:
         (np.array([1.0, 2.0]), r"X\[0\]: the text is of type float"),
     ],
 )
-def test_texts_that_are_none(X: Any, message: str, options: dict[str, str]) -> None:
+def test_texts_that_are_none(X: Any, message: str, options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=message):
         TextClassifier(**options).fit(X, ["a", "b"])
     with pytest.raises(UserError, match=message):
@@ -356,12 +464,12 @@ def test_texts_that_are_none(X: Any, message: str, options: dict[str, str]) -> N
         (["", "b"], "the training data row 1: the label is missing"),
     ],
 )
-def test_labels_that_cannot_be_learned(y: Any, message: str, options: dict[str, str]) -> None:
+def test_labels_that_cannot_be_learned(y: Any, message: str, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=message):
         TextClassifier(**options).fit(["a", "b"], y)
 
 
-def test_settings_that_do_not_exist(options: dict[str, str]) -> None:
+def test_settings_that_do_not_exist(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 4)
     with pytest.raises(UserError, match="no model 'nothing'"):
         TextClassifier("nothing").fit(texts, labels)
@@ -371,9 +479,19 @@ def test_settings_that_do_not_exist(options: dict[str, str]) -> None:
         TextEmbedder(options["model"], pooling="meen").fit(texts)
     with pytest.raises(UserError, match="unknown precision"):
         TextClassifier(**options, precision="fp8").fit(texts, labels)
+    with pytest.raises(UserError, match=r"unknown method 'co-traning'.*Did you mean 'co-training'"):
+        TextClassifier(method="co-traning").fit(texts, labels)
+    with pytest.raises(
+        UserError, match=r"a recipe has no meaning for the method 'lsa'.*choose the method 'fine-tuned'"
+    ):
+        TextClassifier(**options, method="lsa").fit(texts, labels)
+    with pytest.raises(UserError, match="class_weights has no meaning for the method 'linear'"):
+        TextClassifier(method="linear", class_weights="balanced").fit(texts, labels)
+    with pytest.raises(UserError, match="the method 'lsa' cannot be used here: it learns from unlabelled texts"):
+        TextClassifier(method="lsa").fit(texts, labels)
 
 
-def test_a_language_model_is_no_classifier(options: dict[str, str]) -> None:
+def test_a_language_model_is_no_classifier(options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="it is a language model"):
         TextClassifier.from_artifact(options["model"])
 

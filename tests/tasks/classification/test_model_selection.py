@@ -112,7 +112,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: FinetuneResult) 
     done = blended
     comparison, choice = done.comparison, done.record["blend"]
     assert comparison.outcomes[0].name == "blend"
-    assert list(choice["candidates"]) == ["linear", "lsa", "self-trained", "ulmfit-probe", "ulmfit"]
+    assert list(choice["candidates"]) == ["linear", "lsa", "co-training", "ulmfit-probe", "ulmfit"]
     weights = {name: one["weight"] for name, one in choice["candidates"].items()}
     assert sum(weights.values()) == pytest.approx(1)
     mean = sum(weight * answers(done, name) for name, weight in weights.items() if weight)
@@ -138,7 +138,7 @@ def test_it_says_what_it_chose_and_why(blended: FinetuneResult) -> None:
     assert sentence in done.comparison.table()
     report = (done.folder / "report.html").read_text()
     assert sentence in report
-    assert "candidate self-trained" in report
+    assert "candidate co-training" in report
     assert json.loads((done.folder / "run.json").read_text())["blend"]["chosen"] == sentence
     assert sentence.rstrip(".") in (done.folder / "README.md").read_text()
 
@@ -146,7 +146,7 @@ def test_it_says_what_it_chose_and_why(blended: FinetuneResult) -> None:
 def test_no_space_has_read_a_text_that_is_held_out(blended: FinetuneResult) -> None:
     about = {o.name: o.about for o in (*blended.comparison.outcomes, *blended.comparison.parts)}
     assert about["lsa"].startswith(f"LSA of {len(POOL)} texts")
-    assert about["self-trained"].endswith(f"on {len(POOL)} texts")
+    assert about["co-training"].endswith(f"on {len(POOL)} texts")
 
 
 def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(blended: FinetuneResult) -> None:
@@ -154,7 +154,7 @@ def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(ble
     rows = list(done.record["results"]["methods"])
     assert rows[0] == "blend"
     probe = ["ulmfit-probe"] if "ulmfit-probe" in done.counted else []
-    assert sorted(rows[1:]) == sorted(["linear", "lsa", "self-trained", "ulmfit", *probe])
+    assert sorted(rows[1:]) == sorted(["linear", "lsa", "co-training", "ulmfit", *probe])
     assert [line.split()[0] for line in done.comparison.table().splitlines()[1 : 1 + len(rows)]] == rows
 
 
@@ -210,7 +210,7 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
     train = Examples(texts, values, kind)  # type: ignore[arg-type]
     done = quick(train, test=train.take(range(10)), unlabelled=POOL)
     assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "ulmfit-probe", "ulmfit"]
-    assert "one label" in done.record["blend"]["left_out"]["self-trained"]
+    assert "one label" in done.record["blend"]["left_out"]["co-training"]
     saved = textgraft.load(done.folder, precision="fp32").outputs(texts[:10])
     assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
 
@@ -218,7 +218,7 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
 def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..., FinetuneResult]) -> None:
     texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
     done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["...", "..."])
-    for name in ("lsa", "self-trained"):
+    for name in ("lsa", "co-training"):
         assert "no text has a single word" in done.record["blend"]["left_out"][name]
         assert name not in done.record["results"]["methods"]
 

@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from textgraft import SequenceTagger
+from textgraft.cli import main
 from textgraft.core.errors import UserError
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.tasks.tagging.stacked import Network
@@ -41,6 +42,45 @@ def test_learns_answers_and_is_saved_as_any_tagger(given: dict[str, Any], tmp_pa
     _texts_are_no_sentences(Tagger(folder))
     again = SequenceTagger(**given).fit(X[:70], Y[:70])
     assert again.predict_confidence(X[70:]) == sure  # bit for bit
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_fit_is_what_tag_finetune_of_the_command_line_does(
+    stacked: bool, given: dict[str, Any], tmp_path: Path
+) -> None:
+    """The same tags and probabilities to the digit, from the same sentences by the same seed."""
+    given = {key: value for key, value in given.items() if key != "network"}
+    encoder = given["stack"][0]
+    if not stacked:
+        del given["stack"]
+        given["model"] = encoder
+    train = tmp_path / "train.conll"
+    sentences = ["".join(f"{w} {t}\n" for w, t in zip(*both, strict=True)) for both in zip(X[:40], Y[:40], strict=True)]
+    train.write_text("\n".join(sentences))
+    command = ["tag", "finetune", train, "-o", tmp_path / "cli", "--stack" if stacked else "--model", encoder]
+    command += ["--recipe", given["recipe"], "--precision", "fp32", "--seed", 3, "--quiet"]
+    with pytest.raises(SystemExit) as left:
+        main([str(word) for word in command])
+    assert not left.value.code
+    tagger = SequenceTagger(**given, seed=3).fit(X[:40], Y[:40])
+    theirs = Tagger(tmp_path / "cli", precision="fp32").tag([tuple(words) for words in X[70:]])
+    assert tagger.predict_confidence(X[70:]) == [list(reply.probabilities) for reply in theirs]
+    for folder in (tmp_path / "cli", tagger.save(tmp_path / "estimator")):
+        again = SequenceTagger.from_artifact(folder, precision="fp32")
+        assert again.predict_confidence(X[70:]) == tagger.predict_confidence(X[70:])
+        assert again.classes_ == tagger.classes_
+        assert {n: c.score for n, c in again.candidates_.items()} == {n: c.score for n, c in tagger.candidates_.items()}
+
+
+def test_the_report_has_the_held_out_score_beside_the_baseline(given: dict[str, Any]) -> None:
+    tagger = SequenceTagger(**given).fit(X[:70], Y[:70])
+    report = tagger.report_
+    assert report is not None
+    assert (report.method, report.metric, report.evaluated_on, report.texts) == ("tagger", "f1", "held out", 6)
+    assert report.interval[0] <= report.score <= report.interval[1]
+    assert {name: one.weight for name, one in tagger.candidates_.items()} == {"tagger": 1, "frequent tag": 0}
+    assert "frequent tag" in str(report)
+    assert "frequent tag" in report._repr_html_()
 
 
 def _texts_are_no_sentences(tagger: Tagger) -> None:

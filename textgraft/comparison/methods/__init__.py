@@ -17,7 +17,7 @@ METHODS: dict[str, type[Method]] = {
     "linear": Linear,
     "lsa": Lsa,
     "vectors": Vectors,
-    "self-trained": CoTraining,
+    "co-training": CoTraining,
     "fasttext": FastText,
     "features": Features,
     "scratch": Scratch,

@@ -89,8 +89,8 @@ class GivenVectors:
 
 
 class CoTraining(Linear):
-    name = "self-trained"
-    about = LINEAR_METHODS["self-trained"].about
+    name = "co-training"
+    about = LINEAR_METHODS["co-training"].about
     needs_pool = True
     kinds: tuple[TargetKind, ...] = ("single",)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,20 +20,20 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text, is_missing, reads
-from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
+from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text, is_missing
+from textgraft.data.labels import ClassWeights
 from textgraft.models import artifact, loading
-from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.models.inference import embed_sequences
+from textgraft.models.loading import OpenedModels
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.nn.pooling import POOLINGS, pooled_dim
+from textgraft.tasks.classification.ensemble import save_ensemble
+from textgraft.tasks.classification.finetune import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions, finetune
+from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.predictor import Classifier
-from textgraft.tasks.classification.training import EncodedTexts, Plan, as_model, train_classifier
-from textgraft.tasks.language_modeling.adapt import adapt as adapt_language_model
-from textgraft.training.driver import content_hash
+from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.training.loop import Settings
-from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
 
 TargetForm = Literal["single", "indicator", "sets"]
@@ -41,60 +41,144 @@ TargetForm = Literal["single", "indicator", "sets"]
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier grafted onto a pretrained language model (Howard & Ruder 2018, §3.3).
+    """A classifier of texts from a few labels: `textgraft finetune` as a scikit-learn estimator.
 
-    `model` is the name or the folder of the language model (None: the usual one for the script of the texts,
-    textgraft.models.default_models), `recipe` says how to fine-tune it, `max_tokens` where long texts are cut.
-    `class_weights` is "none", "balanced" or {label: weight}. With `adapt` the language model first reads the training
-    texts, and those given to `fit` as `unlabelled` (§3.2). `precision` is "auto", "fp32" or "bf16"; `verbose` shows
-    progress on stderr. The same `seed` gives the same classifier, bit for bit.
+    By default it fits several candidates (n-grams, and on unlabelled texts LSA and co-training; a linear probe of a
+    language model, and the language model fine-tuned), scores each on held-out folds of the training texts, and
+    predicts with their weighted ensemble. The same data, parameters and seed give the same probabilities as the command
+    line.
 
+    Parameters
+    ----------
+    model : str or Path, default=None
+        Name or folder of the language model, or several as MODEL+MODEL. None is the default model for the script of
+        the texts (textgraft.models.default_models).
+    method : str, default="ensemble"
+        "ensemble" chooses among the candidates. To fit one of them alone: "linear" (n-grams), "lsa", "vectors",
+        "co-training", "linear-probe" or "fine-tuned".
+    recipe : str, default=None
+        Name or file of a fine-tuning recipe. With a recipe the method is "fine-tuned".
+    unlabelled : list of str, default=None
+        Texts of the domain without labels. LSA and co-training are fitted on them, and the language model is adapted
+        to them. Those that `fit` is given take precedence.
+    adapt : bool, default=True
+        Continue the pretraining of the language model on the unlabelled texts, where there are any. The ensemble does
+        so only if the first fold shows that it may be worth it.
+    minutes : float, default=None
+        Time limit for all trainings of one language model in the ensemble; one that would take longer is left out.
+        Adapting does not count.
+    folds : int, default=None
+        Number of cross-validation folds, 2 or more. None is five, fewer where a class has fewer texts, and one held-out
+        fifth of more than 2,000 texts.
+    seed : int, default=0
+        Seed of everything random.
+    max_tokens : int, default=512
+        Length in tokens that longer texts are cut to, for language models.
+    class_weights : {"none", "balanced"} or dict, default="none"
+        Weights of the classes, by label. Only a fine-tuned language model heeds them, so that it is all that is fitted.
+    precision : {"auto", "fp32", "bf16"}, default="auto"
+        Precision of training and prediction.
+    verbose : bool, default=False
+        Show progress on stderr.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted, of the type they had in y.
+    report_ : FitReport
+        The method, the choice and its reason, the score on held-out folds with its 95 % interval, the seconds, and a
+        table of the candidates; printed as text, shown as HTML in a notebook.
+    candidates_ : dict of str to CandidateReport
+        For each candidate its score on held-out folds, its weight, and the reason if it was left out.
+    classifier_ : Classifier
+        The fitted model, as `textgraft.load` gives it.
+
+    Notes
+    -----
     Labels may be strings, integers or booleans, one a text; or several a text, as a matrix of zeros and ones or as
-    lists, tuples or sets. They come back in the form in which they came (lists and sets as tuples); `classes_` has
-    them sorted. Cross-validation wants the matrix, because scikit-learn cannot split the others.
+    lists, tuples or sets. They come back in the form in which they came (lists and sets as tuples). Cross-validation
+    wants the matrix, because scikit-learn cannot split the others. For pairs of texts X has two strings in each row.
 
-    Nothing is scored here: `textgraft.finetune` measures a model, calibrates it and stands baselines beside it.
+    References
+    ----------
+    Howard & Ruder 2018, Universal Language Model Fine-tuning for Text Classification, §3.3.
+
+    Examples
+    --------
+    >>> from textgraft import TextClassifier
+    >>> texts = ["great film", "great story", "great acting", "poor film", "poor story", "poor acting"]
+    >>> labels = ["pos", "pos", "pos", "neg", "neg", "neg"]
+    >>> classifier = TextClassifier(method="linear").fit(texts, labels)
+    >>> classifier.predict(["a great evening", "a poor evening"]).tolist()
+    ['pos', 'neg']
+    >>> list(classifier.candidates_)
+    ['linear']
     """
 
     def __init__(
         self,
         model: str | Path | None = None,
         *,
-        recipe: str = "default",
+        method: str = ENSEMBLE,
+        recipe: str | None = None,
+        unlabelled: Sequence[str] | None = None,
+        adapt: bool = True,
+        minutes: float | None = None,
+        folds: int | None = None,
         seed: int = 0,
         max_tokens: int = 512,
         class_weights: str | Mapping[Any, float] = "none",
-        adapt: bool = False,
         precision: str = "auto",
         verbose: bool = False,
     ) -> None:
         self.model = model
+        self.method = method
         self.recipe = recipe
+        self.unlabelled = unlabelled
+        self.adapt = adapt
+        self.minutes = minutes
+        self.folds = folds
         self.seed = seed
         self.max_tokens = max_tokens
         self.class_weights = class_weights
-        self.adapt = adapt
         self.precision = precision
         self.verbose = verbose
 
     def fit(self, X: Iterable[str], y: Any, *, unlabelled: Iterable[str] | None = None) -> Self:
-        """Fine-tune on N texts, or pairs of texts, and their labels.
+        """Fit the candidates, and the weights of their ensemble.
 
-        Pairs are two strings each: tuples, or the rows of an array or frame of two columns.
+        Parameters
+        ----------
+        X : iterable of str, or of pairs of str
+            N texts. Pairs are tuples, or the rows of an array or frame of two columns.
+        y : array-like of shape (N,) or (N, n_classes), or list of N sets
+            Their labels.
+        unlabelled : iterable of str, default=None
+            Texts without labels, in place of the parameter `unlabelled`.
 
-        Raises UserError (a ValueError) for texts that are no strings, labels that are missing or do not differ, an
-        unknown model or recipe, and unlabelled texts that nothing would read.
+        Returns
+        -------
+        self : TextClassifier
+
+        Raises
+        ------
+        UserError
+            A ValueError, for texts that are no strings; labels that are missing, do not differ, or are too few for two
+            folds; an unknown model, method or recipe; a method that needs unlabelled texts without any; and unlabelled
+            texts that nothing would read.
         """
         texts = check_texts(X)
-        given = Targets.read(y)
-        check_consistent_length(texts, given.labels)
-        kind: TargetKind = "single" if given.answers == "single" else "multi"
-        examples = Examples(texts, given.labels, kind, source="the training data", unit="row")
+        targets = Targets.read(y)
+        check_consistent_length(texts, targets.labels)
+        kind: TargetKind = "single" if targets.answers == "single" else "multi"
+        examples = Examples(texts, targets.labels, kind, source="the training data", unit="row")
+        pool = _single_texts(self.unlabelled if unlabelled is None else unlabelled)
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
-            source = self._language_model(texts, unlabelled, Path(folder))
-            member = self._train(source, examples, given, Path(folder))
-        self.classifier_ = Classifier([member], precision=self.precision)
-        self.classes_, self.answers_ = given.classes, given.answers
+            models = self._finetuned(examples, pool, Path(folder) / "classifier")
+        about = {"classes": targets.classes.tolist(), "answers": targets.answers, "method": self._method}
+        for run in (models.run, *(member.run for member in models.members)):
+            run.update(about)
+        self._use(models, targets.classes, targets.answers)
         return self
 
     def predict(self, X: Iterable[str]) -> np.ndarray:
@@ -109,11 +193,18 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return rows
 
     def predict_proba(self, X: Iterable[str]) -> np.ndarray:
-        """(N, C) probabilities, a column for each of `classes_`; rows sum to 1 where a text has one label."""
+        """(N, n_classes) probabilities, a column for each of `classes_`; rows sum to 1 where a text has one label.
+
+        A column of the indicator matrix that was zero in every row of y is 0.
+        """
         check_is_fitted(self)
         names = self.classifier_.labels.names
-        columns = [names.index(str(label)) for label in self.classes_.tolist()]
-        return self.classifier_.outputs(check_texts(X))[:, columns]
+        outputs = self.classifier_.outputs(check_texts(X))
+        probabilities = np.zeros((len(outputs), len(self.classes_)))
+        for column, label in enumerate(map(str, self.classes_.tolist())):
+            if label in names:
+                probabilities[:, column] = outputs[:, names.index(label)]
+        return probabilities
 
     def score(self, X: Iterable[str], y: Any, sample_weight: Any = None) -> float:
         """Accuracy: the share of texts that got exactly the right label, or labels."""
@@ -130,89 +221,110 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Raises UserError where `path` exists (without `overwrite`) or cannot be written.
         """
         check_is_fitted(self)
-        return artifact.save(self.classifier_.members[0], path, overwrite=overwrite)
+        models = self.models_
+        for run in (models.run, *(member.run for member in models.members)):
+            run["name"] = Path(path).name
+        if len(models.members) == 1:
+            return artifact.save(models.members[0], path, overwrite=overwrite)
+        members = dict(zip(models.folders, models.members, strict=True))
+        return save_ensemble(members, models.run, path, weights=models.saved_weights, overwrite=overwrite)
 
     @classmethod
     def from_artifact(cls, path: str | Path, *, precision: str = "auto") -> Self:
         """The fitted estimator from a folder that `save` or `textgraft finetune` wrote.
 
-        Its parameters are the defaults, but for `model`, which is the folder. Raises UserError for a damaged folder
-        and for a model that predicts a quantity.
+        Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
+        results. Raises UserError for a damaged folder and for a model that predicts a quantity.
         """
-        member = loading.load_network(path)
-        estimator = cls(str(path), precision=precision)
-        estimator.classifier_ = Classifier([member], precision=precision)
-        labels = estimator.classifier_.labels
+        models = loading.open_models(path)
+        labels = Classifier(models.members).labels
         if labels.kind == "numeric":
             remedy = "Use textgraft.load, whose predict gives numbers."
             raise UserError("this model predicts a quantity, not classes.", where=str(path), remedy=remedy)
-        classes = member.run.get("classes", [])
+        classes = models.run.get("classes", [])
         # Names in labels.json are strings; run.json knows what they were in y.
-        known = sorted(map(str, classes)) == sorted(labels.names)
-        estimator.classes_ = np.array(classes if known else labels.names)
-        estimator.answers_ = member.run.get("answers", "single" if labels.kind == "single" else "sets")
+        known = set(map(str, classes)) >= set(labels.names)
+        answers = models.run.get("answers", "single" if labels.kind == "single" else "sets")
+        estimator = cls(str(path), precision=precision)
+        estimator._use(models, np.array(classes if known else labels.names), answers)
         return estimator
 
-    def _language_model(self, texts: list[str], unlabelled: Iterable[str] | None, folder: Path) -> Artifact:
-        model = self.model or default_models_for(texts).alone
-        if not self.adapt:
-            if unlabelled is not None:
-                remedy = "Pass adapt=True, and the language model reads them first."
-                raise UserError("unlabelled texts are given, but nothing would read them.", remedy=remedy)
-            return loading.load_network(model)
-        pool = texts + check_texts([] if unlabelled is None else unlabelled, name="unlabelled")
-        adapted = adapt_language_model(
-            pool,
-            folder / "adapted",
-            model=model,
-            recipe=self.recipe,
-            settings=Settings(seed=self.seed, precision=self.precision),
-            context=RunContext(show=self.verbose),
-        )
-        return loading.load_network(adapted)
+    @property
+    def _method(self) -> str:
+        """The method, which a recipe makes "fine-tuned"."""
+        return FINE_TUNED if self.recipe is not None and self.method == ENSEMBLE else self.method
 
-    def _train(self, source: Artifact, examples: Examples, given: Targets, folder: Path) -> Artifact:
-        labels = Labels.fit(examples)
-        if labels.kind == "multi":  # a column of zeros only is a class too
-            labels = Labels("multi", tuple(sorted(str(label) for label in given.classes.tolist())))
-        settings = Settings(seed=self.seed, precision=self.precision)
+    def _options(self) -> FinetuneOptions:
+        """What `textgraft finetune` makes of the parameters. Raises UserError as FinetuneOptions does."""
         weights = self.class_weights
         named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
-        recipe = source.recommended_recipe(self.recipe, kind_of_texts(examples, labels))
-        plan = Plan(
-            language_model=source.model,
-            from_scratch=False,
-            stage=load_recipe(recipe).finetune,
-            settings=settings,
-            labels=labels,
-            class_weights=labels.class_weights(examples, named),
-            pad_id=source.tokenizer.pad_id,
+        return FinetuneOptions(
+            recipe=self.recipe,
+            method=self._method,
+            folds=self.folds,
+            max_tokens=self.max_tokens,
+            class_weights=named,
+            baselines=self._method != FINE_TUNED,
+            report=False,
+            minutes=self.minutes,
+            settings=Settings(seed=self.seed, precision=self.precision),
         )
-        sequences, lost = source.encoded(examples.texts, self.max_tokens)
-        encoded = EncodedTexts(sequences, labels.encode(examples))
-        context = RunContext(folder, self.seed, show=self.verbose)
-        trained = train_classifier(plan, encoded, {}, context=context, title="classifier")
-        data = {"train": {"texts": len(examples), "sha256": content_hash(zip(examples.texts, given.labels))}}
-        record = provenance(
-            stage="finetune", name="classifier", base=source.run, data=data, recipe=recipe, settings=settings
-        )
-        record |= {
-            "labels": len(examples),
-            "classes": given.classes.tolist(),
-            "answers": given.answers,
-            "kind": labels.kind,
-            "reads": reads(examples.texts),
-            "max_tokens": self.max_tokens,
-            "tokens_lost": {"train": lost.share},
-            "history": trained.history,
-        }
-        return Artifact(as_model(plan, trained), source.tokenizer, labels, record)
+
+    def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path) -> OpenedModels:
+        """The classifier that `finetune` makes, in memory. This is the only call of it."""
+        options = self._options()
+        if pool and self.adapt and load_recipe(options.language_recipe).adapt.phases:
+            options = replace(options, adapt=Settings(seed=self.seed, precision=self.precision))
+        elif pool and self._method in (LINEAR_PROBE, FINE_TUNED):
+            remedy = "Leave adapt at True, and the language model is adapted to them."
+            raise UserError("unlabelled texts are given, but nothing would be trained on them.", remedy=remedy)
+        context = RunContext(show=self.verbose)
+        finetune(examples, out, model=self.model, unlabelled=pool, options=options, context=context)
+        return loading.open_models(out)
+
+    def _use(self, models: OpenedModels, classes: np.ndarray, answers: TargetForm) -> None:
+        """Set the fitted attributes."""
+        run = models.run
+        self.models_ = models
+        self.classifier_ = Classifier.of(models, precision=self.precision)
+        self.classes_, self.answers_ = classes, answers
+        method = run.get("method", ENSEMBLE if "blend" in run else FINE_TUNED)
+        alone = f"The language model alone, fine-tuned by the recipe '{run.get('recipe')}'."
+        left_out = _left_out(run, self.class_weights) if method == ENSEMBLE else {}
+        self.report_: FitReport | None = None
+        if "results" in run:
+            self.report_ = FitReport.of(run, first_method(run), method, alone, left_out=left_out)
+        self.candidates_: Mapping[str, CandidateReport] = self.report_.candidates if self.report_ else {}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array, tags.input_tags.one_d_array = True, False, True
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def first_method(run: Mapping[str, Any]) -> str:
+    """The name of what was saved among the methods of run.json's results, with which the verdict begins."""
+    methods, verdict = run["results"]["methods"], run["results"]["verdict"]
+    return next((name for name in methods if verdict.startswith(f"{name}: ")), next(iter(methods)))
+
+
+def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:
+    """Reasons for candidates of the ensemble that run.json does not mention."""
+    weighted = not isinstance(class_weights, str) or class_weights != "none"
+    why = "class weights are for a fine-tuned language model alone" if weighted else "there are no unlabelled texts"
+    if not weighted and "blend" not in run:
+        why = "the labels are too few to choose by"
+    mentioned = run.get("blend", {}).get("candidates", {})
+    return {name: why for name in CANDIDATE_METHODS if name not in mentioned}
+
+
+def _single_texts(unlabelled: Iterable[str] | None) -> list[str] | None:
+    """Unlabelled texts as a list, the two texts of a pair apart; None where there are none."""
+    if unlabelled is None:
+        return None
+    texts = check_texts(unlabelled, name="unlabelled")
+    return [part for text in texts for part in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
 
 
 class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.context import RunContext
-from textgraft.core.errors import UserError
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
 from textgraft.data.checks import LEAK_SHARE, check, found_in
 from textgraft.data.examples import Examples, reads, refuse_one_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
 from textgraft.data.readers import read, read_if_given
+from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split, stratified_folds
+from textgraft.linear.methods import LINEAR_METHODS
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.models.default_models import default_models_for
@@ -35,6 +37,7 @@ from textgraft.tasks.classification.fine_tuned import (
 )
 from textgraft.tasks.classification.first_fold import trial
 from textgraft.tasks.classification.linear_candidates import (
+    CANDIDATE_METHODS,
     FROM_NO_MODEL,
     LinearCandidates,
     linear_candidates,
@@ -43,6 +46,7 @@ from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.model_selection import (
     FineTuningCandidate,
     WeightedEnsemble,
+    evidence,
     select_models,
     selection_splits,
 )
@@ -64,6 +68,9 @@ from textgraft.training.provenance import ancestry, provenance
 from textgraft.training.recipes import load_recipe
 
 MAX_TOKENS = 512
+ENSEMBLE, LINEAR_PROBE, FINE_TUNED = "ensemble", "linear-probe", "fine-tuned"
+METHODS = (ENSEMBLE, *LINEAR_METHODS, LINEAR_PROBE, FINE_TUNED)
+"""The methods of a fine-tuning: the weighted ensemble of all candidates, or one of them alone."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +78,21 @@ class FinetuneOptions:
     """Everything about a fine-tuning but the data; each has a default that works.
 
     `recipe` names how to train the language model, and then that is all that is made; None makes the best of the
-    language model (by the recipe "default") and of linear classifiers, see `finetune`. `folds` cross-validates (None:
+    language model (by the recipe "default") and of linear classifiers, see `finetune`. `method` (of METHODS) is that
+    "ensemble", or names one of its candidates, which then is all that is trained. `folds` cross-validates (None:
     five folds when there is neither a validation nor a test set, or to choose by without a recipe; else none). `seeds`
     trains that many classifiers, from `settings.seed` upwards, and reports their mean and spread. `from_scratch` keeps
     the network's shape and forgets what it has learned, to show what pretraining is worth. `words` lets the head see
     the embedding layer beside the top one. `both_orders` reads each pair both ways round and adds up what is seen
     (Radford et al. 2018, "similarity"). `layer_aggregation` is which layers the head reads
-    (nn.layer_aggregation.LAYER_AGGREGATIONS). `minutes` is what the trainings of one language model may take in all,
-    for the blend: who would take longer is given up as soon as that is to be seen, and so is its probe, if reading the
-    labelled texts would. What the model reads unlabelled text in does not count, nor a first fold before that. With
-    `adapt` the language models are adapted to the unlabelled texts first, by these settings.
+    (nn.layer_aggregation.LAYER_AGGREGATIONS). `report` writes report.html. `minutes` bounds the trainings of one
+    language model in all, for the ensemble: one that would take longer is rejected as soon as that is predictable, and
+    so is its linear probe, if encoding the labelled texts would. Adapting does not count, nor a first fold before that.
+    With `adapt` the language models are adapted to the unlabelled texts first, by these settings.
     """
 
     recipe: str | None = None
+    method: str = ENSEMBLE
     seeds: int = 1
     folds: int | None = None
     max_tokens: int = MAX_TOKENS
@@ -92,6 +101,7 @@ class FinetuneOptions:
     words: bool = True
     both_orders: bool = False
     baselines: bool = True
+    report: bool = True
     settings: Settings = field(default_factory=Settings)
     layer_aggregation: str = LAST
     minutes: float | None = None
@@ -99,6 +109,7 @@ class FinetuneOptions:
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
+        self._validate_method()
         allowed_seconds(self.minutes)  # an impossible one is refused now
         if self.minutes is not None and not self.blends:
             message = "minutes bound a language model that may be left out, and here it is all that is asked for."
@@ -110,6 +121,35 @@ class FinetuneOptions:
     def identity(self) -> dict[str, Any]:
         """All but the adaptation, which depends on the data too: a plan has a key for it where there is one."""
         return identity_of(self, without=("adapt",))
+
+    def _validate_method(self) -> None:
+        """Raises UserError for an unknown method, and for options that one without fine-tuning cannot heed."""
+        if self.method not in METHODS:
+            raise UserError(f"unknown method '{self.method}'.", remedy=did_you_mean(self.method, METHODS))
+        if self.method in (ENSEMBLE, FINE_TUNED):
+            return
+        wrong = {
+            "a recipe": self.recipe is not None,
+            "class_weights": self.class_weights != "none",
+            "from_scratch": self.from_scratch,
+            "baselines=False": not self.baselines,
+            "folds=0": self.folds == 0,
+        }
+        for option in (name for name, is_given in wrong.items() if is_given):
+            remedy = f"Leave it out, or choose the method '{FINE_TUNED}'."
+            raise UserError(f"{option} has no meaning for the method '{self.method}'.", remedy=remedy)
+
+    @property
+    def candidate_methods(self) -> tuple[str, ...]:
+        """The linear methods (of linear.methods) that are candidates."""
+        if self.method == ENSEMBLE:
+            return CANDIDATE_METHODS
+        return (self.method,) if self.method in LINEAR_METHODS else ()
+
+    @property
+    def needs_language_model(self) -> bool:
+        """Whether any candidate is made of a language model."""
+        return self.method not in LINEAR_METHODS
 
     @property
     def language_recipe(self) -> str:
@@ -127,7 +167,8 @@ class FinetuneOptions:
 
         Not where the language model is what is asked about, nor with class weights, which linear ones know nothing of.
         """
-        asked_about = self.recipe is not None or self.from_scratch or not self.baselines
+        named = self.recipe is not None or self.method == FINE_TUNED
+        asked_about = named or self.from_scratch or not self.baselines
         return not asked_about and self.class_weights == "none"
 
 
@@ -181,20 +222,22 @@ def finetune(
     refuse_one_text(unlabelled, name="unlabelled")
     train, valid, test = read(train), read_if_given(valid), read_if_given(test)
     parts = {"train": train, **parts_by_name(valid=valid, test=test)}
-    sources, adapted = language_models(model or options.default_model(train)), None
-    if options.adapt is not None and unlabelled:
+    sources, adapted = _language_models(model, train, options), None
+    if options.adapt is not None and unlabelled and sources:
         shown = RunContext(show=context.show, overwrite=context.overwrite)
         adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
     begun = _begun(out, parts, sources, unlabelled or (), options, adapted, context)
     selection, options = begun.selection, begun.options
-    # The quick ones first, so that a mistake they trip over is told before the long training.
-    linear = linear_candidates(selection) if options.blends and selection.splits else None
+    # The quick ones first, so that a mistake they trip over is reported before the long training.
+    methods = options.candidate_methods
+    linear = linear_candidates(selection, methods=methods) if options.blends and selection.splits else None
     choice: WeightedEnsemble | None = None
     if linear is None:
         begun = begun.adapted_readings()
         members = {name: _member(begun, name, one) for name, one in begun.readings.items()}
         comparison = _language_model_comparison(members, selection, options)
     else:
+        validate_candidates(linear, options)
         choice, members = _selected(linear, begun)
         comparison = _ensemble_comparison(choice, selection, linear.shared_seconds)
     if selection.evaluation is not None:
@@ -207,13 +250,18 @@ def finetune(
         evaluation=train.take(selection.held_out.tolist()) if selection.evaluation is None else selection.evaluation,
         members=members,
         stages=begun.stages,
-        cut=next(iter(begun.readings.values())).cut,
+        cut=begun.cut,
         problems=check(train, valid=valid, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
     )
-    _save(done, choice, context.overwrite)
+    _save(done, choice, context.overwrite, report=options.report)
     return done
+
+
+def _language_models(model: str | Path | None, train: Examples, options: FinetuneOptions) -> dict[str, Source]:
+    """The language models to fine-tune or to probe, by name; none for a linear method."""
+    return language_models(model or options.default_model(train)) if options.needs_language_model else {}
 
 
 @dataclass(frozen=True)
@@ -238,6 +286,11 @@ class _Begun:
         """The parts of the data as encoded for the adapted language model."""
         assert self.adapted is not None
         return read_parts(self.adapted(name), self.parts, self.selection.labels, self.options.max_tokens)
+
+    @property
+    def cut(self) -> dict[str, Truncation]:
+        """The truncation of each part for the first language model; nothing where there is none."""
+        return next((reading.cut for reading in self.readings.values()), {})
 
     def adapted_readings(self) -> _Begun:
         """The same with language models that are adapted to the unlabelled texts, if there are any."""
@@ -302,6 +355,14 @@ def refuse_single_texts(train: Examples, options: FinetuneOptions) -> None:
         raise UserError("only pairs can be read in both orders.", where=train.source, remedy="Leave both_orders out.")
 
 
+def validate_candidates(linear: LinearCandidates, options: FinetuneOptions) -> None:
+    """Raises UserError, with the reason, where the one linear method that is asked for cannot be used."""
+    if options.method in LINEAR_METHODS and not linear.candidates:
+        why = linear.left_out.get(options.method, "it learns from unlabelled texts, and there are none")
+        remedy = "Give it what it needs, or choose another method."
+        raise UserError(f"the method '{options.method}' cannot be used here: {why.rstrip('.')}.", remedy=remedy)
+
+
 def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -> Sequence[Split]:
     """The folds that are asked for; if none are, those that a blend needs, or five where nothing else is `measured` on.
 
@@ -309,9 +370,9 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
     """
     if options.folds is None and options.blends:
         splits = selection_splits(train, options.settings.seed)
-        if splits or measured:
+        if splits or (measured and options.method == ENSEMBLE):
             return splits
-    count = options.folds if options.folds is not None else 0 if measured else 5
+    count = options.folds if options.folds is not None else 0 if measured and not options.blends else 5
     if count == 0 and not measured:
         raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
     return stratified_folds(train, count, options.settings.seed) if count else ()
@@ -341,11 +402,18 @@ def _described(part: Examples) -> dict[str, Any]:
 def _selected(linear: LinearCandidates, begun: _Begun) -> tuple[WeightedEnsemble, dict[str, Member]]:
     """The weighted ensemble of linear candidates and language models; and the language models that were trained."""
     language_models = [_language_model(begun, name) for name in begun.readings]
-    return select_models(linear, language_models, begun.selection, within=begun.training_config.seconds)
+    choice, members = select_models(linear, language_models, begun.selection, within=begun.training_config.seconds)
+    if begun.options.method == ENSEMBLE:
+        return choice, members
+    how = f"measured on {len(begun.selection.train):,} labels by {evidence(begun.selection)}"
+    return replace(choice, chosen=f"{begun.options.method} alone, the method that was named; {how}."), members
 
 
 def _language_model(begun: _Begun, name: str) -> FineTuningCandidate:
     reading = begun.readings[name]
+    if begun.options.method == LINEAR_PROBE:
+        adapted = partial(begun.read, name) if begun.adapted is not None else None
+        return FineTuningCandidate(name, reading, train=None, adapted=adapted)
     training, record = partial(_member, begun, name), partial(_member_record, first_seed=begun.selection.seed)
     if begun.adapted is None:
         return FineTuningCandidate(name, reading, training, record)
@@ -384,11 +452,11 @@ def _outcomes(members: Mapping[str, Member], name: str) -> tuple[Outcome, list[O
 def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
-    name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
-    source = loading.load_network(folders[name]) if name in folders else reading.source
+    name = next(iter(begun.readings), "")  # others have a run.json of their own too
+    base = _run_of(begun, name, folders)
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
-    about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
-    shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)
+    about: dict[str, Any] = {"data": begun.data, "settings": _settings_of(begun, name)}
+    shared = provenance(stage="finetune", name=out.name, base=base, recipe=begun.recipe, **about)
     return shared | {
         "reads": reads(begun.selection.train.texts),
         "labels": texts,
@@ -398,10 +466,23 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
         "from_scratch": options.from_scratch,
         "max_tokens": options.max_tokens,
         "layer_aggregation": options.layer_aggregation,
-        "tokens_lost": {part: truncation.share for part, truncation in reading.cut.items()},
+        "tokens_lost": {part: truncation.share for part, truncation in begun.cut.items()},
         "examined": begun.training_config.evaluation_split,
         "results": comparison.results(labels=texts, seeds=options.seeds),
     }
+
+
+def _run_of(begun: _Begun, name: str, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """run.json of a language model, the adapted one if it was adapted; empty without a language model."""
+    if not name:
+        return {}
+    return loading.load_network(folders[name]).run if name in folders else begun.readings[name].source.run
+
+
+def _settings_of(begun: _Begun, name: str) -> Settings:
+    """The settings as a language model's recipe has them; the given ones without a language model."""
+    settings = begun.options.settings
+    return settings.of(begun.stages[name]) if name else settings
 
 
 def _choice_record(choice: WeightedEnsemble | None, names: Collection[str]) -> dict[str, Any]:
@@ -422,13 +503,9 @@ def _member_record(member: Member, first_seed: int) -> dict[str, Any]:
     }
 
 
-def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool) -> None:
+def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool, *, report: bool) -> None:
     """Put the classifier, or the ensemble, in place with its report, and remove the work folder."""
-    # Here, because drawing loads matplotlib, which takes as long as torch.
-    from textgraft.tasks.classification.finetune_report import finetune_report
-    from textgraft.tasks.classification.report import render
-
-    documents = {"report.html": render(finetune_report(done)).encode()}
+    documents = {"report.html": _page(done)} if report else {}
     if choice is not None:
         classifiers: dict[str, Predictor] = choice.predictors(done.record)
     else:
@@ -442,3 +519,11 @@ def _save(done: FinetuneResult, choice: WeightedEnsemble | None, overwrite: bool
         weights = list(done.counted.values()) or None
         save_ensemble(classifiers, done.record, done.folder, weights=weights, overwrite=overwrite, documents=documents)
         remove_work(done.folder)
+
+
+def _page(done: FinetuneResult) -> bytes:
+    # Here, because drawing loads matplotlib, which takes as long as torch.
+    from textgraft.tasks.classification.finetune_report import finetune_report
+    from textgraft.tasks.classification.report import render
+
+    return render(finetune_report(done)).encode()

@@ -24,10 +24,10 @@ from textgraft.tasks.classification.selection_context import SelectionContext
 
 FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """Keys of run.json that are empty for a classifier without a language model."""
-CANDIDATE_METHODS = ("linear", "lsa", "self-trained")
+CANDIDATE_METHODS = ("linear", "lsa", "co-training")
 """The linear methods among which `finetune` selects. Means of count-based word vectors are left out: they are the best
 in no row of docs/results.md, and where a hundred held-out predictions favour them, it is by chance and costs three
-points (docs/lab-notes.md)."""
+points (research/lab-notes.md)."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,10 @@ class LinearCandidates:
     shared_seconds: float
 
 
-def linear_candidates(selection: SelectionContext, spaces: FeatureMaps | None = None) -> LinearCandidates:
-    """The linear classifiers of CANDIDATE_METHODS that this kind of target and these texts allow.
+def linear_candidates(
+    selection: SelectionContext, spaces: FeatureMaps | None = None, *, methods: Sequence[str] = CANDIDATE_METHODS
+) -> LinearCandidates:
+    """The linear classifiers of `methods` that this kind of target and these texts allow.
 
     Candidates that the run's folder holds already are taken from there, and all come from there: what is measured is
     what is saved. A line on stderr for each reports that it is done.
@@ -78,6 +80,7 @@ def linear_candidates(selection: SelectionContext, spaces: FeatureMaps | None = 
     Args:
         selection: The data, the folds and the run.
         spaces: Feature maps of the unlabelled texts, if they have been fitted before.
+        methods: Names of linear.methods.LINEAR_METHODS.
 
     Returns:
         The candidates, and the reasons why others were left out.
@@ -85,7 +88,7 @@ def linear_candidates(selection: SelectionContext, spaces: FeatureMaps | None = 
     # Of the unlabelled texts alone: to a space that was fitted on it, a held-out training text is not new.
     spaces = spaces or FeatureMaps(selection.unlabelled, selection.run.work / "spaces", seed=selection.seed)
     candidates, left_out = [], {}
-    for name in CANDIDATE_METHODS:
+    for name in methods:
         method = LINEAR_METHODS[name]
         if method.spaces and not selection.unlabelled:
             continue

@@ -142,7 +142,7 @@ class FineTuningCandidate:
     Attributes:
         name: Its name in tables and files.
         reading: The language model and the encoded parts of the data.
-        train: Trains it; raises EarlyRejected.
+        train: Trains it; raises EarlyRejected. None for a linear probe alone.
         record: The part of run.json that differs between classifiers.
         try_out: Trains the first fold before the language model is adapted, if that is cheap beside adapting; returns
             seconds, raises EarlyRejected. Adapting takes long, and seldom makes up for what a model lacks that is
@@ -152,7 +152,7 @@ class FineTuningCandidate:
 
     name: str
     reading: Reading
-    train: Callable[[Reading, EarlyRejection], Member]
+    train: Callable[[Reading, EarlyRejection], Member] | None
     record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
     try_out: Callable[[EarlyRejection], float] | None = None
     adapted: Callable[[], Reading] | None = None
@@ -195,7 +195,7 @@ def select_models(
             candidates.append(linear_probe_candidate(name, reading, selection, within=limit))
         except EarlyRejected as lost:
             given_up[name] = lost
-        if one.name in given_up:
+        if one.name in given_up or one.train is None:
             continue
         try:
             member = members[one.name] = one.train(reading, EarlyRejection(candidates, selection))
@@ -204,7 +204,7 @@ def select_models(
         else:
             candidate = language_candidate(one.name, member, selection, one.record(member))
             candidates.append(replace(candidate, seconds=candidate.seconds + spent))
-    names = [one.name for one in language_models]
+    names = [one.name for one in language_models if one.train is not None]
     ensemble = weighted_ensemble(
         candidates, selection, language_models=names, left_out=linear.left_out, given_up=given_up
     )
@@ -237,13 +237,17 @@ def weighted_ensemble(
         alone = Comparison(selection.labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
         score = float(alone.scores(alone.outcomes[0]).mean())
         scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
-    folds, texts = len(selection.splits), len(selection.held_out)
-    how = f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
     shares = _shares(weights, scores, metric, language_models, given_up)
-    chosen = f"Chosen on {len(selection.train):,} labels by {how}: {shares}."
+    chosen = f"Chosen on {len(selection.train):,} labels by {evidence(selection)}: {shares}."
     if selection.evaluation is None:
         chosen += " The scores are of the same texts, which flatters the blend a little."
     return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, given_up)
+
+
+def evidence(selection: SelectionContext) -> str:
+    """`5-fold cross-validation`, or `one held-out fifth (500 texts)`."""
+    folds, texts = len(selection.splits), len(selection.held_out)
+    return f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
 
 
 def _shares(
@@ -253,7 +257,7 @@ def _shares(
     language_models: Sequence[str],
     given_up: Mapping[str, EarlyRejected],
 ) -> str:
-    """`60 % self-trained, 40 % lsa; the language model (64.1 % out of fold) adds nothing`."""
+    """`60 % co-training, 40 % lsa; the language model (64.1 % out of fold) adds nothing`."""
     spoken = {
         name: LANGUAGE_MODEL if i == 0 else f"{LANGUAGE_MODEL} ({name})" for i, name in enumerate(language_models)
     }

@@ -1,9 +1,9 @@
-"""A tagger of words as a scikit-learn estimator (estimators has those of texts)."""
+"""A tagger of words as a scikit-learn estimator (tasks.classification.estimator has those of texts)."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,8 +16,10 @@ from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.examples import refuse_one_text
 from textgraft.data.tags import converted
 from textgraft.models import artifact, loading
-from textgraft.models.default_models import default_models_for
-from textgraft.tasks.tagging.finetune import STACKED, TagOptions, fitted, train_tagger
+from textgraft.models.artifact import Artifact
+from textgraft.tasks.fit_report import CandidateReport, FitReport
+from textgraft.tasks.tagging.finetune import STACKED, TAGGER, TagOptions, tag_finetune
+from textgraft.tasks.tagging.network import tagging_head
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, Tagger, scores
 from textgraft.tasks.tagging.stacked import Network
 from textgraft.training.loop import Settings
@@ -25,16 +27,70 @@ from textgraft.word_embeddings.stack import Stack
 
 
 class SequenceTagger(BaseEstimator):
-    """Tags the words of sentences: one encoder fine-tuned, or a network over a stack of frozen ones.
+    """A tagger of words: `textgraft tag finetune` as a scikit-learn estimator.
 
-    `model` is the name or the folder of the encoder (None: the usual one for the script of the sentences); with
-    `stack`, a list of names of models and word vectors (NAME@LAYERS reads other layers), it is not read. `network` is
-    the shape of what is trained over a stack (tasks.tagging.stacked.Network). `crf` and `scheme` None are what suits:
-    a CRF over BIOES with a stack, else none over IOB2. The same `seed` gives the same tagger, bit for bit; `verbose`
-    shows progress on stderr.
+    It fine-tunes an encoder, or trains a network over a stack of frozen ones, on nine tenths of the sentences, and
+    scores it on the rest, beside each word's most frequent tag. The same data, parameters and seed give the same
+    probabilities as the command line.
 
-    X is a list of lists of words, y a list of lists of tags, of entities or plain ones. Entities come back as IOB2
-    whatever their scheme was, as `read_conll` gives them.
+    Parameters
+    ----------
+    model : str or Path, default=None
+        Name or folder of the encoder. None is the default model for the script of the sentences
+        (textgraft.models.default_models). It is not read where there is a stack.
+    stack : list of str or Path, default=None
+        Names of models and word vectors to train a network over; NAME@LAYERS reads other layers of a model.
+    recipe : str, default="default"
+        Name or file of a fine-tuning recipe; "default" is the recommended recipe of the encoder.
+    crf : bool, default=None
+        Learn which tag follows which. None is True with a stack, else False.
+    scheme : {"IOB2", "BIOES"}, default=None
+        Scheme in which entities are learned. None is BIOES with a stack, else IOB2.
+    network : Network, default=None
+        Shape of the network over a stack (tasks.tagging.stacked.Network).
+    minutes : float, default=None
+        Training time, in place of the recipe's epochs.
+    seed : int, default=0
+        Seed of everything random.
+    max_tokens : int, default=256
+        Length in tokens of a window over a long sentence.
+    precision : {"auto", "fp32", "bf16"}, default="auto"
+        Precision of training and prediction.
+    verbose : bool, default=False
+        Show progress on stderr.
+
+    Attributes
+    ----------
+    classes_ : list of str
+        The tags, of entities as IOB2.
+    report_ : FitReport
+        The score on the held-out sentences with its 95 % interval, beside the baseline's; printed as text, shown as
+        HTML in a notebook.
+    candidates_ : dict of str to CandidateReport
+        The tagger and the baseline, with their scores on the held-out sentences.
+    tagger_ : Tagger
+        The fitted model, as `textgraft.Tagger` gives it.
+
+    Notes
+    -----
+    X is a list of lists of words, y a list of lists of tags, of entities or others. Entities come back as IOB2 whatever
+    their scheme was, as `read_conll` gives them. At least two different sentences are needed.
+
+    Examples
+    --------
+    >>> from textgraft import SequenceTagger
+    >>> words = [["Ann", "lives", "in", "Rome"], ["Bob", "works"], ["Rome", "is", "old"]]
+    >>> tags = [["B-PER", "O", "O", "B-LOC"], ["B-PER", "O"], ["B-LOC", "O", "O"]]
+    >>> tagger = SequenceTagger().fit(words, tags)  # doctest: +SKIP
+    >>> tagger.classes_  # doctest: +SKIP
+    ['O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER']
+    >>> print(tagger.report_)  # doctest: +SKIP
+    tagger: F1 66.7 % [66.7, 66.7], held out, n = 1; 10.0 s of training.
+    Fine-tuned by the recipe 'lstm-gentle', beside each word's most frequent tag.
+    <BLANKLINE>
+    candidate         F1  weight
+    tagger        66.7 %   100 %
+    frequent tag  66.7 %     0 %
     """
 
     def __init__(
@@ -46,6 +102,7 @@ class SequenceTagger(BaseEstimator):
         crf: bool | None = None,
         scheme: str | None = None,
         network: Network | None = None,
+        minutes: float | None = None,
         seed: int = 0,
         max_tokens: int = MAX_TOKENS,
         precision: str = "auto",
@@ -57,6 +114,7 @@ class SequenceTagger(BaseEstimator):
         self.crf = crf
         self.scheme = scheme
         self.network = network
+        self.minutes = minutes
         self.seed = seed
         self.max_tokens = max_tokens
         self.precision = precision
@@ -65,33 +123,26 @@ class SequenceTagger(BaseEstimator):
     def fit(self, X: Iterable[Sequence[str]], y: Iterable[Sequence[str]]) -> Self:
         """Train on N sentences and the tags of their words.
 
-        Raises UserError (a ValueError) for sentences that are no lists of words, tags that are not one a word or not
-        legal, and unknown names.
+        Parameters
+        ----------
+        X : iterable of lists of str
+            N sentences as words.
+        y : iterable of lists of str
+            A tag for each word.
+
+        Returns
+        -------
+        self : SequenceTagger
+
+        Raises
+        ------
+        UserError
+            A ValueError, for sentences that are no lists of words; tags that are not one a word, or not legal; fewer
+            than two different sentences; and unknown names.
         """
         train = checked(_tagged(X, y, "the training data"))
-        recommended_recipe = TagOptions() if self.stack is None else STACKED
-        scheme: Any = recommended_recipe.scheme if self.scheme is None else self.scheme
-        options = TagOptions(
-            recipe=self.recipe,
-            max_tokens=self.max_tokens,
-            scheme=scheme,
-            crf=recommended_recipe.crf if self.crf is None else self.crf,
-            network=self.network or Network(),
-            settings=Settings(seed=self.seed, precision=self.precision),
-        )
-        if self.stack is None:
-            source = loading.load_network(
-                self.model or default_models_for(" ".join(s.words) for s in train.sentences).alone
-            )
-        else:
-            source = options.network.over(Stack.open(self.stack, precision=self.precision), self.seed)
-        options = fitted(options, source)
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
-            context = RunContext(Path(folder), self.seed, show=self.verbose)
-            trained, _ = train_tagger(source, train, options, context)
-        trained.run |= {"stage": "tag", "max_tokens": options.max_tokens}
-        self.tagger_ = Tagger(trained, precision=self.precision)
-        self.classes_ = train.tags
+            self._use(self._finetuned(train, Path(folder) / "tagger"))
         return self
 
     def predict(self, X: Iterable[Sequence[str]]) -> list[list[str]]:
@@ -116,6 +167,48 @@ class SequenceTagger(BaseEstimator):
         check_is_fitted(self)
         self.tagger_.artifact.run["name"] = Path(path).name
         return artifact.save(self.tagger_.artifact, path, overwrite=overwrite)
+
+    @classmethod
+    def from_artifact(cls, path: str | Path, *, precision: str = "auto") -> Self:
+        """The fitted estimator from a folder that `save` or `textgraft tag finetune` wrote.
+
+        Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
+        results. Raises UserError for a damaged folder and for a model of another task.
+        """
+        tagger = cls(str(path), precision=precision)
+        tagger._use(loading.load_network(path))
+        return tagger
+
+    def _options(self) -> TagOptions:
+        """The options that `textgraft tag finetune` makes of the parameters. Raises UserError as TagOptions does."""
+        default = TagOptions() if self.stack is None else STACKED
+        scheme: Any = default.scheme if self.scheme is None else self.scheme
+        return TagOptions(
+            recipe=self.recipe,
+            max_tokens=self.max_tokens,
+            scheme=scheme,
+            crf=default.crf if self.crf is None else self.crf,
+            network=self.network or Network(),
+            settings=Settings(seed=self.seed, precision=self.precision, minutes=self.minutes),
+        )
+
+    def _finetuned(self, train: Tagged, out: Path) -> Artifact:
+        """The tagger that `tag_finetune` makes, in memory. This is the only call of it."""
+        options = self._options()
+        model = self.model if self.stack is None else Stack.open(self.stack, precision=self.precision)
+        return tag_finetune(train, out, model=model, options=options, context=RunContext(show=self.verbose)).tagger
+
+    def _use(self, trained: Artifact) -> None:
+        """Set the fitted attributes."""
+        self.tagger_ = Tagger(trained, precision=self.precision)
+        learned = tagging_head(trained.model).config
+        ends = ("E-", "S-") if learned.scheme == "BIOES" else ()
+        self.classes_ = [tag for tag in learned.tags if not tag.startswith(ends)]
+        self.report_: FitReport | None = None
+        if "results" in trained.run:
+            chosen = f"Fine-tuned by the recipe '{trained.run.get('recipe')}', beside each word's most frequent tag."
+            self.report_ = FitReport.of(trained.run, TAGGER, TAGGER, chosen)
+        self.candidates_: Mapping[str, CandidateReport] = self.report_.candidates if self.report_ else {}
 
     def _replies(self, X: Iterable[Sequence[str]]) -> list[Reply]:
         check_is_fitted(self)

@@ -88,13 +88,17 @@ STACKED = TagOptions(scheme="BIOES", crf=True)
 
 @dataclass(frozen=True)
 class TagResult:
-    """A finished tagger: its folder, its replies to the evaluation split, their scores beside the baseline's."""
+    """A finished tagger: its folder, its replies to the evaluation split, their scores beside the baseline's.
+
+    `tagger` is the content of the folder, in memory.
+    """
 
     folder: Path
     record: dict[str, Any]
     evaluation: Tagged
     replies: list[Reply]
     scores: Mapping[str, TagScores]
+    tagger: Artifact
 
     def table(self) -> str:
         """Every method with its scores and cost, and the verdict, as plain text."""
@@ -177,7 +181,7 @@ def tag_finetune(
     tagger.run = record
     documents = {"predictions.conll": predictions(measured, replies).encode("utf-8", "replace")}
     put_in_place(tagger, out, overwrite=context.overwrite, documents=documents)
-    return TagResult(out, record, measured, replies, found)
+    return TagResult(out, record, measured, replies, found, tagger)
 
 
 def train_tagger(
