@@ -42,7 +42,7 @@ from textgraft.cli import (
 )
 from textgraft.cli.console import Interrupted, print_error, print_note, warnings_on_stderr
 from textgraft.core.errors import UserError
-from textgraft.core.interrupts import ctrl_c_prevails
+from textgraft.core.interrupts import reliable_interrupts
 
 INTERRUPTED = 130
 USER_ERROR = 2
@@ -150,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        with ctrl_c_prevails():
+        with reliable_interrupts():
             code = _program()(list(arguments), prog_name="textgraft", standalone_mode=False)
     except KeyboardInterrupt:
         code = INTERRUPTED  # the code that typer returns

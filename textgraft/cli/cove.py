@@ -104,14 +104,14 @@ def translate(
     threads: o.Threads = None,
 ) -> None:
     """Translate the lines of a file, or single sentences, to one line each."""
-    from textgraft.core.files import check_writable, writing_atomically
+    from textgraft.core.files import validate_writable, writing_atomically
     from textgraft.tasks.translation.predictor import Translator
 
     if (file is None) == (not text):
         remedy = "For example: textgraft cove translate MODEL --text 'A dog runs.'"
         raise UserError("name either a file or --text.", remedy=remedy)
     if out is not None:
-        check_writable(out)
+        validate_writable(out)
     o.use_threads(threads)
     translations = Translator(model, precision=precision).stream(_sentences(file, text), beams=beams)
     if out is None:

@@ -43,12 +43,12 @@ def embed(
     all zeros. Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
     """
     from textgraft.api import embed_stream
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.core.progress import Meter
-    from textgraft.data.arrays import check_suffix, write_rows
+    from textgraft.data.arrays import validate_suffix, write_rows
 
-    check_suffix(out)
-    check_writable(out)
+    validate_suffix(out)
+    validate_writable(out)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     o.use_threads(threads)
     with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:

@@ -35,11 +35,11 @@ def export(
 
     The commands predict, evaluate, tag and qa accept the folder as a model, without torch: onnxruntime runs the graph.
     """
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.readers import read_rows
     from textgraft.tasks.export import export as exported
 
-    check_writable(onnx)
+    validate_writable(onnx)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     sample = [] if texts is None else [text for _, text in islice(read_rows(texts, **columns), MOST_TEXTS)]
     result = exported(model, onnx, int8=int8, texts=sample, overwrite=overwrite)

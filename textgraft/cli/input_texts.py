@@ -13,7 +13,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.core.errors import UserError
-from textgraft.data.examples import Pair, Reads
+from textgraft.data.examples import InputKind, Pair
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
@@ -51,7 +51,7 @@ def texts_from_options(texts: list[str] | None, second: list[str] | None) -> lis
 
 
 def keyed_texts(
-    file: Path | None, option_texts: list[str] | None, reads: Reads, columns: Mapping[str, str | None]
+    file: Path | None, option_texts: list[str] | None, reads: InputKind, columns: Mapping[str, str | None]
 ) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
     """Return the keys of texts in the output (id or line number), and the texts; stdin is a stream."""
     if (file is None) == (not option_texts):

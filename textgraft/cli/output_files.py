@@ -16,14 +16,14 @@ ROW_FORMATS = (".csv", ".jsonl")
 
 def validate_out_file(path: Path | None, suffixes: Sequence[str], content: str) -> None:
     """Raise UserError for a file of another format, or one that cannot be written; `content` is what it is to hold."""
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
 
     if path is None:
         return
     if path.suffix not in suffixes:
         message = f"{content} are written as {' or '.join(suffixes)}."
         raise UserError(message, where=str(path), remedy="Name such a file.")
-    check_writable(path)
+    validate_writable(path)
 
 
 def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from textgraft.cli.console import Interrupted
-from textgraft.core.interrupts import ctrl_c_prevails
+from textgraft.core.interrupts import reliable_interrupts
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def resumable(*outs: Path) -> Iterator[None]:
     from textgraft.training.driver import Stopped, remove_unstarted, work_path
 
     try:
-        with ctrl_c_prevails():
+        with reliable_interrupts():
             yield
     except (KeyboardInterrupt, Stopped):
         for out in outs:
@@ -32,8 +32,8 @@ def resumable(*outs: Path) -> Iterator[None]:
 
 def validate_out(out: Path, overwrite: bool | None) -> None:
     """Raise UserError if `out` exists, without `overwrite`, or cannot be written."""
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.training.driver import refuse_existing
 
     refuse_existing(out, overwrite)
-    check_writable(out)
+    validate_writable(out)

@@ -77,7 +77,7 @@ def train(
     as_json: o.AsJson = False,
 ) -> None:
     """Train word vectors on text; all methods but glove use gensim, textgraft's extra "vectors"."""
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
     from textgraft.models.model_folder import refuse_existing
@@ -86,7 +86,7 @@ def train(
     from textgraft.word_embeddings.training import train_vectors
 
     refuse_existing(out, overwrite)
-    check_writable(out)
+    validate_writable(out)
     settings: dict[str, Any] = {"dimensions": dimensions, "min_count": min_count, "vocabulary": vocabulary}
     settings |= {
         "window": window or 0,

@@ -116,7 +116,7 @@ def read(source: Any, **columns: Unpack[Columns]) -> Examples:
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
 
 
-def read_if_given(source: Any) -> Examples | None:
+def read_optional(source: Any) -> Examples | None:
     """What `read` makes of it; None of None."""
     return None if source is None else read(source)
 

@@ -23,11 +23,11 @@ def input_texts(paths: Sequence[Path] | None, column: str | None, encoding: str 
 
 
 def validate_out(out: Path) -> None:
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.training.results_folder import refuse_existing
 
     refuse_existing(out)
-    check_writable(out)
+    validate_writable(out)
 
 
 def print_json_results(out: Path, results: dict[str, Any]) -> None:

@@ -53,14 +53,14 @@ def transfer(
     After Yosinski et al. 2014: the first n layer groups are copied, frozen or fine-tuned; the rest is trained from
     random weights.
     """
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
     from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepared
     from textgraft.training.loop import Settings
     from textgraft.training.results_folder import refuse_existing
 
     refuse_existing(out)
-    check_writable(out)
+    validate_writable(out)
     o.use_threads(threads)
     options = TransferOptions(
         recipe=recipe,

@@ -116,12 +116,12 @@ class Default:
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
         self._models = [EnsembleModel(replace(options, model=model)) for model in models_of(options.named_model)]
-        self._spaces: FeatureMaps | None = None
+        self._feature_maps: FeatureMaps | None = None
         prints = [one.fingerprint for one in self._models]
         self.fingerprint = prints[0] if len(prints) == 1 else content_hash(prints)
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._spaces = FeatureMaps(pool, folder / "spaces", seed=self.options.seed)
+        self._feature_maps = FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed)
         return sum(one.prepare(pool, folder) for one in self._models)
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
@@ -138,10 +138,10 @@ class Default:
         self, train: Examples, texts: Sequence[str], labels: Labels, splits: Sequence[Split], context: RunContext
     ) -> tuple[WeightedEnsemble, float]:
         """The weighted ensemble with its predictions for `texts`, and the seconds that candidates share."""
-        assert self._spaces is not None, "prepare comes first"
+        assert self._feature_maps is not None, "prepare comes first"
         test, quiet = Examples(list(texts)), replace(context, show=False)
-        selection = SelectionContext(train, test, "test", labels, self._spaces.texts, splits, quiet)
-        linear = linear_candidates(selection, self._spaces)
+        selection = SelectionContext(train, test, "test", labels, self._feature_maps.texts, splits, quiet)
+        linear = linear_candidates(selection, self._feature_maps)
         seconds = allowed_seconds(self.options.minutes)
         config = TrainingConfig("test", 1, splits, context, seconds)
         names = outcome_names([one.as_it_is for one in self._models])

@@ -11,10 +11,10 @@ from typing import Any
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
-from textgraft.data.checks import LEAK_SHARE, check, found_in
-from textgraft.data.examples import Examples, reads, refuse_one_text
+from textgraft.data.checks import LEAK_SHARE, check, shared_texts
+from textgraft.data.examples import Examples, reads, validate_not_single_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
-from textgraft.data.readers import read, read_if_given
+from textgraft.data.readers import read, read_optional
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.linear.methods import LINEAR_METHODS
@@ -219,8 +219,8 @@ def finetune(
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
     refuse_existing(out, context.overwrite)
-    refuse_one_text(unlabelled, name="unlabelled")
-    train, valid, test = read(train), read_if_given(valid), read_if_given(test)
+    validate_not_single_text(unlabelled, name="unlabelled")
+    train, valid, test = read(train), read_optional(valid), read_optional(test)
     parts = {"train": train, **parts_by_name(valid=valid, test=test)}
     sources, adapted = _language_models(model, train, options), None
     if options.adapt is not None and unlabelled and sources:
@@ -241,7 +241,7 @@ def finetune(
         choice, members = _selected(linear, begun)
         comparison = _ensemble_comparison(choice, selection, linear.shared_seconds)
     if selection.evaluation is not None:
-        seen = found_in(selection.evaluation.texts, train.texts)
+        seen = shared_texts(selection.evaluation.texts, train.texts)
         comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
     done = FinetuneResult(
         folder=out,

@@ -15,7 +15,7 @@ from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import reads
 from textgraft.data.labels import Labels
 from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
-from textgraft.linear.fitted import Fitted
+from textgraft.linear.fitted import FittedModel
 from textgraft.linear.methods import LINEAR_METHODS, Classifier, FeatureMaps, LinearMethod, read_state, write_state
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Predictor
@@ -70,7 +70,7 @@ class LinearCandidates:
 
 
 def linear_candidates(
-    selection: SelectionContext, spaces: FeatureMaps | None = None, *, methods: Sequence[str] = CANDIDATE_METHODS
+    selection: SelectionContext, feature_maps: FeatureMaps | None = None, *, methods: Sequence[str] = CANDIDATE_METHODS
 ) -> LinearCandidates:
     """The linear classifiers of `methods` that this kind of target and these texts allow.
 
@@ -86,35 +86,37 @@ def linear_candidates(
         The candidates, and the reasons why others were left out.
     """
     # Of the unlabelled texts alone: to a space that was fitted on it, a held-out training text is not new.
-    spaces = spaces or FeatureMaps(selection.unlabelled, selection.run.work / "spaces", seed=selection.seed)
+    feature_maps = feature_maps or FeatureMaps(
+        selection.unlabelled, selection.run.work / "feature_maps", seed=selection.seed
+    )
     candidates, left_out = [], {}
     for name in methods:
         method = LINEAR_METHODS[name]
-        if method.spaces and not selection.unlabelled:
+        if method.feature_maps and not selection.unlabelled:
             continue
-        if method.spaces and reads(selection.train.texts) == "pairs":
+        if method.feature_maps and reads(selection.train.texts) == "pairs":
             left_out[name] = "it is for single texts"
             continue
         if method.one_label_only and selection.labels.kind != "single":
             left_out[name] = "it is for one label a text"
             continue
         try:
-            for family in method.spaces:
-                spaces.of(family)
+            for family in method.feature_maps:
+                feature_maps.of(family)
         except UserError as error:
             left_out[name] = str(error)
             continue
-        candidates.append(_candidate(name, method, selection, spaces))
+        candidates.append(_candidate(name, method, selection, feature_maps))
         if selection.run.show:
             print(f"candidate {name}: {candidates[-1].outcome.about}", file=sys.stderr, flush=True)
-    return LinearCandidates(candidates, left_out, sum(spaces.seconds.values()))
+    return LinearCandidates(candidates, left_out, sum(feature_maps.seconds.values()))
 
 
-def _candidate(name: str, method: LinearMethod, selection: SelectionContext, spaces: FeatureMaps) -> Candidate:
+def _candidate(name: str, method: LinearMethod, selection: SelectionContext, feature_maps: FeatureMaps) -> Candidate:
     path = selection.run.work / "candidates" / f"{name}.safetensors"
     if not path.exists():
         with Meter() as preparing:
-            classifier = method.classifier(spaces, selection.seed)
+            classifier = method.classifier(feature_maps, selection.seed)
         fit = partial(_fitted, selection, classifier)
         with Meter() as folding:
             held_out = selection.out_of_fold(fit)
@@ -125,7 +127,7 @@ def _candidate(name: str, method: LinearMethod, selection: SelectionContext, spa
         facts: dict[str, Any] = {"form": fitted.form, "once": once, "seconds": once + folding.seconds, "peak_mb": peak}
         write_state(path, fitted.state(), {"held_out": held_out}, facts)
     state, arrays, facts = read_state(path)
-    model = cast(Fitted, FORMS[facts["form"]].from_state(state))
+    model = cast(FittedModel, FORMS[facts["form"]].from_state(state))
     raw, labels, indices = arrays["held_out"], selection.labels, selection.held_out
     temperature = None
     if labels.kind != "numeric":
@@ -136,18 +138,20 @@ def _candidate(name: str, method: LinearMethod, selection: SelectionContext, spa
     if selection.evaluation is not None:
         raw = model.outputs(list(selection.evaluation.texts))
         outputs = scaled(raw, labels, temperature)
-    minutes = (facts["once"] + sum(spaces.seconds[family] for family in method.spaces)) / 60
+    minutes = (facts["once"] + sum(feature_maps.seconds[family] for family in method.feature_maps)) / 60
     outcome = Outcome(name, outputs[None], raw[None], minutes, facts["peak_mb"], model.about)
     predictor = partial(_artifact, model, labels, temperature)
     return Candidate(name, held_out, lambda: outcome, facts["seconds"], facts["peak_mb"], predictor)
 
 
-def _fitted(selection: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:
+def _fitted(
+    selection: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray
+) -> FittedModel:
     labels = selection.labels
     classes = None if labels.kind == "numeric" else labels.num_outputs
     return classifier.fit(texts, targets, kind=labels.kind, num_classes=classes).fitted
 
 
-def _artifact(model: Fitted, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
+def _artifact(model: FittedModel, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
     about = {"linear": model.about, "temperature": temperature}
     return LinearArtifact(model, labels, {**run, **FROM_NO_MODEL, **about})

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from textgraft.core.errors import UserError
-from textgraft.data.examples import Choice, Pair, Reads, TargetKind
+from textgraft.data.examples import Choice, InputKind, Pair, TargetKind
 from textgraft.tasks.classification.explaining import explained, stretches, variants
 from textgraft.tasks.classification.predictor import Classifier, Prediction
 from textgraft.tasks.service import Request, Several, Text
@@ -55,7 +55,7 @@ class ClassificationService:
 
     path = "/predict"
     TASKS: ClassVar[Mapping[TargetKind, str]] = {"numeric": "regression", "choice": "multiple choice"}
-    REQUESTS: ClassVar[Mapping[Reads, type[PredictRequest]]] = {
+    REQUESTS: ClassVar[Mapping[InputKind, type[PredictRequest]]] = {
         "texts": PredictTexts,
         "pairs": PredictPairs,
         "choices": PredictChoices,

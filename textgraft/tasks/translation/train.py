@@ -14,7 +14,7 @@ import torch
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
-from textgraft.data.examples import refuse_unread
+from textgraft.data.examples import validate_types
 from textgraft.data.parallel import Parallel
 from textgraft.data.streams.base import ExampleStream
 from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_words
@@ -29,7 +29,7 @@ from textgraft.tasks.translation.predictor import (
     padded_targets,
     translation_targets,
 )
-from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
+from textgraft.text.tokenizer import DEFAULT_VOCAB_SIZES, MIN_FREQUENCY, Tokenizer
 from textgraft.training.driver import drive, put_in_place, refuse_existing, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores, Settings, prepared
 from textgraft.training.phases import STRICT, Stage
@@ -156,7 +156,7 @@ def cove_train(
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
     refuse_existing(out, context.overwrite)
-    refuse_unread(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
+    validate_types(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
     if options.bleu:
         sacrebleu()
     recipe = chosen_recipe(options, vectors)
@@ -226,7 +226,10 @@ def _tokenizers(
     """
     source = Tokenizer.train(train.source, kind="word", **recipe.tokenizer)
     if vectors is not None and not _trains_words(recipe):
-        known, room = set(source.tokens), recipe.tokenizer.get("vocab_size", SIZES["word"]) - source.vocab_size
+        known, room = (
+            set(source.tokens),
+            recipe.tokenizer.get("vocab_size", DEFAULT_VOCAB_SIZES["word"]) - source.vocab_size,
+        )
         unmet = list(islice((word for word in vectors.words if word not in known), room))
         often_enough = unmet * recipe.tokenizer.get("min_frequency", MIN_FREQUENCY)
         source = Tokenizer.train(chain(train.source, often_enough), kind="word", **recipe.tokenizer)
