@@ -217,7 +217,7 @@ def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..
     texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
     done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["...", "..."])
     for name in ("lsa", "self-trained"):
-        assert "no text has a single word" in done.record["blend"]["left_out"][name]
+        assert "no text contains a word" in done.record["blend"]["left_out"][name]
         assert name not in done.record["results"]["methods"]
 
 

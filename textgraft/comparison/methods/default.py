@@ -113,12 +113,12 @@ class Default:
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
         self._models = [EnsembleModel(replace(options, model=model)) for model in models_of(options.named_model)]
-        self._spaces: FeatureMaps | None = None
+        self._feature_maps: FeatureMaps | None = None
         prints = [one.fingerprint for one in self._models]
         self.fingerprint = prints[0] if len(prints) == 1 else content_hash(prints)
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._spaces = FeatureMaps(pool, folder / "spaces", seed=self.options.seed)
+        self._feature_maps = FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed)
         return sum(one.prepare(pool, folder) for one in self._models)
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
@@ -140,9 +140,9 @@ class Default:
         folder: Path,
     ) -> tuple[WeightedEnsemble, float]:
         """The candidates with their answers for `texts` and their weights, and the seconds that they share."""
-        assert self._spaces is not None, "prepare comes first"
-        ground = SelectionContext(train, Examples(list(texts)), labels, self._spaces.texts, splits, seed, folder)
-        tried = linear_candidates(ground, self._spaces, show=False)
+        assert self._feature_maps is not None, "prepare comes first"
+        ground = SelectionContext(train, Examples(list(texts)), labels, self._feature_maps.texts, splits, seed, folder)
+        tried = linear_candidates(ground, self._feature_maps, show=False)
         seconds = allowed_seconds(self.options.minutes)
         training_config = TrainingConfig("test", seed, 1, splits, folder, self.options.show, seconds)
         names = outcome_names([one.as_it_is for one in self._models])

@@ -30,20 +30,20 @@ class Linear:
 
     def __init__(self, options: MethodOptions) -> None:
         self.options, self.fingerprint = options, ""
-        self._spaces: FeatureMaps | None = None
+        self._feature_maps: FeatureMaps | None = None
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the spaces, and what classifiers share beyond them."""
-        self._spaces = FeatureMaps(pool, folder / "spaces", seed=self.options.seed)
-        for family in LINEAR_METHODS[self.name].spaces:
-            self._spaces.of(family)
+        self._feature_maps = FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed)
+        for family in LINEAR_METHODS[self.name].feature_maps:
+            self._feature_maps.of(family)
         with Meter() as meter:
-            LINEAR_METHODS[self.name].classifier(self._spaces, 0)
-        return sum(self._spaces.seconds.values()) + meter.seconds
+            LINEAR_METHODS[self.name].classifier(self._feature_maps, 0)
+        return sum(self._feature_maps.seconds.values()) + meter.seconds
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
-        assert self._spaces is not None, "prepare comes first"
-        return fitted(LINEAR_METHODS[self.name].classifier(self._spaces, seed), train, texts, labels)
+        assert self._feature_maps is not None, "prepare comes first"
+        return fitted(LINEAR_METHODS[self.name].classifier(self._feature_maps, seed), train, texts, labels)
 
 
 class Lsa(Linear):
@@ -72,20 +72,23 @@ class GivenVectors:
         if not isinstance(source, StaticVectors):
             remedy = f"Write features@{options.model}, or name word vectors (textgraft vectors)."
             raise UserError("this is a model, not word vectors.", where=str(options.model), remedy=remedy)
-        self.options, self._given, self.fingerprint = options, source, source.fingerprint
+        self.options, self._pretrained, self.fingerprint = options, source, source.fingerprint
         self._space: FeatureMap | None = None
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the space."""
-        spaces, vectors = FeatureMaps(pool, folder / "spaces", seed=self.options.seed), self._given.word_vectors
+        feature_maps, vectors = (
+            FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed),
+            self._pretrained.word_vectors,
+        )
         name = f"given-{self.fingerprint[:12]}"
-        family = Family((name,), lambda of: [WordVectorFeatures(seed=of.seed, given=vectors).fit(of.texts)])
-        (self._space,) = spaces.of(family)
-        return spaces.seconds[family]
+        family = Family((name,), lambda of: [WordVectorFeatures(seed=of.seed, pretrained=vectors).fit(of.texts)])
+        (self._space,) = feature_maps.of(family)
+        return feature_maps.seconds[family]
 
     def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
         assert self._space is not None, "prepare comes first"
-        return fitted(LsaBaseline(spaces=[self._space], seed=seed), train, texts, labels)
+        return fitted(LsaBaseline(feature_maps=[self._space], seed=seed), train, texts, labels)
 
 
 class CoTraining(Linear):
