@@ -21,7 +21,16 @@ from textgraft.data.conll import (
     split_sentences,
     stream_sentences,
 )
-from textgraft.data.tags import Entity, converted, detect, entities, illegal, strict_entities, tag_names, tags_of
+from textgraft.data.tags import (
+    Entity,
+    converted,
+    detect,
+    entities,
+    illegal_positions,
+    strict_entities,
+    tag_names,
+    tags_of,
+)
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -128,14 +137,14 @@ def test_spaces_and_hashes_are_words_and_lines_of_tabs_are_empty(tmp_path: Path)
     [
         ("a O\nb\n", ["line 2", "1 columns, and others have 2"]),
         ("a O O\n\nb O O O\n", ["line 3", "4 columns"]),
-        ("", ["not one word"]),
-        ("\n \n", ["not one word"]),
+        ("", ["contains no word"]),
+        ("\n \n", ["contains no word"]),
         (
             "a O\nb I-x\n\nc B-x\nd I-y\ne B-z\nf B-y\ng B-x\n",
             ["line 2", "I-x may not follow O in IOB2", "2 such tags"],
         ),
         ("a B-x\nb E-x\n\nc S-x\nd B-x\n", ["line 5", "the end of a sentence may not follow B-x in BIOES"]),
-        ("a B-x\nb I-x\nc Bx\n", ["line 3", "'Bx' is no tag of an entity"]),
+        ("a B-x\nb I-x\nc Bx\n", ["line 3", "'Bx' is not an entity tag"]),
         ("1\ta\ta\tX\t_\t_\t_\t_\t_\t_\n2\tb\tb\t_\t_\t_\t_\t_\t_\t_\n", ["line 2", "'b' has no tag"]),
         ("1\ta\ta\tX\t_\t_\t_\t_\t_\t_\nx\tb\tb\tY\t_\t_\t_\t_\t_\t_\n", ["line 2", "'x' is no number"]),
     ],
@@ -203,7 +212,7 @@ def test_entities_survive_every_scheme(drawn: list[tuple[int, int, str]], scheme
     tags = tags_of(found, at + 1, scheme)
     assert entities(tags) == found
     assert strict_entities(tags, scheme) == found
-    assert illegal(tags, scheme) == []
+    assert illegal_positions(tags, scheme) == []
 
 
 def test_legal_is_what_entities_can_be_written_as() -> None:
@@ -212,7 +221,7 @@ def test_legal_is_what_entities_can_be_written_as() -> None:
         names = ["O", *(f"{p}-{t}" for p in places for t in "xy")]
         for tags in itertools.product(names, repeat=3):
             comes_back = tags_of(entities(tags), 3, scheme) == list(tags)
-            assert comes_back == (illegal(tags, scheme) == []), (scheme, tags)
+            assert comes_back == (illegal_positions(tags, scheme) == []), (scheme, tags)
 
 
 def test_samples_are_nested_and_splits_keep_twins_together() -> None:

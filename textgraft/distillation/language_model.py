@@ -12,7 +12,7 @@ from typing import Any
 
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
-from textgraft.core.memory import all_parts_kept
+from textgraft.core.memory import keep_freed_memory
 from textgraft.data.streams.shards import Corpus
 from textgraft.distillation.losses import FromLanguageModel, Taught
 from textgraft.distillation.options import Distilled, DistilOptions, DistilRecipe, load_distil_recipe, told_sizes
@@ -76,7 +76,7 @@ def distil_language_model(
     stream = learns.stream(pupil, train, teacher.tokenizer, recipe.stage, settings.seed)
     taught = Taught(pupil, lesson)
     run = Run(taught, recipe.stage.plan(len(taught.layer_groups())), stream, settings, validate)
-    with all_parts_kept():
+    with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", title="distil", show=show)
     made = taught.student
     after, student_seconds = scored(made)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from textgraft.core import formatting
 from textgraft.report import html
-from textgraft.report.plots import SERIES, Plot, finished, shortened, style
+from textgraft.report.plots import SERIES, Plot, laid_out, shortened, style
 
 NOTED = 8
 """How many words stand in each of the lists of the most and the least contextual ones."""
@@ -94,7 +94,7 @@ def anisotropy_plot(results: Mapping[str, Any]) -> Plot:
         axis.plot(range(len(layers)), cones, color=SERIES[-1], linestyle=":", label="to the cone's axis")
         _finish(axis, layers, "mean cosine of random words")
     said = "; ".join(f"{x['name']} {_cell(x['raw']['anisotropy'])}" for x in layers)
-    return finished(figure, f"Mean cosine of random words in each layer, as it is: {said}.")
+    return laid_out(figure, f"Mean cosine of random words in each layer, as it is: {said}.")
 
 
 def context_plot(results: Mapping[str, Any]) -> Plot:
@@ -110,7 +110,7 @@ def context_plot(results: Mapping[str, Any]) -> Plot:
             _finish(axis, layers, "")
             axis.set_title(title)
     said = "; ".join(f"{x['name']} {_cell(x['raw']['self_similarity_adjusted'])}" for x in layers)
-    return finished(figure, f"How contextual each layer is; self-similarity, adjusted: {said}.")
+    return laid_out(figure, f"How contextual each layer is; self-similarity, adjusted: {said}.")
 
 
 def _line(axis: Axes, values: Sequence[Mapping[str, float]], look: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from textgraft.core import formatting
 from textgraft.report import html
-from textgraft.report.plots import ACCENT, Plot, finished, shortened, style
+from textgraft.report.plots import ACCENT, Plot, laid_out, shortened, style
 
 READ = (
     "How to read it: each row is a model, each cell the share of a layer in what its head reads, after the softmax; a "
@@ -61,7 +61,7 @@ def weights_plot(results: Mapping[str, Any]) -> Plot:
         axis.set(xlim=(0, len(layers)), ylim=(len(models), 0))
         axis.tick_params(length=0)
     tops = [f"{one['name']} most of {one['layers'][one['shares'].index(max(one['shares']))]}" for one in models]
-    return finished(figure, f"Shares of the layers in what each model reads: {'; '.join(tops)}.")
+    return laid_out(figure, f"Shares of the layers in what each model reads: {'; '.join(tops)}.")
 
 
 def _layers(results: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.data.readers import read, read_if_given
+from textgraft.data.readers import read, read_optional
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import stratified_split
 from textgraft.encoders.base import Encoder, with_fresh_top
@@ -138,7 +138,7 @@ def inspect_transfer(
     """
     out, options = Path(out), options or TransferOptions()
     refuse_existing(out)
-    question = prepared(read(train), read_if_given(test), model, options)
+    question = prepared(read(train), read_optional(test), model, options)
     asked = _asked(question)
     folder = work_folder(out, asked)
     if out.exists():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.metrics.classification import difference_interval, paired_test, summarise_seeds
-from textgraft.metrics.paired_differences import certainty, differences, significant, sure
+from textgraft.metrics.paired_differences import differences, is_robust, significance_text, significant
 
 ARMS = ("AnB", "AnB+", "BnB", "BnB+")
 FROZEN = ("AnB", "BnB")
@@ -165,7 +165,7 @@ def benefits_said(results: Mapping[str, Any]) -> str:
     """The three benefits in one sentence, each with its interval and whether chance could give it."""
     parts = []
     for name, one in results["benefits"].items():
-        told = f"{formatting.p_value(one['p'])}, {certainty(one)}"
+        told = f"{formatting.p_value(one['p'])}, {significance_text(one)}"
         parts.append(f"{name} {benefit(one, results['metric'], name)} ({told})")
     return f"Pretrained minus from scratch: {'; '.join(parts)}."
 
@@ -179,7 +179,7 @@ def _adaptation(cells: Mapping[Kind, Mapping[str, Any]], metric: str) -> str:
     """Whether layers that grew up together miss each other: BnB against B."""
     sign = -1 if metric == LOWER_IS_BETTER else 1
     own = {kind: cell for kind, cell in cells.items() if kind.arm == "BnB"}
-    lost = {k: c for k, c in own.items() if sign * c["against_b"]["difference"] < 0 and sure(c["against_b"])}
+    lost = {k: c for k, c in own.items() if sign * c["against_b"]["difference"] < 0 and is_robust(c["against_b"])}
     if not lost:
         return "No BnB is worse than B by more than chance: no sign that neighbouring layers are co-adapted."
     kind = min(lost, key=lambda k: sign * lost[k]["against_b"]["difference"])
@@ -198,4 +198,4 @@ def _gap(test: Mapping[str, float], metric: str) -> str:
         return f"no difference ({formatting.p_value(test['p_holm'])})"
     gap = formatting.difference(abs(test["difference"]), metric)
     way = "more" if test["difference"] > 0 else "less"
-    return f"{gap} {way}, {certainty(test)} ({formatting.p_value(test['p_holm'])})"
+    return f"{gap} {way}, {significance_text(test)} ({formatting.p_value(test['p_holm'])})"

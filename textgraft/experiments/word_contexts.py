@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.contexts import Context, Place, places_of, read_contexts
+from textgraft.data.contexts import Context, WordPosition, positions_of, read_contexts
 from textgraft.experiments.geometry_measures import directions, mean_cosine
 from textgraft.training.driver import content_hash
 from textgraft.training.loop import Settings
@@ -64,13 +64,13 @@ class Found:
     """
 
     contexts: list[Context]
-    places: dict[str, list[Place]]
+    places: dict[str, list[WordPosition]]
     counts: dict[str, int]
     given: int
     read: int
 
     @property
-    def queries(self) -> list[Place]:
+    def queries(self) -> list[WordPosition]:
         return [place for places in self.places.values() for place in places]
 
 
@@ -135,12 +135,12 @@ def chosen(
     if not wanted:
         raise UserError("there is no word to look at.", where="words", remedy="Name one or more (--word).")
     generator = np.random.default_rng(options.seed)
-    given = [Context.of(sentence).only(layers.knows) for sentence in sentences]
+    given = [Context.of(sentence).filter_words(layers.knows) for sentence in sentences]
     taken = {context.text for context in given}
-    contexts = [c.only(layers.knows) for c in contexts if c.text not in taken]
+    contexts = [c.filter_words(layers.knows) for c in contexts if c.text not in taken]
     all_of = [*given, *(context for context in contexts if context.spans)]
-    everywhere = places_of(all_of, wanted, key=str.casefold)
-    places: dict[str, list[Place]] = {}
+    everywhere = positions_of(all_of, wanted, key=str.casefold)
+    places: dict[str, list[WordPosition]] = {}
     for word, where in everywhere.items():
         if not where:
             message = f"the word '{word}' is in none of {len(all_of):,} sentences."
@@ -155,28 +155,28 @@ def chosen(
     used = {place.sentence for some in places.values() for place in some}
     kept = sorted(set(range(len(given))) | used | set(drawn))
     number = {old: new for new, old in enumerate(kept)}
-    moved = {word: [Place(number[p.sentence], p.word) for p in some] for word, some in places.items()}
+    moved = {word: [WordPosition(number[p.sentence], p.word) for p in some] for word, some in places.items()}
     counts = {word: len(where) for word, where in everywhere.items()}
     return Found([all_of[i] for i in kept], moved, counts, len(given), len(all_of))
 
 
 def neighbours(
     layers: WordLayers, vectors: Layers, found: Found, n: int, *, title: str, show: bool
-) -> list[list[list[tuple[Place, float]]]]:
+) -> list[list[list[tuple[WordPosition, float]]]]:
     """Of each layer and each query, the `n` places of highest cosine in other sentences, nearest first.
 
     All words are gone through a sentence at a time; no more than the best are kept.
     """
     queries = np.array([place.sentence for place in found.queries])
     units = [directions(layer) for layer in vectors]
-    best: list[list[list[tuple[float, Place]]]] = [[[] for _ in queries] for _ in units]
+    best: list[list[list[tuple[float, WordPosition]]]] = [[[] for _ in queries] for _ in units]
     for number, read in enumerate(layers.read(found.contexts, title=title, show=show)):
         for own, layer, kept in zip(units, read, best, strict=True):
             cosines = own @ directions(layer).T
             cosines[queries == number] = -np.inf
             for query, row in enumerate(cosines):
                 nearest = np.argsort(-row, kind="stable")[:n].tolist()
-                fresh = [(float(row[i]), Place(number, i)) for i in nearest if row[i] > -np.inf]
+                fresh = [(float(row[i]), WordPosition(number, i)) for i in nearest if row[i] > -np.inf]
                 kept[query] = sorted([*kept[query], *fresh], key=lambda pair: -pair[0])[:n]
     return [[[(place, cosine) for cosine, place in query] for query in layer] for layer in best]
 
@@ -208,7 +208,7 @@ def _word(
     found: Found,
     rows: slice,
     vectors: Layers,
-    near: Sequence[Sequence[Sequence[tuple[Place, float]]]],
+    near: Sequence[Sequence[Sequence[tuple[WordPosition, float]]]],
     options: WordOptions,
 ) -> dict[str, Any]:
     """One entry of "words": its occurrences, and of each layer the figures, the map and the neighbours."""
@@ -238,7 +238,7 @@ def _points(vectors: NDArray, options: WordOptions) -> list[list[float]]:
     return [[round(float(v), 6) for v in point] for point in PROJECTIONS[method](units, options.seed)]
 
 
-def _told(found: Found, place: Place) -> dict[str, Any]:
+def _told(found: Found, place: WordPosition) -> dict[str, Any]:
     context = found.contexts[place.sentence]
     (start, end), text = context.spans[place.word], formatting.printable(context.text)
     return {"word": text[start:end], "sentence": text, "start": start, "end": end}

@@ -16,7 +16,7 @@ import torch
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch, pad
-from textgraft.data.examples import refuse_one_text
+from textgraft.data.examples import validate_not_single_text
 from textgraft.data.sequences import budget_batches
 from textgraft.generation.decoding import Ended, GenerateOptions, Tokens, beam_search, write
 from textgraft.heads.language_model import LanguageModelHead
@@ -57,7 +57,7 @@ def generate(
     Raises UserError where the model cannot go on from a text or the prompt is longer than it can look at, and for one
     prompt that is not in a list.
     """
-    refuse_one_text(prompts, name="prompts", remedy="Pass a list of prompts.")
+    validate_not_single_text(prompts, name="prompts", remedy="Pass a list of prompts.")
     options = options or GenerateOptions()
     artifact = left_to_right(model, device)
     tokens = special_tokens(artifact.tokenizer)
@@ -141,7 +141,7 @@ def score(
     there are not as many prompts as continuations, the model does not read from the left, or a text is too long for it.
     """
     for name, given in (("prompts", prompts), ("continuations", continuations)):
-        refuse_one_text(given, name=name, remedy=f"Pass a list of {name}.")
+        validate_not_single_text(given, name=name, remedy=f"Pass a list of {name}.")
     if len(prompts) != len(continuations):
         message = f"{len(prompts)} prompts and {len(continuations)} continuations do not make pairs."
         raise UserError(message, remedy="Give one prompt for each continuation.")

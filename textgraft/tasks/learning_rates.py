@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import Examples, Pair, refuse_one_text
+from textgraft.data.examples import Examples, Pair, validate_not_single_text
 from textgraft.data.labels import Labels
 from textgraft.data.streams.base import ExampleStream, Stream
 from textgraft.models import loading
@@ -95,7 +95,9 @@ def lr_find(
     groups, optimizer and discriminative rates are used. `model` None takes the usual one for the script of the texts
     (textgraft.models.default_models). Nothing is changed or written. Raises UserError as `adapt` and `finetune` do.
     """
-    refuse_one_text(data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones.")
+    validate_not_single_text(
+        data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones."
+    )
     settings = settings or Settings()
     source = loading.load(model or default_models_for(data.texts if isinstance(data, Examples) else data).alone)
     recipe = source.recommended_recipe(recipe)

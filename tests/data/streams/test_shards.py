@@ -111,7 +111,7 @@ def test_shards_do_not_depend_on_how_texts_are_batched(tokenizer: Tokenizer, tmp
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from textgraft.data import corpus
+from textgraft.data.streams import shards as corpus
 from textgraft.text.tokenizer import Tokenizer
 corpus.BATCH_CHARACTERS = 500
 texts = Path(sys.argv[1]).read_text().split("\\n")

@@ -12,8 +12,8 @@ import torch
 
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
-from textgraft.core.memory import all_parts_kept
-from textgraft.data.examples import refuse_one_text
+from textgraft.core.memory import keep_freed_memory
+from textgraft.data.examples import validate_not_single_text
 from textgraft.data.streams.shards import Corpus
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
@@ -73,7 +73,7 @@ def adapt(
     Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
     """
     out = Path(out)
-    refuse_one_text(texts, name="texts")
+    validate_not_single_text(texts, name="texts")
     if not reuse:
         refuse_existing(out, overwrite)
     settings, model = settings or Settings(), model or default_models_for(texts).alone
@@ -92,7 +92,7 @@ def adapt(
     source.model.to(resolve_device(settings.device))
     before = measured(validate, source.model, valid.num_tokens, **told)
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
-    with all_parts_kept():
+    with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", **told)
     after = measured(validate, adapted, valid.num_tokens, **told)
     data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}

@@ -10,8 +10,8 @@ from typing import Any
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
-from textgraft.data.examples import refuse_unread
-from textgraft.data.squad import Squad, split_articles, without_answers
+from textgraft.data.examples import validate_types
+from textgraft.data.squad import Squad, split_articles, unanswered_ids
 from textgraft.data.streams.windows import WindowStream
 from textgraft.data.windows import WindowSettings, encode_questions
 from textgraft.heads.span import SpanConfig, SpanHead
@@ -109,7 +109,7 @@ def qa_finetune(
     """
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
-    refuse_unread(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
+    validate_types(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
     source = loading.load(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
@@ -165,7 +165,7 @@ def chosen_parts(
         name = examined(parts)
         parts[name] = parts[name].sample(options.examined_questions, seed)
     for part in (train, *parts.values()):
-        lacking = without_answers([question for _, question in part.asked()])
+        lacking = unanswered_ids([question for _, question in part.asked()])
         if lacking:
             message = f"{len(lacking)} of {len(part)} questions have no answer, '{lacking[0]}' the first."
             remedy = "Add answers, or mark them is_impossible."

@@ -12,8 +12,8 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.progress import Meter
-from textgraft.data.examples import refuse_unread
-from textgraft.data.squad import Question, Squad, one_question
+from textgraft.data.examples import validate_types
+from textgraft.data.squad import Question, Squad, single_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.metrics.question_answering import AnswerScores, score_answers
 from textgraft.models.graph_loading import graph_in
@@ -238,13 +238,13 @@ class Reader:
 
     def answer(self, squad: Squad) -> list[Reply]:
         """The replies to all questions, in the order of the file."""
-        refuse_unread(squad=squad, wanted=Squad, reader="textgraft.read_squad")
+        validate_types(squad=squad, wanted=Squad, reader="textgraft.read_squad")
         asked = list(squad.asked())
         return answer_all(self.source, asked, self.windows, self.search, show=self.show)
 
     def ask(self, question: str, context: str) -> Reply:
         """The reply to one question about a text."""
-        return self.answer(one_question(question, context))[0]
+        return self.answer(single_question(question, context))[0]
 
     def evaluate(self, squad: Squad) -> dict[str, Any]:
         """How good the answers are: what AnswerScores.summary says. Raises UserError for questions without answers."""

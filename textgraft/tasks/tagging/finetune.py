@@ -16,10 +16,10 @@ from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
 from textgraft.data.conll import Tagged, conll_text, split_sentences
-from textgraft.data.examples import refuse_unread
+from textgraft.data.examples import validate_types
 from textgraft.data.streams.words import WordStream
 from textgraft.data.tags import Scheme, SubwordPooling
-from textgraft.data.words import Coverage, chosen_subword_pooling, word_windows
+from textgraft.data.words import Coverage, default_subword_pooling, word_windows
 from textgraft.heads.tagging import TaggingConfig
 from textgraft.metrics.tagging import TagScores, paired_ratio_test, score_tags
 from textgraft.models import loading
@@ -123,7 +123,7 @@ def tag_finetune(
     """
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     refuse_existing(out, overwrite)
-    refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
+    validate_types(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
     source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load(model)
     train, parts = chosen_parts(train, valid, test, options)
@@ -225,7 +225,7 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
     encoder = source.model.encoder
     new_layer_aggregation(options.layer_aggregation, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
-    piece = options.piece or encoder.piece or chosen_subword_pooling(encoder.direction)
+    piece = options.piece or encoder.piece or default_subword_pooling(encoder.direction)
     return replace(options, recipe=source.recommended_recipe(options.recipe), max_tokens=most, piece=piece)
 
 
