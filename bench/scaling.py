@@ -170,7 +170,7 @@ def drawn(points: dict[Point, dict[str, float]], path: Path) -> None:
     # Here, because a cell's own process needs no matplotlib.
     from matplotlib.figure import Figure
 
-    from textgraft.report.plots import Plot, finished, style
+    from textgraft.report.plots import Plot, laid_out, style
 
     def thousands(value: float, _: int) -> str:
         return f"{value / 1000:,.0f}k" if value >= 10_000 else f"{value:,.0f}"
@@ -189,7 +189,7 @@ def drawn(points: dict[Point, dict[str, float]], path: Path) -> None:
                 axis.locator_params(axis="x", nbins=4, integer=True)
                 if len(CURVES[name].series) > 1:
                     axis.legend(fontsize=7)
-    plot: Plot = finished(figure, "How time (above) and memory (below) grow with the size of the work.")
+    plot: Plot = laid_out(figure, "How time (above) and memory (below) grow with the size of the work.")
     plot.save(path)
 
 

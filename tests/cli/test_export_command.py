@@ -68,10 +68,10 @@ def test_int8_is_written_only_where_answers_stay(
     command = ("export", desk.classifier, "--onnx", tmp_path / "small", "--int8")
     run(*command).mistake("0 texts are too few", "--texts")
     with_texts = (*command, "--texts", desk.folder / "pool.txt")
-    monkeypatch.setattr(exporting, "AGREEMENT", 1.01)
+    monkeypatch.setattr(exporting, "MIN_AGREEMENT", 1.01)
     run(*with_texts).mistake("of the answers stay", "Export it without --int8")
     assert not (tmp_path / "small").exists()
-    monkeypatch.setattr(exporting, "AGREEMENT", 0.5)
+    monkeypatch.setattr(exporting, "MIN_AGREEMENT", 0.5)
     done = run(*with_texts, "--json").json()
     assert 0.5 <= done["same"] <= 1
     assert done["texts"] == 200

@@ -42,8 +42,8 @@ def finetune(desk: Desk, tmp_path: Path, run: Program) -> Callable[..., Callable
 
 
 UNREADABLE = {
-    "an empty file": ("", ["the file is empty", "Is it the right file?"]),
-    "a header only": ("text,label\n", ["a header but not one row", "Is it the right file?"]),
+    "an empty file": ("", ["the file is empty", "Check that it is the right file"]),
+    "a header only": ("text,label\n", ["a header but no row below", "Check that it is the right file"]),
     "invalid UTF-8": (
         GOOD.encode() + "café à è é ü,pos\n".encode() + b"bad \xff\xfe bytes,pos\n",
         [" line 15", "byte 0xff at offset", "is not utf-8", "--encoding"],

@@ -73,7 +73,7 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             card = (folder / "README.md").read_text("utf-8")
             assert f"- read in: int8, {done.record['in_int8']['same']} of {test.words} tags stay in int8" in card
             with monkeypatch.context() as patched:  # who asks for it by name has it compared again
-                patched.setattr(agreement, "AGREEMENT", 1.01)
+                patched.setattr(agreement, "MIN_AGREEMENT", 1.01)
                 assert len(Tagger(folder).tag(test.sentences)) == len(test)
                 with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
                     Tagger(folder, precision="int8").tag(test.sentences)
@@ -113,7 +113,7 @@ def test_a_tagger_says_the_same_with_other_probabilities(tagger: Path, monkeypat
 
 def test_a_tagger_that_strays_is_refused(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [s.words for s in sentences(15, 2, names=True).sentences]
-    monkeypatch.setattr(agreement, "AGREEMENT", 1.01)
+    monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
     strayed = Tagger(tagger, precision="int8")
     with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
         strayed.tag(words)
@@ -143,6 +143,6 @@ def test_a_classifier_is_asked_in_both_ways_at_first(classifier: Path, monkeypat
     said = [[p.label for p in faster.predict(texts)] for _ in range(3)]
     assert asked == ["int8", "auto", "int8", "auto", "int8"]  # until 200 have been asked in both ways
     assert said == [[p.label for p in usual.predict(texts)]] * 3
-    monkeypatch.setattr(agreement, "AGREEMENT", 1.01)
+    monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
     with pytest.raises(UserError, match="of 120 texts keep their answer"):
         load_classifier(classifier, precision="int8").outputs(texts)

@@ -26,7 +26,7 @@ import torch
 from small_models import classifier, copied, examples
 
 from textgraft.core.errors import UserError
-from textgraft.core.interrupts import ctrl_c_prevails
+from textgraft.core.interrupts import reliable_interrupts
 from textgraft.data.examples import Examples
 from textgraft.models import artifact, model_folder
 from textgraft.models.model import Model
@@ -145,7 +145,7 @@ def test_ctrl_c_waits_for_the_step_saves_and_the_rest_is_bit_equal(
 
 def test_a_ctrl_c_that_was_swallowed_before_stops_after_the_first_step(tmp_path: Path, ctrl_c) -> None:
     run = small_run(replace(OFTEN, save_seconds=1000))
-    with ctrl_c_prevails():
+    with reliable_interrupts():
         with suppress(KeyboardInterrupt):  # as a library does it
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(Stopped):

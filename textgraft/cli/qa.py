@@ -239,13 +239,13 @@ def read_predictions(path: Path) -> dict[str, str]:
 
 
 def _check_files(*paths: Path | None) -> None:
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
 
     for path in paths:
         if path is not None and path.suffix != ".json":
             raise UserError("answers are written as .json.", where=str(path), remedy="Name such a file.")
         if path is not None:
-            check_writable(path)
+            validate_writable(path)
 
 
 def _write(replies: list[Reply], out: Path | None, n_best: Path | None) -> None:

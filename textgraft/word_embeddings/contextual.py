@@ -15,7 +15,7 @@ from textgraft.data.batch import Batch, pad
 from textgraft.data.sequences import Direction, budget_batches
 from textgraft.data.streams.words import Vectors, word_batches
 from textgraft.data.tags import SubwordPooling
-from textgraft.data.words import WHOLE, WordWindow, chosen_subword_pooling, word_windows
+from textgraft.data.words import UNLIMITED_TOKENS, WordWindow, default_subword_pooling, word_windows
 from textgraft.encoders.base import Encoder, State
 from textgraft.heads.tagging import at_words
 from textgraft.models.artifact import Artifact
@@ -105,10 +105,10 @@ def _words_read(
         return encoded.top if read is None else read(encoded.layers), encoded.state
 
     whole = carries_state(encoder)
-    most = WHOLE if whole else min(window, encoder.max_length or window)
+    most = UNLIMITED_TOKENS if whole else min(window, encoder.max_length or window)
     windows, _ = word_windows(tokenizer, sentences, most, direction=encoder.direction)
     lengths = [len(words) for words in sentences]
-    piece, pad_id = encoder.piece or chosen_subword_pooling(encoder.direction), tokenizer.pad_id
+    piece, pad_id = encoder.piece or default_subword_pooling(encoder.direction), tokenizer.pad_id
     was_training = model.training
     model.eval()
     with computing_in(precision, model.device, casts=casts_of(model)):
@@ -122,7 +122,7 @@ def _words_read(
 
 def carries_state(encoder: Encoder) -> bool:
     """Whether it reads a sentence of any length window by window as it would have read it at once."""
-    return encoder.direction != "both" and encoder.max_length is None and encoder.remembers(WHOLE)
+    return encoder.direction != "both" and encoder.max_length is None and encoder.remembers(UNLIMITED_TOKENS)
 
 
 def read_carried(

@@ -199,11 +199,11 @@ def test_both_ends_meet_every_token_with_its_neighbour(variable: bool) -> None:
     previous = torch.cat([b.targets for b in batches[::-1] if b.targets is not None], dim=1)[:, :, 1]
     whole = torch.from_numpy(text.read(0, text.num_tokens).astype(np.int64))
     for row in range(3):
-        lane = whole[row * stream.lane : (row + 1) * stream.lane + 1]
-        assert torch.equal(from_left[row], lane[:-1])
-        assert torch.equal(targets[row, :, 0], lane[1:])
-        assert torch.equal(from_right[row], lane[1:])
-        assert torch.equal(previous[row], lane[:-1])
+        stream_length = whole[row * stream.stream_length : (row + 1) * stream.stream_length + 1]
+        assert torch.equal(from_left[row], stream_length[:-1])
+        assert torch.equal(targets[row, :, 0], stream_length[1:])
+        assert torch.equal(from_right[row], stream_length[1:])
+        assert torch.equal(previous[row], stream_length[:-1])
     later = list(stream.batches(0, 3))
     assert all(torch.equal(a.ids, b.ids) for a, b in zip(later, batches[3:], strict=True))
 
@@ -224,14 +224,16 @@ def test_states_carried_from_both_ends_equal_one_long_window() -> None:
         contiguous_streams = BothEndsStream(text, tokenizer.spellings, rows=3, bptt=7, variable=False, shuffle=False)
         nats = torch.zeros(2)
         for row in range(3):
-            ids = text.read(row * contiguous_streams.lane, (row + 1) * contiguous_streams.lane + 1).astype(np.int64)
+            ids = text.read(
+                row * contiguous_streams.stream_length, (row + 1) * contiguous_streams.stream_length + 1
+            ).astype(np.int64)
             spelled = torch.from_numpy(tokenizer.spellings[ids].astype(np.int64))
             places = torch.arange(len(ids))[None]
             log_p = model.head(model.encoder(Batch(places, torch.ones_like(places).bool(), spellings=spelled)))[0]
             after, before = torch.from_numpy(ids[1:]), torch.from_numpy(ids[:-1])
             nats[0] -= log_p[:-1, 0].gather(1, after[:, None]).sum()
             nats[1] -= log_p[1:, 1].gather(1, before[:, None]).sum()
-    expected = (nats / (3 * contiguous_streams.lane)).exp()
+    expected = (nats / (3 * contiguous_streams.stream_length)).exp()
     assert found["perplexity_forward"] == pytest.approx(float(expected[0]), rel=1e-4)
     assert found["perplexity_backward"] == pytest.approx(float(expected[1]), rel=1e-4)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from textgraft.core.errors import UserError
-from textgraft.data.squad import Answer, Question, Squad, one_question, parse_squad
+from textgraft.data.squad import Answer, Question, Squad, parse_squad, single_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
@@ -130,7 +130,7 @@ def test_a_reader_answers_with_characters_of_the_context(reader: Artifact, tmp_p
     assert all(TEXT[f.start : f.end] == f.text for f in found.best)
     assert found == Reader(reader, precision="fp32").ask("When was it built?", TEXT)
     assert len(Reader(folder, n_best=2).ask("When?", TEXT).best) == 2
-    asked = Squad((*one_question("When?", TEXT, "a").articles, *one_question("Who?", "", "b").articles))
+    asked = Squad((*single_question("When?", TEXT, "a").articles, *single_question("Who?", "", "b").articles))
     assert predictions(loaded.answer(asked)).keys() == {"a", "b"}
     assert predictions(loaded.answer(asked))["b"] == ""
 
@@ -150,7 +150,7 @@ def test_mistakes(tiny_lm: Path) -> None:
     with pytest.raises(UserError, match=r"does not answer questions.*textgraft qa finetune"):
         Reader(tiny_lm)
     with pytest.raises(UserError, match=r"'1' the first.*qa answer"):
-        scores(one_question("Who?", "x"), {})
+        scores(single_question("Who?", "x"), {})
     for bad in ({"n_best": 0}, {"max_answer_tokens": 0}):
         with pytest.raises(UserError):
             SearchSettings(**bad)
