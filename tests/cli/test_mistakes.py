@@ -194,7 +194,7 @@ def test_a_path_that_exists(finetune: Callable, desk: Desk, tmp_path: Path, run:
     finetune("train.csv", "--out", taken)(str(taken), "exists already", "Name another")
     finetune("train.csv", "--out", taken, "--overwrite")(str(taken), "not a model folder", "not overwritten")
     finetune("train.csv", "--out", tmp_path / "train.csv", "--overwrite")("not a model folder")
-    finetune("train.csv", "--out", tmp_path / "train.csv" / "x")("a file stands where a folder is wanted")
+    finetune("train.csv", "--out", tmp_path / "train.csv" / "x")("this is a file, not a folder")
     with unchanged(tmp_path):
         run("adapt", desk / "pool.txt", "--out", taken, "--model", desk.lm).mistake("exists already")
         run("pretrain", desk / "pool.txt", "--out", taken, "--recipe", desk / "backward.toml").mistake("exists already")

@@ -75,7 +75,7 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             with monkeypatch.context() as patched:  # who asks for it by name has it compared again
                 patched.setattr(agreement, "MIN_AGREEMENT", 1.01)
                 assert len(Tagger(folder).tag(test.sentences)) == len(test)
-                with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
+                with pytest.raises(UserError, match=r"of \d\d words keep their prediction"):
                     Tagger(folder, precision="int8").tag(test.sentences)
             with monkeypatch.context() as patched:  # on a processor without VNNI
                 patched.setattr(precision, "int8_is_native", lambda: False)
@@ -115,7 +115,7 @@ def test_a_tagger_that_strays_is_refused(tagger: Path, monkeypatch: pytest.Monke
     words = [s.words for s in sentences(15, 2, names=True).sentences]
     monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
     strayed = Tagger(tagger, precision="int8")
-    with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
+    with pytest.raises(UserError, match=r"of \d\d words keep their prediction"):
         strayed.tag(words)
     assert len(Tagger(tagger, precision="fp32").tag(words)) == 15
 
@@ -144,5 +144,5 @@ def test_a_classifier_is_asked_in_both_ways_at_first(classifier: Path, monkeypat
     assert asked == ["int8", "auto", "int8", "auto", "int8"]  # until 200 have been asked in both ways
     assert said == [[p.label for p in usual.predict(texts)]] * 3
     monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
-    with pytest.raises(UserError, match="of 120 texts keep their answer"):
+    with pytest.raises(UserError, match="of 120 texts keep their prediction"):
         load_classifier(classifier, precision="int8").outputs(texts)

@@ -228,7 +228,7 @@ def test_what_is_no_wordpiece_is_refused(tmp_path: Path) -> None:
         train(TEXTS, vocab_size=20)
     with pytest.raises(UserError, match="no text"):
         train(["", ""])
-    with pytest.raises(UserError, match="no \[MASK\] token"):
+    with pytest.raises(UserError, match=r"no \[MASK\] token"):
         MaskingTokens.of(Tokenizer.train(TEXTS, kind="word"))
 
 

@@ -19,10 +19,10 @@ def identity_of(settings: Any, *, version: int = 1, without: Collection[str] = (
     Returns:
         A JSON-serialisable dictionary with the key "version".
     """
-    kept = {
+    values = {
         field.name: _plain(getattr(settings, field.name)) for field in fields(settings) if field.name not in without
     }
-    return {"version": version, **kept}
+    return {"version": version, **values}
 
 
 def identity_text(identity: Any) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.data.conllu import surface
 from textgraft.data.tags import Scheme, TagCounts, converted, illegal_positions, is_entity_tag, tag_names, without_bilou
 from textgraft.data.text_files import lines
 from textgraft.text.words import spaced
@@ -156,8 +157,8 @@ def split_sentences(data: Tagged, share: float, seed: int = 0) -> tuple[Tagged, 
     held_out = set(ranked[: min(len(ranked) - 1, max(1, round(share * len(ranked))))])
     is_held_out = [_rank(seed, s) in held_out for s in data.sentences]
     pairs = list(zip(data.sentences, is_held_out, strict=True))
-    training = tuple(s for s, held in pairs if not held)
-    return replace(data, sentences=training), replace(data, sentences=tuple(s for s, held in pairs if held))
+    training = tuple(s for s, out in pairs if not out)
+    return replace(data, sentences=training), replace(data, sentences=tuple(s for s, out in pairs if out))
 
 
 def sniff_columns(path: str | Path, *, word: str | None = None, tag: str | None = None) -> Columns:
@@ -259,39 +260,13 @@ def _sentence(rows: Sequence[tuple[int, list[str]]], raw: list[str], columns: Co
         written = [(index, cells) for index, cells in rows if cells[0].isdigit()]
     words = tuple(cells[columns.word] for _, cells in written)
     tags = () if columns.tag is None else tuple(cells[columns.tag] for _, cells in written)
-    text, spans = _surface([cells for _, cells in rows]) if columns.conllu else ("", [])
+    text, spans = surface([cells for _, cells in rows]) if columns.conllu else ("", [])
     if not columns.conllu or columns.word != 1:
         plain = Sentence.of(words)
         text, spans = plain.text, list(plain.spans)
     line_indices = tuple(index for index, _ in written)
     line = first + (line_indices[0] if line_indices else 0)
     return Sentence(words, tags, text, tuple(spans), line, tuple(raw), line_indices)
-
-
-def _surface(rows: Sequence[list[str]]) -> tuple[str, list[tuple[int, int]]]:
-    """Text and word spans of a CoNLL-U sentence; words of a multiword token that it does not spell share its span."""
-    text, spans = "", []
-    covered, shared = 0, (0, 0)
-    for index, cells in enumerate(rows):
-        id, form, space = cells[0], cells[1], "" if "SpaceAfter=No" in cells[9].split("|") else " "
-        if "." in id:
-            continue
-        if "-" in id:
-            begin, _, end = id.partition("-")
-            inside = [c[1] for c in rows[index + 1 :] if c[0].isdigit() and int(begin) <= int(c[0]) <= int(end)]
-            covered, shared = int(end), (len(text), len(text) + len(form))
-            if "".join(inside) == form:
-                offset = len(text)
-                for word in inside:
-                    spans.append((offset, offset + len(word)))
-                    offset += len(word)
-            else:
-                spans += [shared] * len(inside)
-            text += form + space
-        elif int(id) > covered:
-            spans.append((len(text), len(text) + len(form)))
-            text += form + space
-    return text.rstrip(" "), spans
 
 
 def read_conll(

@@ -187,8 +187,8 @@ def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[li
     for index in order:
         current = batches[-1] if batches else []
         longest = lengths[current[0]] if current else 0
-        alike = len(current) < MIN_BATCH_TEXTS or lengths[index] >= MIN_LENGTH_RATIO * longest
-        if current and alike and len(current) < rows and (len(current) + 1) * longest <= tokens:
+        similar = len(current) < MIN_BATCH_TEXTS or lengths[index] >= MIN_LENGTH_RATIO * longest
+        if current and similar and len(current) < rows and (len(current) + 1) * longest <= tokens:
             current.append(index)
         else:
             batches.append([index])

@@ -232,10 +232,10 @@ def _raise_undecodable(path: Path, encoding: str) -> NoReturn:
             except UnicodeDecodeError as error:
                 # error.object is what the decoder still held plus this chunk
                 line += error.object[: error.start].decode(encoding, errors="ignore").count("\n")
-                found = error.object[error.start : error.start + 1].hex()
+                byte = error.object[error.start : error.start + 1].hex()
                 offset = read - len(error.object) + error.start
                 raise UserError(
-                    f"byte 0x{found} at offset {offset} is not {encoding.removesuffix('-sig')}.",
+                    f"byte 0x{byte} at offset {offset} is not {encoding.removesuffix('-sig')}.",
                     where=f"{path} line {line}",
                     remedy=f"The file is damaged or in another encoding. {_NAME_IT}",
                 ) from None

@@ -127,12 +127,12 @@ def stretches(length: int, capacity: int, stride: int) -> list[tuple[int, int]]:
     >>> stretches(10, 6, 3)
     [(0, 6), (3, 9), (6, 10)]
     """
-    found, start = [], 0
+    spans, start = [], 0
     while True:
         end = min(start + capacity, length)
-        found.append((start, end))
+        spans.append((start, end))
         if end == length:
-            return found
+            return spans
         start += min(end - start, stride)
 
 

@@ -35,6 +35,6 @@ class Agreement:
         self.equal += sum(a == b for a, b in zip(reference, faster, strict=True))
         self.compared += len(reference)
         if self.compared - self.equal > (1 - MIN_AGREEMENT) * max(self.compared, self.sample_size):
-            kept = f"{self.equal / self.compared:.1%} of {self.compared:,} {self.unit} keep their prediction"
-            message = f"in int8 only {kept}, where {MIN_AGREEMENT:.0%} should."
+            share = f"{self.equal / self.compared:.1%} of {self.compared:,} {self.unit} keep their prediction"
+            message = f"in int8 only {share}, where {MIN_AGREEMENT:.0%} should."
             raise UserError(message, remedy="Leave out --precision int8.")

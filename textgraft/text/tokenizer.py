@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
+from tokenizers import models
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
@@ -27,6 +27,7 @@ from textgraft.text.clusters import cluster_spans
 from textgraft.text.detokenize import detokenize, parting, settled
 from textgraft.text.limits import limited, limited_unspaced, without_rare_characters
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
+from textgraft.text.pipelines import finalized, new_pipeline
 from textgraft.text.thai import Segmenter, joined
 
 ModelName = Literal["unigram", "bpe", "byte_level", "wordpiece", "spelling"]
@@ -44,14 +45,6 @@ PIECE_CHARACTERS = 100_000
 """Longer texts are passed to the library in pieces, to limit its memory and use all cores."""
 MAX_CHARACTERS_PER_CALL = 1 << 20
 """Characters per call of the library: its result takes thirty times their memory, of which only the ids are kept."""
-
-_ANY_CONTROL = Regex(rf" ?(?:{'|'.join(CONTROL)})(?= |$)")
-_DIGIT = Regex(r"\p{N}")
-# Clitics as spaCy splits them (do|n't, it|'s), then words, numbers with their points, and any other cluster.
-_WORD = Regex(
-    r"\p{L}[\p{L}\p{M}]*?(?=n['’]t(?![\p{L}\p{M}]))|n['’]t(?![\p{L}\p{M}])|['’](?:s|m|d|re|ve|ll)(?![\p{L}\p{M}])"
-    r"|\p{N}+(?:[.,]\p{N}+)*|[\p{L}\p{M}][\p{L}\p{M}\p{N}]*|(?!\s)\X"
-)
 
 
 @dataclass(frozen=True)
@@ -274,12 +267,12 @@ class Tokenizer:
         special_tokenizer = tokenizer_kinds.train_kind(kind, model, texts, lowercase=lowercase, **sizes)
         if special_tokenizer is not None:
             return special_tokenizer
-        pipeline, trainer = _new_pipeline(kind, model, size, min_frequency)
+        pipeline, trainer = new_pipeline(kind, model, size, min_frequency)
         stream: Iterator[str] = (_prepare(text, kind, word_segmenter) for text in limited(texts, max_characters))
         if kind == "subword":
             stream = without_rare_characters(limited_unspaced(stream, max_unspaced), min_frequency)
         pipeline.train_from_iterator(stream, trainer)
-        return cls(_finalize(pipeline, kind), word_segmenter)
+        return cls(finalized(pipeline, kind), word_segmenter)
 
 
 def vocabulary_map(old: Tokenizer, new: Tokenizer) -> np.ndarray:
@@ -325,62 +318,6 @@ def _prepare(text: str, kind: Kind, segmenter: Segmenter | None) -> str:
     """Normalised and segmented text for the library's pipeline."""
     text = normalize(text, kind)
     return segmenter.spaced(text) if segmenter else text
-
-
-def _new_pipeline(kind: Kind, model: ModelName, vocab_size: int, min_frequency: int) -> tuple[Pipeline, Any]:
-    common: dict[str, Any] = {
-        "vocab_size": vocab_size,
-        "special_tokens": list(CONTROL),
-        "show_progress": False,
-    }
-    if kind == "word":
-        pipeline = Pipeline(models.WordLevel(unk_token="xxunk"))
-        trainer: Any = trainers.WordLevelTrainer(min_frequency=min_frequency, **common)
-    elif model == "unigram":
-        pipeline = Pipeline(models.Unigram())
-        trainer = trainers.UnigramTrainer(unk_token="xxunk", max_piece_length=16, **common)
-    else:
-        pipeline = Pipeline(models.BPE(unk_token="xxunk", fuse_unk=True))
-        trainer = trainers.BpeTrainer(min_frequency=min_frequency, max_token_length=16, **common)
-    # Control words are not training text; in encoding they are added tokens and never reach this step.
-    cuts = pre_tokenizers.Split(_ANY_CONTROL, "removed")
-    pipeline.pre_tokenizer = pre_tokenizers.Sequence([cuts, *_pre_tokenizers(kind)])
-    return pipeline, trainer
-
-
-def _pre_tokenizers(kind: Kind) -> list[Any]:
-    if kind == "word":
-        return [pre_tokenizers.Split(_WORD, "removed", invert=True)]
-    metaspace = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
-    return [metaspace, pre_tokenizers.Split(_DIGIT, "isolated")]
-
-
-def _finalize(pipeline: Pipeline, kind: Kind) -> Pipeline:
-    if isinstance(pipeline.model, models.Unigram):
-        pipeline.model = _deterministic(pipeline)
-    pipeline.pre_tokenizer = pre_tokenizers.Sequence(_pre_tokenizers(kind))
-    controls = [AddedToken(word, normalized=False, special=True, lstrip=True) for word in CONTROL]
-    pipeline.add_special_tokens(controls)
-    if kind == "subword":
-        pipeline.decoder = decoders.Metaspace()
-    return pipeline
-
-
-def _deterministic(pipeline: Pipeline) -> models.Unigram:
-    """The trained unigram model without the trainer's nondeterminism.
-
-    The trainer iterates over hash maps whose order changes from run to run: sums differ in their last bits, and single
-    characters without a score of their own get the lowest score plus 0.0001 for each one before them, in any order.
-    """
-    vocabulary = [(str(piece), float(score)) for piece, score in json.loads(pipeline.to_str())["model"]["vocab"]]
-    pieces = vocabulary[len(CONTROL) :]
-    lowest = min((score for _, score in pieces), default=0.0)
-    singles = [piece for piece, _ in pieces if len(piece) == 1]
-    late = {piece for piece, score in pieces if len(piece) == 1 and score < lowest + 0.0001 * (len(singles) + 1)}
-    scores = {piece: round(lowest, 6) + 0.0001 * rank for rank, piece in enumerate(sorted(late))}
-    settled = [(piece, round(scores.get(piece, score), 6)) for piece, score in pieces]
-    settled.sort(key=lambda entry: (-entry[1], entry[0]))
-    return models.Unigram([*vocabulary[: len(CONTROL)], *settled], unk_id=0, byte_fallback=False)
 
 
 def ids_of(pipeline: Pipeline, texts: Iterable[str]) -> Iterator[np.ndarray]:

@@ -35,7 +35,7 @@ def smoothed_shares(sizes: Mapping[str, int], exponent: float) -> dict[str, floa
 
 
 def repeats(sizes: Mapping[str, int], exponent: float) -> dict[str, float]:
-    """How often each language's text is read to reach the smoothed shares without leaving any text out.
+    """Repetitions of each language's text that give the smoothed shares without leaving any text out.
 
     The largest is read once, others (n_max / n_i) ** (1 - exponent) times, up to MAX_REPEATS. BERT's authors also read
     less of the largest.
