@@ -166,7 +166,7 @@ class Draws:
         self.train = curves.examples(train, asked.name)
         self.test = curves.examples(curves.sample(test, min(asked.tested, len(test))), f"{asked.name} test")
         self.labels, self.pool, self.work, self.method = Labels.fit(self.train), pool, work, None
-        self.probed, self.max_tokens = loading.load(asked.probe) if asked.probe else None, asked.max_tokens
+        self.probed, self.max_tokens = loading.load_network(asked.probe) if asked.probe else None, asked.max_tokens
         self.feature_maps = FeatureMaps(pool, work / "feature_maps", seed=0)
         if asked.model:
             made = new_method("default", MethodOptions(model=asked.model, max_tokens=asked.max_tokens))

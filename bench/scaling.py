@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 from record import Record, in_own_process, write_json
+from textgraft.core.context import QUIET
 
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples
@@ -66,16 +67,16 @@ def trained(count: int, classes: int) -> Work:
 
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            finetune(train, Path(folder, "out"), model="en-gpt-small", test=test, options=options, show=False)
+            finetune(train, Path(folder, "out"), model="en-gpt-small", test=test, options=options, context=QUIET)
 
     return work
 
 
 def encoded(megabytes: int) -> Work:
     from textgraft.data.streams.shards import build_corpus
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
 
-    tokenizer, pool = load("en-ulmfit").tokenizer, texts()
+    tokenizer, pool = load_network("en-ulmfit").tokenizer, texts()
 
     def so_much() -> Iterator[str]:
         left = megabytes * 1_000_000

@@ -112,7 +112,7 @@ FEW = WordOptions(occurrences=4, neighbours=3, pool=30, precision="fp32")
 @pytest.mark.parametrize("family", ["bert", "lstm"])
 def test_neighbours_are_the_nearest_of_all_words_in_other_sentences(models: Path, tmp_path: Path, family: str) -> None:
     from textgraft.experiments.geometry_measures import directions
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.word_embeddings.contextual import layer_vectors
 
     options = WordOptions(occurrences=4, neighbours=3, pool=1000, precision="fp32")
@@ -120,7 +120,7 @@ def test_neighbours_are_the_nearest_of_all_words_in_other_sentences(models: Path
     results = inspect_words(models / family, TEXTS, out, words=["river", "Lamp"], options=options, show=False)
     assert [one["word"] for one in results["words"]] == ["river", "lamp"]
     read = read_contexts(TEXTS, 1000)
-    vectors = layer_vectors(load(models / family), [c.words for c in read], precision="fp32")
+    vectors = layer_vectors(load_network(models / family), [c.words for c in read], precision="fp32")
     texts = [c.text for c in read]
     for word in results["words"]:
         for number, layer in enumerate(word["layers"]):

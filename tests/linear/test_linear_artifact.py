@@ -344,7 +344,7 @@ def answers_a_template(folder: Path) -> None:
     textgraft.prompt(folder, ["a text"], "sentiment")
 
 
-@pytest.mark.parametrize("use", [loading.load, writes, answers_a_template, textgraft.Tagger, Stack.open])
+@pytest.mark.parametrize("use", [loading.load_network, writes, answers_a_template, textgraft.Tagger, Stack.open])
 def test_it_is_no_language_model(use: Callable[[Any], Any], fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
     lone = artifact.save(fitted["lsa"], tmp_path / "lone")
     with pytest.raises(UserError, match=r"lone: this is a linear classifier, not a network\. Use it with predict"):

@@ -22,7 +22,7 @@ from textgraft.data.contexts import (
     sample_positions,
     sentence_counts,
 )
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text.characters import of_vocabulary
@@ -81,7 +81,7 @@ def test_rows_are_at_their_places_in_any_order(tmp_path: Path) -> None:
         WordPosition(int(s), int(generator.integers(len(read[s].spans)))) for s in generator.integers(0, len(read), 40)
     ]
     found = layers.at(read, places, title="reading")
-    whole = layer_vectors(artifact.load(tmp_path / "lstm"), [c.words for c in read], precision="fp32")
+    whole = layer_vectors(loading.load_network(tmp_path / "lstm"), [c.words for c in read], precision="fp32")
     for row, (sentence, word) in enumerate(places):
         for layer in range(3):
             np.testing.assert_allclose(found[layer][row], whole[sentence][layer][word], atol=1e-6)

@@ -58,14 +58,14 @@ def explain(
     from textgraft.core.files import validate_writable
     from textgraft.tasks.classification import explaining
     from textgraft.tasks.classification.explanation_page import explained_page
-    from textgraft.tasks.classification.predictor import load
+    from textgraft.tasks.classification.predictor import load_classifier
 
     if out is not None and out.suffix not in ENDINGS:
         raise UserError("explanations are written as .html or .jsonl.", where=str(out), remedy="Name such a file.")
     if out is not None:
         validate_writable(out)
     o.use_threads(threads)
-    classifier = load(model, precision=precision, device=device)
+    classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
     found = explaining.explain(classifier, islice(texts, most), label=label)

@@ -35,7 +35,7 @@ def export(
     """
     from textgraft.core.files import validate_writable
     from textgraft.data.readers import read_rows
-    from textgraft.onnx.export import export as exported
+    from textgraft.tasks.export import export as exported
 
     validate_writable(onnx)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}

@@ -97,7 +97,7 @@ def pretrain(
     as_json: o.AsJson = False,
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.pretrain import pretrain
     from textgraft.training.loop import Settings
 
@@ -117,7 +117,7 @@ def pretrain(
             settings=settings,
             show=not quiet,
         )
-    _told(out, load(out).run, as_json)
+    _told(out, load_network(out).run, as_json)
 
 
 def adapt(
@@ -142,7 +142,7 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Let a language model read your domain's text; no labels needed."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
     from textgraft.training.loop import Settings
 
@@ -161,7 +161,7 @@ def adapt(
             overwrite=overwrite,
             show=not quiet,
         )
-    _told(out, load(out).run, as_json)
+    _told(out, load_network(out).run, as_json)
 
 
 def _told(out: Path, run: Mapping[str, Any], as_json: bool) -> None:

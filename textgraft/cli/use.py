@@ -56,14 +56,14 @@ def predict(
 ) -> None:
     """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
     from textgraft.core.files import validate_writable
-    from textgraft.tasks.classification.predictor import load, warned_of_empty
+    from textgraft.tasks.classification.predictor import load_classifier, warned_of_empty
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
     if out is not None:
         validate_writable(out)
     o.use_threads(threads)
-    classifier = load(model, precision=precision, device=device)
+    classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
     predictions = classifier.predict(warned_of_empty(texts), abstain_below=abstain_below)

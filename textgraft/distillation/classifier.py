@@ -75,7 +75,7 @@ def distil_classifier(
     """
     texts = _different(texts, labelled, test)
     _refuse(teacher, texts, labelled, test, options)
-    source = loading.load(student)
+    source = loading.load_network(student)
     recipe = source.recommended_recipe(options.recipe)
     stage = load_recipe(recipe).finetune
     if not stage.phases:

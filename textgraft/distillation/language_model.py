@@ -103,7 +103,7 @@ def _pupil(
         if options.from_scratch:
             return fresh_half_of(teacher.model, seed=seed, dropout=stage.dropout), teacher
         return half_of(teacher.model, dropout=stage.dropout), teacher
-    found = loading.load(student)
+    found = loading.load_network(student)
     where = str(student)
     if objective(found.model, where) is not objective(teacher.model, "the teacher"):
         message = "one of the two predicts the next token and the other what is masked."

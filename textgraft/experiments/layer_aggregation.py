@@ -175,7 +175,7 @@ def inspect_layers(
     refuse_existing(Path(out))
     readers = "textgraft.read or read_conll"
     validate_types(train=train, test=test, wanted=(Examples, Tagged), reader=readers)
-    options, source = options or LayerOptions(), loading.load(model or _usual_model(train))
+    options, source = options or LayerOptions(), loading.load_network(model or _usual_model(train))
     options = replace(options, recipe=source.recommended_recipe(options.recipe))
     task = _task(source, train, test, options)
     possible, left_out = possible_layer_aggregations(source, options.layer_aggregations)

@@ -158,7 +158,7 @@ def inspect_transfer(
 def prepared(train: Examples, test: Examples | None, model: str | Path | None, options: TransferOptions) -> Question:
     """The question, with everything refused that could not be answered; see `inspect_transfer`."""
     model = model or default_models_for(train.texts).alone
-    source = loading.load(model)
+    source = loading.load_network(model)
     if source.labels is not None:
         raise UserError(
             "this is a classifier; layers are copied from a language model.",

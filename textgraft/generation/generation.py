@@ -243,7 +243,7 @@ def _without_beginning_of(text: str, stop: Iterable[str]) -> str:
 
 def left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
     """The model, if it is one that says what comes next. Raises UserError for any other."""
-    artifact = model if isinstance(model, Artifact) else loading.load(model)
+    artifact = model if isinstance(model, Artifact) else loading.load_network(model)
     head = artifact.model.describe()["head"]["name"]
     if not head.endswith("language_model"):
         raise UserError("this model labels texts and writes none.", remedy="Name a language model.")

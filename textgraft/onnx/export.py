@@ -14,8 +14,8 @@ from textgraft.metrics.agreement import MIN_AGREEMENT
 from textgraft.models import loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.graph import OnnxModel
-from textgraft.onnx.check import largest_difference
 from textgraft.tasks.classification.graph import OnnxClassifier
+from textgraft.tasks.export_check import largest_difference
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.predictor import from_text
 
@@ -55,7 +55,7 @@ def export(
     """
     out = Path(out)
     model_folder.refuse_existing(out, overwrite)
-    artifact = loading.load(model)
+    artifact = loading.load_network(model)
     made = graph_of(artifact, str(model))
     difference = largest_difference(artifact, made)
     if difference > TOLERANCE:

@@ -71,7 +71,7 @@ def stage_of(recipe: str, stage: str) -> Stage:
 
 def groups_of(model: str | Path, stage: StageName) -> list[str]:
     """The names of a model's layer groups in a stage, bottom -> top."""
-    source = loading.load(model)
+    source = loading.load_network(model)
     if stage == "adapt":
         return [group.name for group in source.model.layer_groups()]
     return [*(group.name for group in source.model.encoder.layer_groups()), "head"]
@@ -99,7 +99,7 @@ def lr_find(
         data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones."
     )
     settings = settings or Settings()
-    source = loading.load(model or default_models_for(data.texts if isinstance(data, Examples) else data).alone)
+    source = loading.load_network(model or default_models_for(data.texts if isinstance(data, Examples) else data).alone)
     recipe = source.recommended_recipe(recipe)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
     if isinstance(data, Examples):

@@ -56,7 +56,7 @@ class EnsembleModel(Ulmfit):
     @cached_property
     def as_it_is(self) -> Artifact:
         """The language model before it has read the unlabelled texts."""
-        return loading.load(self.options.named_model)
+        return loading.load_network(self.options.named_model)
 
     @property
     def _adapts(self) -> bool:

@@ -383,7 +383,7 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
     name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
-    source = loading.load(folders[name]) if name in folders else reading.source
+    source = loading.load_network(folders[name]) if name in folders else reading.source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)

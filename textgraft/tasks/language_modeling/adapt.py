@@ -138,7 +138,7 @@ class _Begun:
 
 def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
     """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
-    source = with_a_task(loading.load(model), settings.seed)
+    source = with_a_task(loading.load_network(model), settings.seed)
     objective(source.model, str(model))
     recipe = source.recommended_recipe(recipe)
     stage = load_recipe(recipe).adapt
@@ -162,7 +162,7 @@ def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
 
     Raises UserError where it is not, and may not be replaced.
     """
-    if (out / "config.json").is_file() and loading.load(out).run.get("asked") == asked:
+    if (out / "config.json").is_file() and loading.load_network(out).run.get("asked") == asked:
         return True
     if not overwrite:
         raise UserError(

@@ -201,7 +201,7 @@ def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str 
     if tokenizer is not None:
         message = "a model that goes on keeps the tokenizer that it has."
         raise UserError(message, where=str(tokenizer), remedy="Leave out the tokenizer, or the model.")
-    before = loading.load(name)
+    before = loading.load_network(name)
     with torch.device("meta"), Uninitialized():
         wanted = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
     if _shape(wanted) != _shape(before.model):

@@ -99,7 +99,7 @@ def qa_finetune(
 ) -> QAResult:
     """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load` takes, None
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load_network` takes, None
     the usual one for the script of the texts (textgraft.models.default_models). `valid` is answered after every epoch,
     and the weights with the best F1 are kept. Scores come from `test`, else from `valid`, else from articles held out
     of `train`. The folder also holds predictions.json ({id: answer}) and nbest.json of the examined questions. Killed,
@@ -110,7 +110,7 @@ def qa_finetune(
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
     validate_types(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
-    source = loading.load(model or default_models_for(context for context, _ in train.asked()).alone)
+    source = loading.load_network(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune

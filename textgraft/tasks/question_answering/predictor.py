@@ -199,7 +199,7 @@ def answer_all(
     return replies
 
 
-class Reader:
+class QAModel:
     """A model fine-tuned to answer questions, or its graph, as a folder holds it.
 
     `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
@@ -275,10 +275,10 @@ def scores(squad: Squad, given: Mapping[str, str]) -> AnswerScores:
 
 
 def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[Reply]:
-    """The replies of a model's folder to questions; `search` is what `Reader` takes."""
-    return Reader(model, **search).answer(squad)
+    """The replies of a model's folder to questions; `search` is what `QAModel` takes."""
+    return QAModel(model, **search).answer(squad)
 
 
 def qa_evaluate(model: str | Path, squad: Squad, **search: Any) -> dict[str, Any]:
-    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `Reader`."""
-    return Reader(model, **search).evaluate(squad)
+    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `QAModel`."""
+    return QAModel(model, **search).evaluate(squad)

@@ -79,7 +79,9 @@ class SequenceTagger(BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
         )
         if self.stack is None:
-            source = loading.load(self.model or default_models_for(" ".join(s.words) for s in train.sentences).alone)
+            source = loading.load_network(
+                self.model or default_models_for(" ".join(s.words) for s in train.sentences).alone
+            )
         else:
             source = options.network.over(Stack.open(self.stack, precision=self.precision), self.seed)
         options = fitted(options, source)

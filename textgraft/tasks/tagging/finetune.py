@@ -109,7 +109,7 @@ def tag_finetune(
 ) -> TagResult:
     """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
-    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load` takes, and None the
+    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load_network` takes, and None the
     usual one for the script of the sentences (textgraft.models.default_models). `valid` is tagged after every epoch,
     and the weights with the best F1 of entities, or accuracy, are kept. Scores come from `test`, else from `valid`,
     else from sentences held out of `train`. The folder also holds predictions.conll of the examined sentences: word,
@@ -125,7 +125,9 @@ def tag_finetune(
     refuse_existing(out, overwrite)
     validate_types(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
-    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load(model)
+    source = (
+        options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load_network(model)
+    )
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
@@ -137,7 +139,7 @@ def tag_finetune(
         tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
     name = examined(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=show)
+    replies, seen = tag_all(NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=show)
     reading: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
         reading, replies = faster(tagger, replies, options.max_tokens, show=show)

@@ -101,7 +101,7 @@ class NetworkTagger:
         `auto` is int8, and nothing is compared again, for a tagger whose tags were found to stay
         (tasks.tagging.stacked.faster).
         """
-        artifact = model if isinstance(model, Artifact) else loading.load(model)
+        artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         trusted = precision == "auto" and artifact.run.get(READ_IN) == "int8"
         if trusted:
             precision = "int8"
@@ -123,7 +123,7 @@ class NetworkTagger:
         if agreement is None or agreement.passed:
             return faster
         run = {name: value for name, value in self.artifact.run.items() if name != READ_IN}
-        usual = NetworkTagger.open(replace(self.artifact, run=run), "auto").reading(max_tokens)
+        usual = NetworkTagger.of(replace(self.artifact, run=run), "auto").reading(max_tokens)
 
         def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
             found, coverage = faster(sentences)

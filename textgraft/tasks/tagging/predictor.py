@@ -154,7 +154,7 @@ class Tagger:
         if graph is None:
             from textgraft.tasks.tagging.network import NetworkTagger
 
-            network = NetworkTagger.open(model, precision)
+            network = NetworkTagger.of(model, precision)
             self.source: WordTagger = network
             self.artifact: Artifact | OnnxTagger = network.artifact
         elif isinstance(graph, OnnxTagger):

@@ -93,7 +93,7 @@ class Translator:
     """
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, Artifact) else loading.load(model)
+        self.artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
         where = "" if isinstance(model, Artifact) else str(model)
         if not isinstance(self.model.head, TranslationHead):
