@@ -99,7 +99,7 @@ def test_a_file_more_than_once_is_several_of_one_language(texts: Path, tmp_path:
         (["--language", "zh="], ["is not of the form LANGUAGE=FILES"]),
         (["--language", "old english=DIR/en-1.txt"], ["'old english' is not how a language is spelt", "zh-Hans"]),
         (["--language", "en=DIR/nowhere.txt"], ["language en", "nowhere.txt"]),
-        (["--language", "en=DIR/en-1.txt", "--language", "zh=DIR/none.txt"], ["language zh", "not one text"]),
+        (["--language", "en=DIR/en-1.txt", "--language", "zh=DIR/none.txt"], ["language zh", "contains no text"]),
         (["DIR/en-1.txt", "--language", "en"], ["--language", "'en' names no files", "the recipe says which"]),
         (["DIR/en-1.txt", "--language", "zh=DIR/zh.txt"], ["some have none", "--language th=FILES"]),
         ([], ["no text was named"]),

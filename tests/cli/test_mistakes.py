@@ -42,8 +42,8 @@ def finetune(desk: Desk, tmp_path: Path, run: Program) -> Callable[..., Callable
 
 
 UNREADABLE = {
-    "an empty file": ("", ["the file is empty", "Is it the right file?"]),
-    "a header only": ("text,label\n", ["a header but not one row", "Is it the right file?"]),
+    "an empty file": ("", ["the file is empty", "Check that it is the right file"]),
+    "a header only": ("text,label\n", ["a header but no row below", "Check that it is the right file"]),
     "invalid UTF-8": (
         GOOD.encode() + "café à è é ü,pos\n".encode() + b"bad \xff\xfe bytes,pos\n",
         [" line 15", "byte 0xff at offset", "is not utf-8", "--encoding"],
@@ -194,7 +194,7 @@ def test_a_path_that_exists(finetune: Callable, desk: Desk, tmp_path: Path, run:
     finetune("train.csv", "--out", taken)(str(taken), "exists already", "Name another")
     finetune("train.csv", "--out", taken, "--overwrite")(str(taken), "not a model folder", "not overwritten")
     finetune("train.csv", "--out", tmp_path / "train.csv", "--overwrite")("not a model folder")
-    finetune("train.csv", "--out", tmp_path / "train.csv" / "x")("a file stands where a folder is wanted")
+    finetune("train.csv", "--out", tmp_path / "train.csv" / "x")("this is a file, not a folder")
     with unchanged(tmp_path):
         run("adapt", desk / "pool.txt", "--out", taken, "--model", desk.lm).mistake("exists already")
         run("pretrain", desk / "pool.txt", "--out", taken, "--recipe", desk / "backward.toml").mistake("exists already")

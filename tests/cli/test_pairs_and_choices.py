@@ -305,4 +305,4 @@ def test_mistakes_with_pairs(classifier: Path, desk: Path, run: Program, tiny_lm
     tight = ("--test", desk / "test.jsonl", "--max-tokens", "8", "--class-weights", "balanced", "--kind", "choice")
     run("finetune", desk / "train-choice.jsonl", *options, *tight).mistake("no columns look like options")
     weights = ("--class-weights", "balanced", "--kind", "choice", "--test", desk / "test-choice.jsonl")
-    run("finetune", desk / "train-choice.jsonl", *options, *weights).mistake("has no classes to weigh")
+    run("finetune", desk / "train-choice.jsonl", *options, *weights).mistake("has no classes to weight")

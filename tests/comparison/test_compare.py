@@ -43,7 +43,7 @@ def quick(tmp_path: Path, tiny_lm: Path) -> MethodOptions:
 
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fasttext, "LEAST_READ", 600)
+    monkeypatch.setattr(fasttext, "MIN_TEXTS_SEEN", 600)
 
 
 def test_samples_are_nested_and_stratified() -> None:

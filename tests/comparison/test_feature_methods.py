@@ -230,7 +230,7 @@ def test_given_vectors_know_words_that_the_pool_has_not(models: dict[str, str], 
 
 def test_given_vectors_are_weighed_by_the_pool_and_turned_to_its_axes(models: dict[str, str]) -> None:
     pool, given_ones = reviews(80, 3)[0], load_vectors(models["vectors"])
-    space = WordVectorFeatures(given=given_ones).fit(pool)
+    space = WordVectorFeatures(pretrained=given_ones).fit(pool)
     cut = [text.lower().replace(".", "").split() for text in pool]
     everything = [word for words in cut for word in words]
 
@@ -253,12 +253,12 @@ def test_given_vectors_are_weighed_by_the_pool_and_turned_to_its_axes(models: di
 
 
 def test_given_vectors_are_cut_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_words, "GIVEN_VOCABULARY", 4)
+    monkeypatch.setattr(pool_words, "PRETRAINED_VOCABULARY", 4)
     given_ones = WordVectors(["zebra", "film", "plot", "yak", "x"], np.eye(5, dtype=np.float32))
-    space = WordVectorFeatures(given=given_ones).fit(["film plot film", "plot plot film"] * 4)
+    space = WordVectorFeatures(pretrained=given_ones).fit(["film plot film", "plot plot film"] * 4)
     assert space.state().documents["words"] == ["film", "plot", "zebra", "yak"]
-    with pytest.raises(UserError, match=r"of the 1 words of the unlabelled texts 0 have a vector\."):
-        WordVectorFeatures(given=given_ones).fit(["แมว แมว", "แมว"])
+    with pytest.raises(UserError, match=r"of 1 words in the unlabelled texts, 0 have a vector\."):
+        WordVectorFeatures(pretrained=given_ones).fit(["แมว แมว", "แมว"])
 
 
 def test_a_bert_is_unfrozen_from_the_top_unless_a_recipe_is_named(

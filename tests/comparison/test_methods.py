@@ -27,7 +27,7 @@ from textgraft.training.phases import Stage
 
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fasttext, "LEAST_READ", 600)
+    monkeypatch.setattr(fasttext, "MIN_TEXTS_SEEN", 600)
 
 
 @pytest.fixture

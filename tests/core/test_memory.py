@@ -11,7 +11,7 @@ import pytest
 
 HOLES = """
 from pathlib import Path
-from textgraft.core.memory import give_back_memory
+from textgraft.core.memory import release_free_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
@@ -20,14 +20,14 @@ blocks = [bytearray(64_000) for _ in range(2_000)]
 full = resident()
 del blocks[:-1]  # the last one keeps what lies below it
 before = resident()
-give_back_memory()
+release_free_memory()
 print(full - before, full - resident())
 """
 
 
 APART = """
 from pathlib import Path
-from textgraft.core.memory import large_parts_apart
+from textgraft.core.memory import mmap_large_blocks
 
 def heap():
     return sum(int(b, 16) - int(a, 16) for a, b in (
@@ -37,7 +37,7 @@ def heap():
 large = bytearray(20_000_000)  # once such a part has been freed, glibc keeps the next ones in its heap
 del large
 before = heap()
-with large_parts_apart():
+with mmap_large_blocks():
     inside = bytearray(20_000_000)
     grown_inside = heap() - before
 outside = bytearray(20_000_000)
@@ -46,13 +46,13 @@ print(grown_inside, heap() - before)
 
 KEPT = """
 from pathlib import Path
-from textgraft.core.memory import all_parts_kept
+from textgraft.core.memory import keep_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 before = resident()
-with all_parts_kept():
+with keep_freed_memory():
     large = bytearray(b"1" * 100_000_000)
     del large
     kept = resident() - before

@@ -40,7 +40,7 @@ def test_nothing_is_left_of_a_stream_that_breaks(tmp_path: Path, suffix: str) ->
     (tmp_path / f"v{suffix}").write_bytes(b"before")
     with pytest.raises(RuntimeError, match="broke"):
         write_rows(tmp_path / f"v{suffix}", breaks())
-    with pytest.raises(UserError, match="not one text"):
+    with pytest.raises(UserError, match="contains no text"):
         write_rows(tmp_path / f"v{suffix}", iter([]))
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(f"v{suffix}", b"before")]
 
@@ -74,5 +74,5 @@ def test_rows_come_one_by_one_and_empty_ones_stay(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no column looks like the text"):
         list(read_rows(tmp_path / "choices.jsonl"))
     (tmp_path / "none.csv").write_text("text,label\n")
-    with pytest.raises(UserError, match="a header but not one row"):
+    with pytest.raises(UserError, match="a header but no row below"):
         list(read_rows(tmp_path / "none.csv"))

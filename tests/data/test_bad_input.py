@@ -48,13 +48,13 @@ def test_an_empty_file(tmp_path: Path, name: str, content: bytes) -> None:
     pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
     path = write(tmp_path / name, pack(content))
     refuse(path, str(path))
-    with pytest.raises(UserError, match="not one text"):
+    with pytest.raises(UserError, match="contains no text"):
         list(read_texts(path))
 
 
 def test_an_empty_csv_is_told_from_a_header_only(tmp_path: Path) -> None:
     refuse(write(tmp_path / "a.csv", ""), "the file is empty")
-    refuse(write(tmp_path / "b.csv", "text,label\n"), "header but not one row")
+    refuse(write(tmp_path / "b.csv", "text,label\n"), "header but no row below")
 
 
 def test_one_row_reads_and_cannot_be_learnt_from(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_values_from_python_that_are_no_texts() -> None:
-    refuse([], "not one text")
+    refuse([], "contains no text")
     refuse((["a", "b"], ["x"]), "2 texts but 1 labels")
     refuse(["a", b"b"], "row 2: the text is a bytes")
     refuse(7, "cannot read texts from a int")

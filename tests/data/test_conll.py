@@ -137,14 +137,14 @@ def test_spaces_and_hashes_are_words_and_lines_of_tabs_are_empty(tmp_path: Path)
     [
         ("a O\nb\n", ["line 2", "1 columns, and others have 2"]),
         ("a O O\n\nb O O O\n", ["line 3", "4 columns"]),
-        ("", ["not one word"]),
-        ("\n \n", ["not one word"]),
+        ("", ["contains no word"]),
+        ("\n \n", ["contains no word"]),
         (
             "a O\nb I-x\n\nc B-x\nd I-y\ne B-z\nf B-y\ng B-x\n",
             ["line 2", "I-x may not follow O in IOB2", "2 such tags"],
         ),
         ("a B-x\nb E-x\n\nc S-x\nd B-x\n", ["line 5", "the end of a sentence may not follow B-x in BIOES"]),
-        ("a B-x\nb I-x\nc Bx\n", ["line 3", "'Bx' is no tag of an entity"]),
+        ("a B-x\nb I-x\nc Bx\n", ["line 3", "'Bx' is not an entity tag"]),
         ("1\ta\ta\tX\t_\t_\t_\t_\t_\t_\n2\tb\tb\t_\t_\t_\t_\t_\t_\t_\n", ["line 2", "'b' has no tag"]),
         ("1\ta\ta\tX\t_\t_\t_\t_\t_\t_\nx\tb\tb\tY\t_\t_\t_\t_\t_\t_\n", ["line 2", "'x' is no number"]),
     ],

@@ -113,8 +113,8 @@ def test_the_library_is_offline_while_it_is_asked_and_as_before_between_rows(lib
             r"hf:them/nothing: cannot be read .*Couldn't reach.*load_dataset\('them/nothing'\).*to_pa",
         ),
         ("hf:them/reviews:::txet", r"there is no column 'txet'.*'text'"),
-        ("hf:", "names no data set.*hf:NAME"),
-        ("hf:a:b:c:d:e", "names no data set"),
+        ("hf:", "not the name of a data set.*hf:NAME"),
+        ("hf:a:b:c:d:e", "not the name of a data set"),
     ],
 )
 def test_what_is_not_there(name: str, words: str, library: StandIn) -> None:

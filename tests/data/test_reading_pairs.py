@@ -175,9 +175,9 @@ def test_labels_of_choices_are_numbers_of_options() -> None:
     assert labels.encode(examples).tolist() == [1, 2]
     assert labels.decode(labels.encode(examples)) == ["2", "3"]
     assert Labels.from_json(labels.to_json()) == labels
-    with pytest.raises(UserError, match="label '3' is the number of none of the 2 options"):
+    with pytest.raises(UserError, match="label '3' is not the number of one of 2 options"):
         labels.encode(read((texts, ["3", "3"])))
     with pytest.raises(UserError, match="there are no options to choose from"):
         labels.encode(Examples(["a", "b"], ["1", "2"], "choice"))
-    with pytest.raises(UserError, match="no classes to weigh"):
+    with pytest.raises(UserError, match="no classes to weight"):
         labels.class_weights(examples, "balanced")

@@ -73,18 +73,18 @@ def wrong(change: Any) -> UserError:
     [
         (lambda d, p, q: d.pop("data"), "f.json", "'data' is missing"),
         (lambda d, p, q: d.update(data={}), "f.json", "'data' is not a list"),
-        (lambda d, p, q: d.update(data=[]), "f.json", "not one question"),
-        (lambda d, p, q: d.update(data=["x"]), "f.json article 1", "no JSON object"),
+        (lambda d, p, q: d.update(data=[]), "f.json", "contains no question"),
+        (lambda d, p, q: d.update(data=["x"]), "f.json article 1", "not a JSON object"),
         (lambda d, p, q: p.pop("context"), "f.json article 1 'Tower', paragraph 1", "'context' is missing"),
         (lambda d, p, q: q.pop("id"), "f.json article 1 'Tower', paragraph 1, question 2", "'id' is missing"),
         (lambda d, p, q: q.update(question=3), "paragraph 1, question 2 'b'", "'question' is not a string"),
         (
             lambda d, p, q: q.update(id="a"),
             "question 2 'a'",
-            "paragraph 1, question 1 'a' too",
+            "paragraph 1, question 1 'a'",
         ),
         (lambda d, p, q: q.update(is_impossible=1), "question 2 'b'", "is not true or false"),
-        (lambda d, p, q: q.update(is_impossible=True), "question 2 'b'", "it is impossible, and it has answers"),
+        (lambda d, p, q: q.update(is_impossible=True), "question 2 'b'", "it is impossible and has answers"),
         (lambda d, p, q: q["answers"][0].update(answer_start=True), "'b', answer 1", "is not a whole number"),
         (lambda d, p, q: q["answers"][0].update(text=""), "'b', answer 1", "the answer is empty"),
     ],
@@ -98,13 +98,13 @@ def test_mistakes_have_a_place(change: Any, where: str, says: str) -> None:
 def test_an_answer_that_stands_elsewhere_is_told_with_what_is_there() -> None:
     error = wrong(lambda d, p, q: q["answers"][0].update(answer_start=45))
     assert "question 2 'b', answer 1" in error.where
-    assert error.message == "'1889' does not stand at 45, where there is ' 188'."
-    assert error.remedy.startswith("It stands at 46.")
+    assert error.message == "'1889' is not at 45, where the context has ' 188'."
+    assert error.remedy.startswith("It is at 46.")
     nowhere = wrong(lambda d, p, q: q["answers"][0].update(text="1890"))
-    assert "'1890' does not stand at 46, where there is '1889'." in nowhere.message
+    assert "'1890' is not at 46, where the context has '1889'." in nowhere.message
     assert "nowhere in the context" in nowhere.remedy
     before = wrong(lambda d, p, q: q["answers"][0].update(answer_start=-4))
-    assert "where there is ''" in before.message
+    assert "the context has ''" in before.message
 
 
 def test_misplaced_answers_can_be_left_out() -> None:
@@ -122,7 +122,7 @@ def test_files_that_are_no_json(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="this is not JSON"):
             read_squad(path)
     path.write_text("[]")
-    with pytest.raises(UserError, match="no JSON object with 'data'"):
+    with pytest.raises(UserError, match="not a JSON object with 'data'"):
         read_squad(path)
     with pytest.raises(UserError, match=r"Did you mean 'a\.json'"):
         read_squad(tmp_path / "b.json")

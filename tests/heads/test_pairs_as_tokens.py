@@ -232,7 +232,7 @@ def test_pair_rows_by_hand() -> None:
         np.testing.assert_allclose(found[row, 4 * width :], measures, rtol=1e-5, atol=1e-7)
     again = PairNgrams.from_state(rows.state())
     assert (again.transform(texts) != rows.transform(texts)).nnz == 0
-    with pytest.raises(UserError, match="here is a single text"):
+    with pytest.raises(UserError, match="got a single text"):
         rows.transform(["a b"])
 
 
@@ -246,7 +246,7 @@ def test_a_linear_classifier_of_pairs_is_saved_and_loaded(tmp_path: Path) -> Non
     assert answers.argmax(axis=1).tolist() == labels.encode(examples).tolist()
     loaded = loading.open_model(artifact.save(made, tmp_path / "model"))
     np.testing.assert_array_equal(loaded.outputs(pairs), answers)
-    with pytest.raises(UserError, match="here is a single text"):
+    with pytest.raises(UserError, match="got a single text"):
         loaded.outputs(["a b"])
 
 

@@ -151,13 +151,13 @@ def test_character_ngrams_only_while_the_text_is_small(monkeypatch):
     texts, targets = reviews(30)
     assert "character 3-5-grams" in LinearBaseline().fit(texts, targets).about
     assert "character" not in LinearBaseline(characters=False).fit(texts, targets).about
-    monkeypatch.setattr("textgraft.linear.baselines.CHARACTERS_UP_TO", 100)
+    monkeypatch.setattr("textgraft.linear.baselines.MAX_TEXT_FOR_CHARACTERS", 100)
     assert "character" not in LinearBaseline().fit(texts, targets).about
     assert "character" in LinearBaseline(characters=True).fit(texts, targets).about
 
 
 def test_many_classes_get_fewer_features(monkeypatch):
-    monkeypatch.setattr("textgraft.linear.baselines.COEFFICIENTS", 4_000)
+    monkeypatch.setattr("textgraft.linear.baselines.MAX_COEFFICIENTS", 4_000)
     texts = [f"a{i} a{i + 1} b c d" for i in range(1_500)] * 2
     baseline = LinearBaseline(characters=False).fit(texts, np.arange(3_000) % 2, num_classes=4)
     assert baseline.about.startswith("TF-IDF of 1,000 word")
@@ -173,5 +173,5 @@ def test_texts_of_emoji_marks_and_single_letters_have_words(texts):
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_texts_without_words_are_the_users_mistake(name):
-    with pytest.raises(UserError, match="single word"):
+    with pytest.raises(UserError, match="contains a word"):
         BASELINES[name]().fit(["", "  "], np.array([0, 1]))

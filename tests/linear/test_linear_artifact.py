@@ -63,15 +63,15 @@ def fit(name: str) -> FittedModel:
         case "two of three classes":
             return LinearBaseline(characters=False).fit(texts, targets % 2 * 2, num_classes=3).fitted
         case "lsa":
-            return LsaBaseline(spaces=[LSAFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
+            return LsaBaseline(feature_maps=[LSAFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "vectors":
-            return LsaBaseline(spaces=[WordVectorFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
+            return LsaBaseline(feature_maps=[WordVectorFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
         case "subwords":
             space = WordVectorFeatures(dimensions=3).fit(thai(300))
-            return LsaBaseline(spaces=[space]).fit(thai(60), np.arange(60) % 3).fitted
+            return LsaBaseline(feature_maps=[space]).fit(thai(60), np.arange(60) % 3).fitted
         case "paragraphs":
-            return LsaBaseline(spaces=[ParagraphFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
-        case "co-training on words":  # as versions before paragraph vectors saved it
+            return LsaBaseline(feature_maps=[ParagraphFeatures(dimensions=8).fit(pool)]).fit(texts, targets).fitted
+        case "self-trained on words":  # as versions before paragraph vectors saved it
             spaces = {
                 "LSA": [LSAFeatures(dimensions=6).fit(pool)],
                 "word vectors": [WordVectorFeatures(dimensions=6).fit(pool)],
@@ -140,7 +140,9 @@ def test_other_kinds_of_target(kind: str, name: str, tmp_path: Path) -> None:
     if kind == "multi":  # one label by the words, one that all have, one that none has
         given, labels = np.stack([targets == 0, targets >= 0, targets < 0], axis=1).astype(np.float32), LABELS
         labels = Labels("multi", LABELS.names)
-    baseline = LinearBaseline() if name == "linear" else LsaBaseline(spaces=[LSAFeatures(dimensions=8).fit(texts)])
+    baseline = (
+        LinearBaseline() if name == "linear" else LsaBaseline(feature_maps=[LSAFeatures(dimensions=8).fit(texts)])
+    )
     model = baseline.fit(texts, given, kind=labels.kind, num_classes=3 if kind == "multi" else None).fitted
     loaded = loading.open_model(artifact.save(LinearArtifact(model, labels), tmp_path / "model"))
     assert loaded.outputs(TEXTS) == pytest.approx(model.outputs(TEXTS), abs=5e-3 if name == "lsa" else 0)
@@ -279,15 +281,15 @@ def test_a_later_format(folder: Path) -> None:
         (lambda c: c["files"].pop("labels.json"), "'labels.json' is missing"),
         (lambda c: c["linear"].pop("form"), "form"),
         (lambda c: c["linear"].update(form="spce"), "unknown form 'spce'.*Did you mean 'space'"),
-        (lambda c: c["linear"].update(form="space"), "describes no model"),
-        (lambda c: c["linear"].pop("settings"), "describes no model"),
+        (lambda c: c["linear"].update(form="space"), "not a linear model"),
+        (lambda c: c["linear"].pop("settings"), "not a linear model"),
         (lambda c: c["linear"].update(documents=["x.json"]), "'x.json' is missing"),
         (lambda c: c["linear"]["documents"].remove("space1.words.json"), "words is missing"),
-        (lambda c: c["linear"]["settings"].update(width=2), "describes no model"),
-        (lambda c: c["linear"]["settings"].update(width=True), "'width' is missing, or no int"),
-        (lambda c: c["linear"]["settings"].update(spaces=[]), "2 forms are named for 0 spaces"),
-        (lambda c: c["linear"]["settings"].update(forms=["lsa", "lda"]), "no space is of form 'lda'"),
-        (lambda c: c["linear"]["settings"]["ngrams"].update(kinds=["words"]), "no kinds of n-gram"),
+        (lambda c: c["linear"]["settings"].update(width=2), "not a linear model"),
+        (lambda c: c["linear"]["settings"].update(width=True), "'width' is missing or not of type int"),
+        (lambda c: c["linear"]["settings"].update(spaces=[]), "2 forms for 0 feature maps"),
+        (lambda c: c["linear"]["settings"].update(forms=["lsa", "lda"]), "unknown feature map 'lda'"),
+        (lambda c: c["linear"]["settings"]["ngrams"].update(kinds=["words"]), "unknown kinds of n-gram"),
     ],
 )
 def test_configs_that_describe_no_model(change: Callable[[dict[str, Any]], Any], message: str, folder: Path) -> None:
@@ -302,12 +304,12 @@ def test_configs_that_describe_no_model(change: Callable[[dict[str, Any]], Any],
     ("name", "value", "message"),
     [
         ("scale", np.ones(3, np.float32), r"scale is \(3,\), not \("),
-        ("ngram_layer.classes", np.array([0, 1, 3]), "classes are not among 3"),
-        ("ngram_layer.classes", np.array([0, 1, 1]), "no different whole numbers"),
+        ("ngram_layer.classes", np.array([0, 1, 3]), "classes are not in 0..2"),
+        ("ngram_layer.classes", np.array([0, 1, 1]), "not distinct integers"),
         ("layer0.coefficients", np.ones((3, 2)), r"coefficients is \(3, 2\), not \(3, 6\)"),
         ("space1.weights", np.ones(1), r"weights is \(1,\)"),
         ("space0.components", np.ones((6, 1)), "components is"),
-        ("extra", np.ones(2), "left over: extra"),
+        ("extra", np.ones(2), "unused: extra"),
         ("scale", None, "missing: scale"),
     ],
 )
@@ -434,7 +436,7 @@ def test_embedding_is_the_place_in_the_space(fitted: dict[str, LinearArtifact], 
     lsa, linear = fitted["lsa"], fitted["linear"]
     assert np.array_equal(Classifier([linear, lsa]).embed(TEXTS), lsa.embed(TEXTS))
     lone = artifact.save(linear, tmp_path / "linear")
-    with pytest.raises(UserError, match="counts n-grams and has no vectors"):
+    with pytest.raises(UserError, match="counts n-grams and has no text vectors"):
         textgraft.embed(lone, TEXTS)
 
 
@@ -453,6 +455,6 @@ def test_a_state_gives_back_its_parts() -> None:
     inner = State({"a": 1}, {"x": np.ones(2)}, {"words": ["b"]})
     outer = State({"own": True}).with_parts({"first": inner, "second": State().with_parts({"inner": inner})})
     assert outer.part("first") == inner
-    assert outer.part("second").part("inner").words("words") == ["b"]
+    assert outer.part("second").part("inner").word_list("words") == ["b"]
     with pytest.raises(ValueError, match="'third' is missing"):
         outer.part("third")

@@ -73,7 +73,7 @@ def test_the_most_frequent_ngrams_stay_in_their_order() -> None:
     ],
 )
 def test_counted_texts_lie_where_texts_lie(space: FeatureMap, saved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("textgraft.linear.lsa.NGRAMS", 50)
+    monkeypatch.setattr("textgraft.linear.lsa.MAX_NGRAMS", 50)
     texts = NgramCounts.of(spoken(80))
     found: FeatureMap = space.fit(texts.texts)  # type: ignore[attr-defined]
     if saved:
@@ -88,7 +88,7 @@ def test_all_ways_to_a_classifier_read_the_pool_once(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Counts, "of", classmethod(lambda cls, *a, **k: read.append(len(a[0])) or of(cls, *a, **k)))
     texts = spoken(90)
     feature_maps = FeatureMaps(texts, tmp_path)
-    for name in ("lsa", "co-training"):
+    for name in ("lsa", "self-trained"):
         LINEAR_METHODS[name].classifier(feature_maps, 0)
     assert read == [90]
     assert feature_maps.pool.rows.shape[0] == 90
@@ -98,11 +98,11 @@ def test_all_ways_to_a_classifier_read_the_pool_once(tmp_path: Path, monkeypatch
 
 
 def test_a_large_pool_is_drawn_from_and_one_without_words_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngram_counts, "TEXTS", 20)
+    monkeypatch.setattr(ngram_counts, "MAX_TEXTS", 20)
     texts = spoken(50)
     some = NgramCounts.of(texts, seed=1)
     assert len(some) == 20
     assert list(some.texts) == [text for text in texts if text in set(some.texts)]
     assert list(NgramCounts.of(texts, seed=1).texts) == list(some.texts)
-    with pytest.raises(UserError, match="no text has a single word"):
+    with pytest.raises(UserError, match="no text contains a word"):
         NgramCounts.of(["", " "])

@@ -103,15 +103,15 @@ def test_what_is_known_without_the_text_is_how_often_an_ngram_is_drawn() -> None
 
 def test_a_text_is_read_alone(ngrams: NgramVectors) -> None:
     counts = counted(150, 12, 4)
-    together = ngrams.texts(counts)
-    alone = np.concatenate([ngrams.texts(counts[[i]]) for i in range(0, 150, 10)])
+    together = ngrams.infer(counts)
+    alone = np.concatenate([ngrams.infer(counts[[i]]) for i in range(0, 150, 10)])
     assert together[::10] == pytest.approx(alone, abs=1e-4)
-    nothing = ngrams.texts(csr_matrix((2, 12), dtype=np.float32))
+    nothing = ngrams.infer(csr_matrix((2, 12), dtype=np.float32))
     assert not nothing.any()
 
 
 def test_blocks_hold_each_text_once_and_not_too_many_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paragraph_vectors, "CELLS", 5_000)
+    monkeypatch.setattr(paragraph_vectors, "MAX_BLOCK_NGRAMS", 5_000)
     lengths = np.random.default_rng(0).integers(0, 900, 3_000)
     lengths[7] = 20_000
     for generator in (None, np.random.default_rng(1)):
@@ -123,7 +123,7 @@ def test_blocks_hold_each_text_once_and_not_too_many_ngrams(monkeypatch: pytest.
 def test_learning_tells_the_other_half_ever_better() -> None:
     texts, _ = remarks(1_200, 0)
     space = ParagraphFeatures(dimensions=8, epochs=0).fit(texts)
-    counts = space._counter.transform(texts)
+    counts = space._vectorizer.transform(texts)
     half = counts.copy()
     half.data = np.random.default_rng(0).integers(0, 2, len(half.data)).astype(np.float32)
     other = (counts - half).maximum(0)
@@ -155,7 +155,7 @@ def test_small_pools(texts: list[str]) -> None:
 
 
 def test_texts_without_words_are_refused() -> None:
-    with pytest.raises(UserError, match="no text has a single word"):
+    with pytest.raises(UserError, match="no text contains a word"):
         ParagraphFeatures().fit(["", "  "])
 
 
@@ -173,7 +173,11 @@ def test_what_was_saved_is_the_same_space() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
-    [("kind", "word 9-grams", "no kind of n-gram"), ("weights", -1.0, "no weights"), ("shares", 0.0, "no shares")],
+    [
+        ("kind", "word 9-grams", "unknown kind"),
+        ("weights", -1.0, "weights of n-grams"),
+        ("shares", 0.0, "shares of n-grams"),
+    ],
 )
 def test_what_cannot_be_a_space_is_refused(name: str, value: str | float, message: str) -> None:
     state = ParagraphFeatures(dimensions=2).fit(["a b", "c d", "a d"]).state()

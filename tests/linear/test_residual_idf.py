@@ -72,8 +72,8 @@ def test_labels_choose_between_topics_and_judgements() -> None:
     feature_maps = plain_and_residual_idf(NgramCounts.of(texts))
     by_topic = LsaBaseline(feature_maps=feature_maps).fit(texts[:60], topics[:60] % 2)
     by_tone = LsaBaseline(feature_maps=feature_maps).fit(texts[:60], tones[:60])
-    assert "residual_idf" not in by_topic.about
-    assert "residual_idf" in by_tone.about
+    assert "residual-IDF" not in by_topic.about
+    assert "residual-IDF" in by_tone.about
     plain = LsaBaseline(feature_maps=feature_maps[:1]).fit(texts[:60], tones[:60])
     right = [(b.predict_proba(texts[60:]).argmax(1) == tones[60:]).mean() for b in (by_tone, plain)]
     assert right[0] > right[1] + 0.05
@@ -114,7 +114,7 @@ def test_even_word_vectors_differ_from_plain_ones_by_weights_and_axes() -> None:
     )
     correlations = [np.corrcoef(one[:, axis], other[:, axis])[0, 1] for axis in (0, 1, len(residual_idf._axes) // 2)]
     assert correlations[0] > correlations[2] + 0.2
-    assert "residual_idf" in residual_idf.about
+    assert "residual-IDF" in residual_idf.about
     again = type(residual_idf).from_state(residual_idf.state())
     assert again.residual_idf
     assert again.transform(texts[:50]) == pytest.approx(residual_idf.transform(texts[:50]), abs=2e-2)

@@ -53,7 +53,7 @@ def test_the_other_half_is_what_the_first_leaves(texts: list[str]) -> None:
     assert (one + other == counted.whole.counts.toarray()).all()
     words = [i for i, word in enumerate(counted.whole.words) if " " not in word]
     for row, text in zip(one, texts, strict=False):
-        in_half = counted.whole.again([first_half(text, spaced=True)]).toarray()[0]
+        in_half = counted.whole.count([first_half(text, spaced=True)]).toarray()[0]
         assert (row[words] == in_half[words]).all()
 
 

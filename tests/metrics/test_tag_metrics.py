@@ -175,9 +175,9 @@ def test_swaps_give_the_share_of_all_swaps() -> None:
 
 
 def test_nothing_to_measure() -> None:
-    with pytest.raises(UserError, match="not one entity"):
+    with pytest.raises(UserError, match="contain no entity"):
         score_tags([["O"]], [["B-x"]], "IOB2")
-    with pytest.raises(UserError, match="not one sentence"):
+    with pytest.raises(UserError, match="no sentences to evaluate"):
         score_tags([], [], "plain")
 
 

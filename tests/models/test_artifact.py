@@ -306,7 +306,7 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
 
 def test_a_file_where_a_folder_is_wanted(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match="A file stands where a folder is wanted"):
+    with pytest.raises(UserError, match="A file has the name of a folder"):
         artifact.save(a_classifier(), tmp_path / "file" / "model")
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -80,7 +80,7 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             with monkeypatch.context() as patched:  # who asks for it by name has it compared again
                 patched.setattr(agreement, "MIN_AGREEMENT", 1.01)
                 assert len(Tagger(folder).tag(test.sentences)) == len(test)
-                with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
+                with pytest.raises(UserError, match=r"of \d\d words keep their prediction"):
                     Tagger(folder, precision="int8").tag(test.sentences)
             with monkeypatch.context() as patched:  # on a processor without VNNI
                 patched.setattr(precision, "int8_is_native", lambda: False)
@@ -120,7 +120,7 @@ def test_a_tagger_that_strays_is_refused(tagger: Path, monkeypatch: pytest.Monke
     words = [s.words for s in sentences(15, 2, names=True).sentences]
     monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
     strayed = Tagger(tagger, precision="int8")
-    with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
+    with pytest.raises(UserError, match=r"of \d\d words keep their prediction"):
         strayed.tag(words)
     assert len(Tagger(tagger, precision="fp32").tag(words)) == 15
 

@@ -65,7 +65,7 @@ def test_every_word_is_spelled_as_published(word: str) -> None:
 def test_words_that_were_looked_up_before_are_spelled_the_same() -> None:
     words = [f"word{i % 37}" for i in range(300)]
     for most in (3, 40, 10_000):
-        spelled = _EncodingCache(most=most)
+        spelled = _EncodingCache(limit=most)
         for at in range(0, 300, 7):
             found = spelled(words[at : at + 7])
             assert found.tolist() == [encode_word(word).tolist() for word in words[at : at + 7]]
@@ -175,7 +175,7 @@ def test_settings_out_of_range(asked: dict[str, int], complaint: str) -> None:
 def test_asked_for_by_name() -> None:
     made = Tokenizer.train(TEXTS, kind="word", model="spelling", min_frequency=1)
     assert isinstance(made, CharacterEncodingTokenizer)
-    with pytest.raises(UserError, match="what is spelled are words"):
+    with pytest.raises(UserError, match="is for words"):
         Tokenizer.train(TEXTS, model="spelling")
     with pytest.raises(UserError, match="no text"):
         Tokenizer.train([], kind="word", model="spelling")

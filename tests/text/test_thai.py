@@ -171,7 +171,7 @@ def test_the_clock_is_looked_at_between_windows(monkeypatch: pytest.MonkeyPatch)
         return [text]
 
     segmenter = thai.Segmenter("newmm", "nlpo3", "pythainlp 5", "0" * 64)
-    monkeypatch.setattr(thai, "_cutter", lambda engine, digest: slow)
+    monkeypatch.setattr(thai, "_load_newmm", lambda engine, digest: slow)
     monkeypatch.setattr(thai, "SECONDS", 0.2)
     monkeypatch.setattr(thai, "SECONDS_PER_CHARACTER", 0.0)
     for text in ("ก" * 20_000, "ก " * 20_000):
@@ -224,7 +224,7 @@ def test_ordinary_text_is_far_from_its_budget(words: Tokenizer) -> None:
 
 @needs_extra
 def test_both_engines_cut_alike() -> None:
-    found = [thai._cutter(engine, thai._dictionary()[1])("นายกรัฐมนตรีตากลมกำลังทดสอบน้ำๆ") for engine in thai._ENGINES]
+    found = [thai._load_newmm(engine, thai._dictionary()[1])("นายกรัฐมนตรีตากลมกำลังทดสอบน้ำๆ") for engine in thai._ENGINES]
     assert found[0] == found[1]
 
 
@@ -275,7 +275,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [({"kind": "word", "segmenter": "tha"}, "Did you mean 'thai'"), ({"segmenter": "thai"}, "these are subwords")],
+    [({"kind": "word", "segmenter": "tha"}, "Did you mean 'thai'"), ({"segmenter": "thai"}, "not subwords")],
 )
 def test_settings_that_do_not_fit(settings: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):

@@ -1,1 +1,1 @@
-"""What every part of the package uses: errors, files, interrupts, memory, progress, devices."""
+"""Foundations of the package: errors, files, interrupts, memory, progress, devices."""

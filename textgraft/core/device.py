@@ -1,4 +1,4 @@
-"""Which chip computes. The processor is the reference; elsewhere plain torch operations replace its tricks."""
+"""Compute devices. The CPU is the reference; elsewhere plain torch operations replace its special kernels."""
 
 from __future__ import annotations
 
@@ -25,41 +25,45 @@ PEAKS = {
     "RTX 4090": 165e12,
     "RTX 3090": 71e12,
 }
-"""What the makers' data sheets promise in bfloat16 without sparsity, in operations a second; the first name counts."""
+"""Operations per second in bfloat16 without sparsity according to data sheets; the first matching name counts."""
 
 
 def has_cuda() -> bool:
-    """Whether torch sees a GPU that speaks CUDA."""
+    """True if torch can use a CUDA GPU."""
     return torch.cuda.is_available()
 
 
 def resolve_device(name: str) -> torch.device:
-    """`auto` becomes cuda where torch sees a GPU, else cpu.
+    """The torch device of a name.
 
-    Raises UserError for a name that is not one of DEVICES, and for cuda where torch sees no GPU.
+    Args:
+        name: One of DEVICES; `auto` is cuda where torch has a GPU, else cpu.
+
+    Raises:
+        UserError: The name is unknown, or cuda is requested and torch has no GPU.
     """
     if name not in DEVICES:
         raise UserError(f"unknown device '{name}'.", remedy=did_you_mean(name, DEVICES))
     if name == "auto":
         return torch.device("cuda" if has_cuda() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        why = "this torch is built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
+        reason = "this torch is built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
         raise UserError(
-            f"there is no device 'cuda': {why}.", remedy="Take --device cpu, or install torch for your GPU."
+            f"there is no device 'cuda': {reason}.", remedy="Use --device cpu, or install torch for your GPU."
         )
     return torch.device(name)
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Whether the ways of computing that were written for processors apply to `x`: own LSTM steps, oneDNN by name."""
+    """True if the kernels written for CPUs apply to `x`: own LSTM steps, explicit oneDNN calls."""
     return x.device.type == "cpu"
 
 
 def device_name(device: torch.device) -> str:
-    """What the maker calls a GPU; `cpu` for the processor."""
+    """Product name of a GPU; `cpu` for the CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def peak(name: str) -> float | None:
-    """Operations a second in bfloat16 that the GPU of that name can do at most; None for one that PEAKS lacks."""
-    return next((most for part, most in PEAKS.items() if re.search(rf"\b{re.escape(part)}\b", name)), None)
+    """Peak operations per second of a GPU in bfloat16; None if PEAKS does not list it."""
+    return next((operations for part, operations in PEAKS.items() if re.search(rf"\b{re.escape(part)}\b", name)), None)

@@ -1,4 +1,4 @@
-"""The one error that a user meets: what is wrong, where, and what to do about it."""
+"""The error type for users: what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something in the user's input or surroundings is wrong; the command line prints it and exits with 2.
+    """An error in the user's input or environment; the command line prints it and exits with 2.
 
-    `message` says what is wrong, `where` the place (`train.csv line 37`), `remedy` what to do.
+    Attributes:
+        message: What is wrong.
+        where: The location, such as `train.csv line 37`.
+        remedy: What to do.
     """
 
     def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
@@ -21,11 +24,15 @@ class UserError(ValueError):
         return f"{text} {self.remedy}" if self.remedy else text
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy sentence that lists `known` names and suggests the nearest to `name`; empty if none is known."""
-    names = [str(k) for k in known]
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """A remedy that lists known names and suggests the nearest to `name`; empty if there are none.
+
+    >>> did_you_mean("luong", ["long", "short"])
+    "Known: long, short. Did you mean 'long'?"
+    """
+    names = [str(candidate) for candidate in candidates]
     if not names:
         return ""
     shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"Known: {shown}." + (f" Did you mean '{near[0]}'?" if near else "")
+    nearest = difflib.get_close_matches(name, names, n=1)
+    return f"Known: {shown}." + (f" Did you mean '{nearest[0]}'?" if nearest else "")

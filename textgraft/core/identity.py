@@ -1,4 +1,4 @@
-"""Identity of a run: explicit, versioned dictionaries, compared key by key when an unfinished run goes on."""
+"""Run identity: explicit, versioned dictionaries, compared key by key when an unfinished run is resumed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ def identity_of(settings: Any, *, version: int = 1, without: Collection[str] = (
     """The fields of a dataclass that its results depend on, as plain JSON.
 
     Args:
-        settings: An instance of a dataclass; dataclasses inside it give their own `identity()` where they have one.
-        version: Raised whenever the same fields come to mean something else.
-        without: Names of fields that change no result, such as how often an unfinished run is saved.
+        settings: An instance of a dataclass; dataclasses inside it use their own `identity()` if they have one.
+        version: Increased whenever the same fields change their meaning.
+        without: Names of fields that do not change results, such as how often an unfinished run is saved.
 
     Returns:
-        A dictionary that JSON holds, with the key "version".
+        A JSON-serialisable dictionary with the key "version".
     """
-    kept = {
+    values = {
         field.name: _plain(getattr(settings, field.name)) for field in fields(settings) if field.name not in without
     }
-    return {"version": version, **kept}
+    return {"version": version, **values}
 
 
 def identity_text(identity: Any) -> str:
-    """An identity as text, the same for equal identities; what hashes and file names are made from."""
+    """An identity as text, equal for equal identities; used for hashes and file names."""
     return json.dumps(identity, sort_keys=True, ensure_ascii=False, default=str)
 
 
@@ -63,11 +63,11 @@ def _dictionaries(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as JSON."""
     if is_dataclass(value) and not isinstance(value, type):
         return value.identity() if hasattr(value, "identity") else identity_of(value)
     if isinstance(value, dict):
-        return {str(key): _plain(inside) for key, inside in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inside) for inside in value]
+        return [_plain(item) for item in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)

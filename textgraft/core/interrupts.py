@@ -1,4 +1,4 @@
-"""Ctrl-C, also where a library swallows it."""
+"""Ctrl-C handling, also where a library suppresses the interrupt."""
 
 from __future__ import annotations
 
@@ -17,60 +17,59 @@ _PRESSED: ContextVar[threading.Event | None] = ContextVar("pressed", default=Non
 
 
 def was_interrupted() -> bool:
-    """Whether Ctrl-C came since the outermost `reliable_interrupts` around this began, whatever has become of it."""
+    """True if Ctrl-C was pressed since the outermost `reliable_interrupts` began, even if a library suppressed it."""
     pressed = _PRESSED.get()
     return pressed is not None and pressed.is_set()
 
 
 @contextlib.contextmanager
 def reliable_interrupts() -> Iterator[None]:
-    """Inside, Ctrl-C leaves as KeyboardInterrupt, whatever a library made of it on the way.
+    """Context in which Ctrl-C always ends in KeyboardInterrupt, whatever a library makes of it.
 
-    Compiled code that meets it amid a call may raise an error of its own instead (`torch.asarray`, by which safetensors
-    reads, says ValueError), or go on as if nothing had been: who is about to work for hours asks `was_interrupted`. And
-    Python drops what is raised in a `__del__` or in a weak reference's callback, of which every import has some: there
-    the key is pressed again a moment later. In a thread other than the main one, and where Ctrl-C is ignored, nothing
-    changes.
+    Compiled code interrupted during a call may raise an error of its own instead (`torch.asarray`, used by safetensors,
+    raises ValueError) or continue as if nothing happened: check `was_interrupted` before hours of work. Python also
+    drops exceptions in `__del__` and in weak reference callbacks, which occur in every import; the interrupt is then
+    repeated a moment later. Nothing changes in threads other than the main one, and where Ctrl-C is ignored.
     """
-    before, dropped_before = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    previous_handler, previous_hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    if threading.current_thread() is not threading.main_thread() or not callable(previous_handler):
         yield
         return
-    ever, here = _PRESSED.get() or threading.Event(), threading.Event()
-    waiting: list[threading.Timer] = []
+    anywhere, inside = _PRESSED.get() or threading.Event(), threading.Event()
+    timers: list[threading.Timer] = []
 
     def press(number: int, frame: FrameType | None) -> None:
-        ever.set()
-        here.set()
+        anywhere.set()
+        inside.set()
         raise KeyboardInterrupt
 
     def press_again(dropped: sys.UnraisableHookArgs) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
-            dropped_before(dropped)
+            previous_hook(dropped)
             return
-        again = threading.Timer(AGAIN_SECONDS, _thread.interrupt_main)
-        again.daemon = True
-        waiting.append(again)
-        again.start()
+        timer = threading.Timer(AGAIN_SECONDS, _thread.interrupt_main)
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
 
-    known = _PRESSED.set(ever)
+    token = _PRESSED.set(anywhere)
     signal.signal(signal.SIGINT, press)
     sys.unraisablehook = press_again
     try:
         yield
     except Exception as error:
-        if here.is_set():
+        if inside.is_set():
             raise KeyboardInterrupt from error
         raise
     finally:
-        # What is still to be pressed again is over: pressed while the interpreter ends, it would kill it.
+        # Pending repetitions are cancelled: an interrupt during interpreter shutdown would kill it.
         signal.signal(signal.SIGINT, _ignored)
-        for again in waiting:
-            again.cancel()
-            again.join()
-        signal.signal(signal.SIGINT, before)
-        sys.unraisablehook = dropped_before
-        _PRESSED.reset(known)
+        for timer in timers:
+            timer.cancel()
+            timer.join()
+        signal.signal(signal.SIGINT, previous_handler)
+        sys.unraisablehook = previous_hook
+        _PRESSED.reset(token)
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:

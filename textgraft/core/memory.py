@@ -1,4 +1,4 @@
-"""Memory that is free and that the process still holds."""
+"""Control of glibc's allocator: free memory that the process still holds."""
 
 from __future__ import annotations
 
@@ -10,64 +10,66 @@ from contextlib import contextmanager
 from typing import Any
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
-LARGE, AS_LARGE_AS_EVER = 1 << 20, 32 << 20
-"""Bytes from which memory is apart from the heap; the latter is where glibc's own rule ends, and would have come to."""
-NEVER = (1 << 31) - 1
-"""The largest number of bytes that glibc takes for a threshold."""
-PARTS_APART = 1 << 16
-"""So many parts glibc holds apart by its own rule."""
-BY_HAND = "MALLOC_MMAP_THRESHOLD_"
+LARGE_BLOCK, MAX_DYNAMIC_THRESHOLD = 1 << 20, 32 << 20
+"""Sizes in bytes from which blocks are mapped separately instead of taken from the heap; the second is the maximum of
+glibc's dynamic threshold.
+"""
+MAX_THRESHOLD = (1 << 31) - 1
+"""Largest threshold in bytes that glibc accepts."""
+DEFAULT_MMAP_MAX = 1 << 16
+"""glibc's default limit of separately mapped blocks."""
+USER_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 
 
-def _of_glibc(name: str) -> Any:
-    """The function of glibc's; None with another library, and on other systems."""
+def _glibc_function(name: str) -> Any:
+    """A function of glibc; None with another C library or system."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 @contextmanager
 def mmap_large_blocks() -> Iterator[None]:
-    """Inside, glibc takes each part of over a megabyte from the system, and returns it as soon as it is free.
+    """Context in which glibc maps each block of over a megabyte separately, and returns it to the system when freed.
 
-    Else it keeps parts of up to 32 MB in its heap, where those of ever other sizes leave holes; but taking one from the
-    system costs time, which is much where a model makes many of them. Who has set the variable BY_HAND has chosen.
+    By default blocks of up to 32 MB come from the heap, where varying sizes leave holes; mapping costs time, which
+    matters where a model allocates many. Does nothing if the user has set USER_VARIABLE.
     """
-    mallopt = None if BY_HAND in os.environ else _of_glibc("mallopt")
+    mallopt = None if USER_VARIABLE in os.environ else _glibc_function("mallopt")
     if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGE)
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
     try:
         yield
     finally:
         if mallopt is not None:
-            mallopt(M_MMAP_THRESHOLD, AS_LARGE_AS_EVER)
+            mallopt(M_MMAP_THRESHOLD, MAX_DYNAMIC_THRESHOLD)
 
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Inside, glibc keeps what is freed, however large, for the next one who asks; afterwards it gives it back.
+    """Context in which glibc keeps freed memory of any size for reuse; it is returned afterwards.
 
-    Else every part of over 32 MB goes back to the system at once, and so does the heap's end: a training, of whose
-    steps each asks for what the last one freed, would have its memory cleared for it page by page at every step. Where
-    shapes vary, what is kept has holes. Who has set the variable BY_HAND has chosen.
+    By default every block of over 32 MB and the end of the heap are returned at once: a training loop, whose steps each
+    need what the last one freed, would get its memory zeroed page by page at every step. With varying shapes the kept
+    memory has holes. Does nothing if the user has set USER_VARIABLE.
     """
-    mallopt = None if BY_HAND in os.environ else _of_glibc("mallopt")
+    mallopt = None if USER_VARIABLE in os.environ else _glibc_function("mallopt")
     if mallopt is not None:
-        mallopt(M_MMAP_MAX, 0)  # and not by its threshold, which before glibc 2.35 may not be over 32 MB
-        mallopt(M_TRIM_THRESHOLD, NEVER)
+        mallopt(M_MMAP_MAX, 0)  # not the threshold, which is limited to 32 MB before glibc 2.35
+        mallopt(M_TRIM_THRESHOLD, MAX_THRESHOLD)
     try:
         yield
     finally:
         if mallopt is not None:
-            mallopt(M_MMAP_MAX, PARTS_APART)
-            mallopt(M_MMAP_THRESHOLD, AS_LARGE_AS_EVER)
-            mallopt(M_TRIM_THRESHOLD, 2 * AS_LARGE_AS_EVER)  # as glibc's own rule has it
+            mallopt(M_MMAP_MAX, DEFAULT_MMAP_MAX)
+            mallopt(M_MMAP_THRESHOLD, MAX_DYNAMIC_THRESHOLD)
+            mallopt(M_TRIM_THRESHOLD, 2 * MAX_DYNAMIC_THRESHOLD)  # as in glibc's dynamic rule
             release_free_memory()
 
 
 def release_free_memory() -> None:
-    """Have glibc hand the holes in its heap back to the system; with another allocator nothing happens.
+    """Return the free parts of glibc's heap to the system; does nothing with other allocators.
 
-    Batches of ever other shapes leave holes that no later one fits, and a long stream would be held to grow.
+    Batches of varying shapes leave holes that no later one fits, so the memory of a long stream would seem to grow.
     """
-    trim = _of_glibc("malloc_trim")
+    trim = _glibc_function("malloc_trim")
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""How far a long pass over texts has come, on stderr."""
+"""Progress of a long pass over texts, on stderr."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from types import TracebackType
 
 
 class Meter:
-    """A progress bar with documents, MB/s, tokens/s if counted and, where there is a `total`, the time that is left."""
+    """A progress bar with documents, MB/s, tokens/s if counted, and the remaining time if `total` is known.
+
+    Args:
+        description: Label of the bar.
+        total: Number of documents; None if unknown.
+        shown: False to show nothing.
+    """
 
     def __init__(self, description: str, total: int | None, *, shown: bool) -> None:
         self._description, self._total, self._shown = description, total, shown
@@ -28,7 +34,7 @@ class Meter:
         return self
 
     def add(self, num_bytes: int, num_tokens: int = 0) -> None:
-        """One document more."""
+        """Count one document."""
         self._documents += 1
         self._bytes += num_bytes
         self._tokens += num_tokens
@@ -36,7 +42,7 @@ class Meter:
             self._draw()
 
     def skip(self, documents: int) -> None:
-        """Documents that an earlier run has done."""
+        """Count documents that an earlier run processed."""
         self._skipped += documents
 
     def _draw(self) -> None:

@@ -1,4 +1,4 @@
-"""Progress bars on stderr, and what becomes of them in a log."""
+"""Progress bars on stderr, as lines in a log where stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ANY_WIDTH = 10_000
 
 
 class Bar(Progress):
-    """rich's bar; where stderr is no terminal, and nothing can be drawn over, its line is written once a minute.
+    """rich's progress bar; where stderr is not a terminal, its line is printed once a minute.
 
-    Work of hours that was left alone (`nohup`, a service) is looked after by its log.
+    Unattended jobs of hours (`nohup`, a service) are monitored by their log.
     """
 
     def __init__(self, *columns: ProgressColumn, show: bool = True) -> None:
         console = Console(stderr=True)
         if not console.is_terminal:
             console = Console(stderr=True, width=max(console.width, LOG_WIDTH))
-        self._screen = console  # rich asks for a table before it knows its console
+        self._screen = console  # rich needs a table before it has set its console
         super().__init__(*columns, console=console, disable=not show)
         self._written = time.monotonic()
 
@@ -37,9 +37,9 @@ class Bar(Progress):
         self._log()
 
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
-        """rich's table, fitted to a narrow terminal: the bar gives way first, then the last column, then the first.
+        """rich's table, fitted to a narrow terminal: the bar shrinks first, then the last column, then the first.
 
-        rich takes from all columns alike, and of "98% 0:01:02 left 0:00:03" leaves "9… 0:… l… 0:…".
+        rich shrinks all columns alike, and leaves "9… 0:… l… 0:…" of "98% 0:01:02 left 0:00:03".
         """
         table = super().make_tasks_table(tasks)
         unbounded = self._screen.options.update(width=ANY_WIDTH)
@@ -47,13 +47,13 @@ class Bar(Progress):
             max((self._screen.measure(cell, options=unbounded).maximum for cell in column.cells), default=0)
             for column in table.columns
         ]
-        over = sum(widths) + len(widths) - 1 - self._screen.width
+        excess = sum(widths) + len(widths) - 1 - self._screen.width
         bars = [number for number, column in enumerate(self.columns) if isinstance(column, BarColumn)]
         for number in [*bars, len(widths) - 1, 0]:
-            least = 0 if number in bars else 1
-            if over > 0 and widths[number] > least:
-                table.columns[number].max_width = max(least, widths[number] - over)
-                over -= widths[number] - least
+            minimum = 0 if number in bars else 1
+            if excess > 0 and widths[number] > minimum:
+                table.columns[number].max_width = max(minimum, widths[number] - excess)
+                excess -= widths[number] - minimum
         return table
 
     def _log(self) -> None:

@@ -1,4 +1,4 @@
-"""How long something took and how much memory the process had at its peak meanwhile."""
+"""Measurement of wall-clock time and peak memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 
 class Meter:
-    """A context that measures `seconds` and `peak_mb`, the process's resident memory, looked at 20 times a second."""
+    """Context that measures `seconds` and `peak_mb`, the process's peak resident memory, sampled 20 times a second."""
 
     seconds = 0.0
     peak_mb = 0.0

@@ -1,4 +1,4 @@
-"""Arrays on the disk that are written row by row, so that only the disk has to hold them."""
+"""Arrays written to disk block by block, without holding them in memory."""
 
 from __future__ import annotations
 
@@ -16,22 +16,29 @@ SUFFIXES = (".npz", ".npy")
 
 
 def validate_suffix(path: Path) -> None:
-    """Raises UserError for a file that `write_rows` does not write."""
+    """Raise UserError for a suffix that `write_rows` does not support."""
     if path.suffix not in SUFFIXES:
         raise UserError("vectors are written as .npz or .npy.", where=str(path), remedy="Name such a file.")
 
 
 def write_rows(path: Path, blocks: Iterable[np.ndarray]) -> tuple[int, int]:
-    """Write blocks (n, D) of float32 as one array (N, D), whole or not at all; returns N and D.
+    """Write blocks (n, D) of float32 as one array (N, D), atomically.
 
-    A .npy file is that array, which numpy can map; a .npz one has it under `vectors`. Raises UserError where there is
-    no block, and where the file cannot be written.
+    Args:
+        path: A .npy file, which numpy can memory-map, or a .npz file with the array under `vectors`.
+        blocks: Consecutive rows.
+
+    Returns:
+        N and D.
+
+    Raises:
+        UserError: There is no block, or the file cannot be written.
     """
     validate_suffix(path)
     if path.suffix == ".npy":
         with writing_atomically(path) as file:
             return _write_npy(file, blocks)
-    # How many rows there are stands before them, and what lies in a zip cannot be changed any more.
+    # The header with the number of rows precedes them, and a zip entry cannot be changed once written.
     rows = path.with_name(path.name + ".rows")
     try:
         with writing_atomically(rows) as file:
@@ -52,12 +59,12 @@ def _write_npy(file: BinaryIO, blocks: Iterable[np.ndarray]) -> tuple[int, int]:
         height += len(block)
         file.write(np.ascontiguousarray(block, dtype="<f4").data)
     if not height:
-        raise UserError("there is not one text in it.", remedy="Is it the right file?")
+        raise UserError("the file contains no text.", remedy="Check that it is the right file.")
     file.seek(0)
     _write_header(file, height, width)
     return height, width
 
 
 def _write_header(file: BinaryIO, height: int, width: int) -> None:
-    """Of one length whatever the height, for which numpy leaves room."""
+    """Write a header whose length does not depend on the height; numpy reserves room for that."""
     np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (height, width)})

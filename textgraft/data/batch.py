@@ -1,4 +1,4 @@
-"""Batches: token ids with their mask."""
+"""Batches: padded token ids with their mask."""
 
 from __future__ import annotations
 
@@ -9,43 +9,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, numbered
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, number_distinct
 
 IGNORE = -100
-"""The target of a position without one, as torch's cross entropy has it."""
+"""Target of a position without one; the ignore_index of torch's cross entropy."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B texts of at most T positions, padded on the right.
+    """B rows of at most T positions, padded on the right.
 
-    With `groups` several rows make one example, of which there are E <= B; `targets` and `rows` are then of these.
+    With `groups` several rows form one example; there are then E <= B examples, and `targets` and `rows` belong to
+    these.
 
-    `targets` is whatever the head wants: (B, T) next-token ids for a language model, (B,) class numbers, (B, C)
-    floats for multi-label, (B,) floats for a numeric target, (B, 2) positions of an answer's first and last token,
-    (B, W) tags of words, (B, T, 2) next and previous words for a language model that reads both ways.
+    The shape of `targets` depends on the head: (B, T) next-token ids for a language model, (B,) class numbers, (B, C)
+    floats for multi-label, (B,) floats for a numeric target, (B, 2) first and last token of an answer, (B, W) tags of
+    words, (B, T, 2) next and previous words for a bidirectional language model.
 
-    With `spellings` (text.character_encoding) `ids` say which of these stands where: each distinct word is spelled
-    once. A language model that carries both its directions on over a long text reads it from both ends at a time: then
-    `from_right` is a window of its own, whose last column comes first.
+    With `spellings` (character encodings, text.character_encoding) `ids` are row numbers of `spellings`: each distinct
+    word is encoded once. A bidirectional language model that carries state over a long text reads it from both ends at
+    the same time; `from_right` is then a separate window, last column first.
     """
 
     ids: Tensor  # (B, T) int64
-    mask: Tensor  # (B, T) bool, True = a real position
+    mask: Tensor  # (B, T) bool, False = padding
     targets: Tensor | None = None
-    rows: Tensor | None = None  # (B,) which example each row is, so that results return in the order they came
-    segments: Tensor | None = None  # (B, T) int64, the first text of a pair or the second, for encoders that ask
-    groups: Tensor | None = None  # (B,) int64, ascending from 0: which example each row is of; None: each its own
-    pair_targets: Tensor | None = None  # (B,) int64, 0 where the second text of a pair follows the first, 1 where not
+    rows: Tensor | None = None  # (B,) index of each example in the data set, to restore the order of results
+    segments: Tensor | None = None  # (B, T) int64, 0 for the first text of a pair, 1 for the second
+    groups: Tensor | None = None  # (B,) int64, ascending from 0: the example that each row belongs to; None: one each
+    pair_targets: Tensor | None = None  # (B,) int64, 0 if the second text of a pair follows the first, else 1
     answerable: Tensor | None = None  # (B, T) bool, True = an answer to a question may begin or end here
-    words: Tensor | None = None  # (B, W) int64, the position that speaks for each word, -1 where there are no more
-    spellings: Tensor | None = None  # (U, C) int64, the characters of the words that `ids` number, 0 being padding
-    from_right: Tensor | None = None  # (B, T) int64, what the direction from the right reads, if it is not `ids`
-    vectors: Tensor | None = None  # (B, T, D) what frozen models say of the words at these positions (word_features)
-    seen: Tensor | None = None  # (E, D) what a classifier's head sees of each example, where the encoder has said it
+    words: Tensor | None = None  # (B, W) int64, position of each word (subword pooling), -1 = padding
+    spellings: Tensor | None = None  # (U, C) int64, character encodings of the words that `ids` number, 0 = padding
+    from_right: Tensor | None = None  # (B, T) int64, input of the right-to-left direction, if it is not `ids`
+    vectors: Tensor | None = None  # (B, T, D) word vectors of frozen models at these positions (word_features)
+    seen: Tensor | None = None  # (E, D) input of a classifier's head for each example, where it has been computed
 
     def to(self, device: torch.device) -> Batch:
-        """This batch on `device`; a GPU copies it out of pinned memory while the processor goes on."""
+        """Copy to a device; copies to a GPU are asynchronous, out of pinned memory."""
         if self.ids.device == device:
             return self
 
@@ -56,13 +57,20 @@ class Batch:
         return replace(self, **{name: moved(value) for name, value in present.items()})
 
     def with_targets(self, targets: Tensor) -> Batch:
+        """A copy with other targets."""
         return replace(self, targets=targets)
 
     def parts(self, positions: int) -> list[Batch]:
-        """This batch in parts of at most so many positions, or of one row, rows of like length together.
+        """Split into parts of at most `positions` positions, or of one row; rows of similar length are together.
 
-        Each part is as wide as its longest row, where targets are not of positions themselves. Rows that make one
-        example, or share spellings, stay together: then it is the whole batch.
+        Each part is as wide as its longest row, unless targets are per position. Batches whose rows form groups or
+        share spellings are not split.
+
+        Args:
+            positions: Most positions, padding included, of a part of several rows.
+
+        Returns:
+            The parts; the batch itself where it is small enough or cannot be split.
         """
         if self.ids.numel() <= positions or self.groups is not None or self.spellings is not None:
             return [self]
@@ -76,17 +84,26 @@ class Batch:
         ]
 
     def _rows(self, rows: Tensor, width: int) -> Batch:
-        taken = {name: value[rows] for name, value in vars(self).items() if value is not None}
-        cut = {name: taken[name][:, :width] for name in OF_POSITIONS if name in taken}
-        return replace(self, **(taken | cut))
+        selected = {name: value[rows] for name, value in vars(self).items() if value is not None}
+        cut = {name: selected[name][:, :width] for name in OF_POSITIONS if name in selected}
+        return replace(self, **(selected | cut))
 
 
 OF_POSITIONS = ("ids", "mask", "segments", "answerable", "from_right", "vectors")
-"""What a batch holds for each position, its targets aside."""
+"""Names of the tensors that have a value for each position, besides targets."""
 
 
 def pad(examples: Sequence[TokenIds], pad_id: int) -> Batch:
-    """Examples of unequal length as one right-padded batch, with segments where there are pairs."""
+    """Right-pad examples of unequal length into one batch, with segments for pairs and groups for `Rows`.
+
+    Args:
+        examples: Token ids of B examples.
+        pad_id: Id of padding positions.
+
+    >>> batch = pad([np.array([5, 6, 7]), np.array([8])], pad_id=0)
+    >>> batch.ids.tolist(), batch.mask.sum(1).tolist()
+    ([[5, 6, 7], [8, 0, 0]], [3, 1])
+    """
     bundles = [example.rows if isinstance(example, Rows) else (example,) for example in examples]
     rows = [row for bundle in bundles for row in bundle]
     batch = _padded([row.ids if isinstance(row, PairIds) else row for row in rows], pad_id)
@@ -110,8 +127,8 @@ def _padded(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
 
 
 def _spelled(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
-    """Spellings (T, C) as numbers of the distinct words among them."""
-    ids, spellings = numbered(sequences, pad_id + 1)
+    """Character encodings (T, C) as numbers of the distinct words."""
+    ids, spellings = number_distinct(sequences, pad_id + 1)
     return replace(_padded(ids, pad_id), spellings=torch.from_numpy(spellings))
 
 
@@ -121,7 +138,17 @@ def iterate(
     pad_id: int,
     targets: Tensor | None = None,
 ) -> Iterator[Batch]:
-    """The padded batches for lists of indices, each with its `rows` and, where given, its slice of `targets`."""
+    """Padded batches of the examples at each list of indices.
+
+    Args:
+        sequences: Token ids of all examples.
+        batches: Indices of the examples in each batch.
+        pad_id: Id of padding positions.
+        targets: Targets of all examples, first dimension N.
+
+    Yields:
+        Batches with their `rows` and, if given, their part of `targets`.
+    """
     for indices in batches:
         rows = torch.tensor(list(indices))
         batch = pad([sequences[i] for i in indices], pad_id)

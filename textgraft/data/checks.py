@@ -1,4 +1,4 @@
-"""What is wrong or suspicious in data, before a model learns it."""
+"""Data checks before training: missing labels, leaks between splits, duplicates, encoding damage and more."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LINES_KEPT = 100
 _LINES_SHOWN = 8
 LEAK_SHARE = 0.01
 """Share of held-out texts that may be in training before it is an error: short ones ("Thank you!") recur by chance."""
-LEARNED_FROM = {"validation": ("training", "unlabelled"), "test": ("training", "validation", "unlabelled")}
-"""The parts that are held out, and what none of their texts should be in: what is learned from, or chosen by."""
+TRAINING_PARTS = {"validation": ("training", "unlabelled"), "test": ("training", "validation", "unlabelled")}
+"""For each held-out part, the parts used for training or selection that must not contain its texts."""
 
-# Two or more characters that UTF-8 bytes turn into when read as Windows-1252 or Latin-1: é -> Ã©, ’ -> â€™, ก -> à¸
+# Characters that result from UTF-8 decoded as Windows-1252 or Latin-1: é -> Ã©, ’ -> â€™, ก -> à¸
 _MOJIBAKE = re.compile(
     "[ÂÃ][\u0080-\u00bfŒœŠšŸŽžƒˆ˜–—‘’‚“”„†‡•…‰‹›€™]|â€[\u0080-\u00bfœ™˜¦“”¢]|â\u0080[\u0080-\u00bf]|"
     "à[¸¹¤¦][\u0080-\u00bf]|Ð[\u0080-\u00bf]Ñ|ï»¿|ðŸ"
@@ -41,7 +41,7 @@ _HTML = re.compile(
 
 @dataclass(frozen=True)
 class Problem:
-    """One finding: `count` places in `source`, of which `lines` names the first hundred (`files`, in a folder)."""
+    """One finding: `count` occurrences in `source`, the first hundred of them in `lines` (`files`, in a folder)."""
 
     severity: Severity
     name: str  # the kind of finding, for programs: "missing-label", "test-leak"…
@@ -65,19 +65,28 @@ def check(
     max_characters: int = 20_000,
     rare: int = 5,
 ) -> list[Problem]:
-    """What stands in the way of training on `train` and trusting a result on `test`, or a choice by `valid`.
+    """Find problems that prevent training on `train`, or make a result on `test` or a selection on `valid` misleading.
 
-    The parts are what `read` takes.
+    Time grows with the text, memory by about 200 bytes per text: 100,000 reviews take seconds.
 
-    The worst comes first. "error": training would fail or the result mislead; "warning": probably a mistake; "note":
-    worth knowing. `count_tokens` gives the number of tokens of each text and turns on the check against `max_tokens`;
-    classes of fewer than `rare` texts are called rare. Texts count as the same when they differ in case and spaces
-    only. Time grows with the text, memory by some 200 bytes a text: 100,000 reviews take seconds.
+    Args:
+        train, valid, test, unlabelled: The parts of the data, anything that `read` accepts.
+        count_tokens: Number of tokens of each text; turns on the check against `max_tokens`.
+        max_tokens: Tokens beyond which a text is truncated.
+        max_characters: Characters beyond which a text is suspiciously long.
+        rare: Classes with fewer texts are reported as rare.
+
+    Returns:
+        The problems, worst first. "error": training would fail or the result mislead; "warning": probably a mistake;
+        "note": worth knowing. Texts that differ in case and white space only count as equal.
+
+    >>> [problem.name for problem in check((["good", "bad", "good"], ["pos", "neg", "pos"]), rare=1)]
+    ['duplicate']
     """
     problems: list[Problem] = []
     train = read(train)
-    named = {"training": train, "validation": valid, "test": test, "unlabelled": unlabelled}
-    parts = {name: read(part) for name, part in named.items() if part is not None}
+    sources = {"training": train, "validation": valid, "test": test, "unlabelled": unlabelled}
+    parts = {name: read(part) for name, part in sources.items() if part is not None}
     for part in parts.values():
         problems += _check_texts(part, max_characters)
         if count_tokens is not None:
@@ -87,25 +96,26 @@ def check(
     keys = {name: [_folded_digest(text) for text in part.texts] for name, part in parts.items()}
     for name, part in parts.items():
         problems += _check_duplicates(part, keys[name])
-    for name, held in parts.items():
-        if name in LEARNED_FROM:
-            problems += _check_held_labels(train, held)
-            for other in (other for other in LEARNED_FROM[name] if other in parts):
-                problems += _check_leak(held, name, keys[name], seen=set(keys[other]), where=other)
+    for name, held_out in parts.items():
+        if name in TRAINING_PARTS:
+            problems += _check_held_out_labels(train, held_out)
+            for other in (other for other in TRAINING_PARTS[name] if other in parts):
+                problems += _check_leak(held_out, name, keys[name], seen=set(keys[other]), where=other)
     return sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
 def has_errors(problems: Iterable[Problem]) -> bool:
+    """True if any problem is an error."""
     return any(problem.severity == "error" for problem in problems)
 
 
 def to_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """The problems as plain values, for `--json` and for the report."""
+    """The problems as JSON values, for `--json` and for the report."""
     return [asdict(problem) for problem in problems]
 
 
 def render(problems: Sequence[Problem], console: Console | None = None) -> None:
-    """Print the problems for people: severity, place, finding, remedy."""
+    """Print the problems: severity, location, finding, remedy."""
     from rich.console import Console
     from rich.text import Text
 
@@ -113,29 +123,29 @@ def render(problems: Sequence[Problem], console: Console | None = None) -> None:
     colours = {"error": "bold red", "warning": "yellow", "note": "cyan"}
     for problem in problems:
         line = Text(f"{problem.severity:<8}", style=colours[problem.severity])
-        line.append(_place(problem), style="bold")
+        line.append(_location(problem), style="bold")
         line.append(f"{problem.message} {problem.remedy}".rstrip(), style="default")
         console.print(line, soft_wrap=True)
     counts = Counter(problem.severity for problem in problems)
-    told = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] > 1)}" for s in SEVERITIES if counts[s])
-    console.print(told or "Nothing wrong found.", style="bold", highlight=False)
+    summary = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] > 1)}" for s in SEVERITIES if counts[s])
+    console.print(summary or "Nothing wrong found.", style="bold", highlight=False)
 
 
-def _place(problem: Problem) -> str:
+def _location(problem: Problem) -> str:
     if not problem.source:
         return ""
-    shown = ", ".join(map(str, (problem.files or problem.lines)[:_LINES_SHOWN]))
+    numbers = ", ".join(map(str, (problem.files or problem.lines)[:_LINES_SHOWN]))
     more = ", …" if problem.count > _LINES_SHOWN else ""
     unit = problem.unit + "s" * (len(problem.lines) > 1)
-    return f"{problem.source} {unit} {shown}{more}: " if shown else f"{problem.source}: "
+    return f"{problem.source} {unit} {numbers}{more}: " if numbers else f"{problem.source}: "
 
 
 def _problem(
     severity: Severity, name: str, message: str, part: Examples, indices: Sequence[int] = (), remedy: str = ""
 ) -> Problem:
-    kept = indices[:_LINES_KEPT]
-    lines = tuple(part.line(i) for i in kept)
-    files = tuple(part.ids[i] for i in kept) if part.unit == "file" and part.ids is not None else ()
+    reported = indices[:_LINES_KEPT]
+    lines = tuple(part.line(i) for i in reported)
+    files = tuple(part.ids[i] for i in reported) if part.unit == "file" and part.ids is not None else ()
     return Problem(severity, name, message, part.source, lines, len(indices), remedy, part.unit, files)
 
 
@@ -144,37 +154,39 @@ def _texts(count: int) -> str:
 
 
 def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
-    """Each text by itself."""
-    found: dict[str, list[int]] = defaultdict(list)
+    """Problems of single texts."""
+    indices: dict[str, list[int]] = defaultdict(list)
     for index, text in enumerate(part.texts):
         if not text or text.isspace():
-            found["empty"].append(index)
+            indices["empty"].append(index)
             continue
         if len(text) > max_characters:
-            found["long"].append(index)
+            indices["long"].append(index)
         if not text.isascii() and ("\ufffd" in text or _MOJIBAKE.search(text)):
-            found["garbled"].append(index)
+            indices["garbled"].append(index)
         if _CONTROL.search(text):
-            found["control"].append(index)
+            indices["control"].append(index)
         if _HTML.search(text):
-            found["html"].append(index)
-    if not part.texts or len(found["empty"]) == len(part.texts):
-        yield _problem("error", "no-text", "there is no text at all.", part, remedy="Is it the right column?")
-    elif empty := found["empty"]:
+            indices["html"].append(index)
+    if not part.texts or len(indices["empty"]) == len(part.texts):
+        yield _problem(
+            "error", "no-text", "there is no text at all.", part, remedy="Check that it is the right column."
+        )
+    elif empty := indices["empty"]:
         remedy = "Take the rows out."
         yield _problem("warning", "empty-text", f"{_texts(len(empty))} missing or empty.", part, empty, remedy)
-    if garbled := found["garbled"]:
+    if garbled := indices["garbled"]:
         message = f"{_texts(len(garbled))} decoded with the wrong encoding at some time (such as Ã© for é)."
         remedy = "Export the data again as UTF-8, or name its encoding."
         yield _problem("warning", "mis-decoded", message, part, garbled, remedy)
-    if control := found["control"]:
+    if control := indices["control"]:
         message = f"{_texts(len(control))} with NUL bytes or other control characters."
         yield _problem("warning", "control-characters", message, part, control, "Remove them.")
-    if long := found["long"]:
+    if long := indices["long"]:
         longest = max(len(part.texts[i]) for i in long)
         message = f"{_texts(len(long))} of more than {max_characters:,} characters (longest {longest:,})."
         yield _problem("warning", "too-long", message, part, long, "Is a line break or a quote missing? Else cut them.")
-    if html := found["html"]:
+    if html := indices["html"]:
         message = f"{_texts(len(html))} with HTML left over (such as <br /> or &amp;)."
         yield _problem("note", "html", message, part, html, "Strip it unless it tells classes apart.")
 
@@ -197,12 +209,12 @@ def _check_ids(part: Examples) -> Iterator[Problem]:
     if part.ids is None or part.unit == "file":
         return
     counts = Counter(name for name in part.ids if name)
-    again = [i for i, name in enumerate(part.ids) if counts[name] > 1]
-    if again:
-        example = part.ids[again[0]]
-        message = f"{len(again):,} rows share their id with another (such as '{example}')."
+    repeated = [i for i, name in enumerate(part.ids) if counts[name] > 1]
+    if repeated:
+        example = part.ids[repeated[0]]
+        message = f"{len(repeated):,} rows share their id with another (such as '{example}')."
         remedy = "Give each row its own id, or take out rows that were exported twice."
-        yield _problem("error", "duplicate-id", message, part, again, remedy)
+        yield _problem("error", "duplicate-id", message, part, repeated, remedy)
 
 
 def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
@@ -230,17 +242,17 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
             rows[name].append(index)
     scarce = sorted(name for name, count in counts.items() if count < rare)
     if scarce and not constant:
-        places = sorted({i for name in scarce for i in rows[name]})
+        indices = sorted({i for name in scarce for i in rows[name]})
         message = f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {_listed(scarce)}."
         remedy = "Add examples, or merge them into other classes."
-        yield _problem("warning", "rare-class", message, part, places, remedy)
+        yield _problem("warning", "rare-class", message, part, indices, remedy)
     for group in _alike(counts):
-        places = sorted({i for name in group[1:] for i in rows[name]})
+        indices = sorted({i for name in group[1:] for i in rows[name]})
         message = f"class names that differ in case, spaces or hyphens only: {_listed(group)}."
-        yield _problem("warning", "similar-classes", message, part, places, "Spell the class in one way.")
+        yield _problem("warning", "similar-classes", message, part, indices, "Spell the class in one way.")
 
 
-def _check_held_labels(train: Examples, test: Examples) -> Iterator[Problem]:
+def _check_held_out_labels(train: Examples, test: Examples) -> Iterator[Problem]:
     if train.labels is None or train.kind == "numeric":
         return
     if test.labels is None:
@@ -249,16 +261,16 @@ def _check_held_labels(train: Examples, test: Examples) -> Iterator[Problem]:
     if missing := missing_labels(test):
         message = f"{_texts(len(missing))} without a label."
         yield _problem("error", "missing-label", message, test, missing, "Fill it in, or take the rows out.")
-    known = {name for y in train.labels for name in _names(y)}
-    unseen = [i for i, y in enumerate(test.labels) if not known.issuperset(_names(y))]
+    training_labels = {name for y in train.labels for name in _names(y)}
+    unseen = [i for i, y in enumerate(test.labels) if not training_labels.issuperset(_names(y))]
     if unseen:
-        names = sorted({name for i in unseen for name in _names(test.labels[i])} - known)
+        names = sorted({name for i in unseen for name in _names(test.labels[i])} - training_labels)
         message = f"{_texts(len(unseen))} with a label that is not in training: {_listed(names)}."
         yield _problem("error", "unseen-label", message, test, unseen, "Correct the label, or train on it too.")
 
 
 def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Problem]:
-    """Texts that recur, exactly or but for case and spaces, and those whose labels contradict each other."""
+    """Repeated texts, exact or up to case and white space, and repeated texts with contradicting labels."""
     groups: dict[bytes, list[int]] = defaultdict(list)
     for index, digest in enumerate(digests):
         if digest:
@@ -286,26 +298,39 @@ def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Prob
 
 
 def _check_leak(
-    held: Examples, name: str, digests: Sequence[bytes], *, seen: set[bytes], where: str
+    held_out: Examples, name: str, digests: Sequence[bytes], *, seen: set[bytes], where: str
 ) -> Iterator[Problem]:
-    """Texts of the held-out part `name` that are in another part too, whose digests are `seen`."""
+    """Texts of the held-out part `name` whose digests are in `seen`, those of another part."""
     leaked = [i for i, digest in enumerate(digests) if digest and digest in seen]
     if not leaked:
         return
-    severe = where == "training" and len(leaked) > LEAK_SHARE * len(held)
-    message = f"{_texts(len(leaked))} of the {name} set ({len(leaked) / len(held):.1%}) are in the {where} texts too."
+    severe = where == "training" and len(leaked) > LEAK_SHARE * len(held_out)
+    message = (
+        f"{_texts(len(leaked))} of the {name} set ({len(leaked) / len(held_out):.1%}) are in the {where} texts too."
+    )
     remedy = f"Take them out of the {where} texts, or the result will look better than it is."
-    yield _problem("error" if severe else "warning", f"{name}-leak-{where}", message, held, leaked, remedy)
+    yield _problem("error" if severe else "warning", f"{name}-leak-{where}", message, held_out, leaked, remedy)
 
 
 def shared_texts(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.bool_]:
-    """Which of the texts (N,) are among the others too, but for case and spaces; empty ones never are."""
-    known = set(map(_folded_digest, others)) - {b""}
-    return np.array([_folded_digest(text) in known for text in texts], dtype=bool)
+    """Mask of the texts that occur in another collection, ignoring case and white space.
+
+    Args:
+        texts: N texts.
+        others: The other collection.
+
+    Returns:
+        Mask (N,); False for empty texts.
+
+    >>> shared_texts(["A text", "another"], ["a  text"]).tolist()
+    [True, False]
+    """
+    digests = set(map(_folded_digest, others)) - {b""}
+    return np.array([_folded_digest(text) in digests for text in texts], dtype=bool)
 
 
 def _folded_digest(text: str) -> bytes:
-    """16 bytes that texts share when they differ in case and spaces only; empty for an empty text."""
+    """16 bytes, equal for texts that differ in case and white space only; empty for an empty text."""
     folded = " ".join(text.casefold().split())
     return hashlib.blake2b(folded.encode("utf-8", "replace"), digest_size=16).digest() if folded else b""
 
@@ -321,14 +346,14 @@ def _label_key(label: Any) -> Any:
 
 
 def _alike(counts: Counter[str]) -> Iterator[list[str]]:
-    """Class names that fold to the same, the most frequent spelling first."""
+    """Groups of class names that are equal after folding, the most frequent spelling first."""
     folded: dict[str, list[str]] = defaultdict(list)
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
-        letters = any(character.isalpha() for character in name)  # else -1 and 1 would be alike
+        letters = any(character.isalpha() for character in name)  # else -1 and 1 would be equal
         folded[re.sub(r"[\s_-]+", "", name.casefold()) if letters else name].append(name)
     return (group for group in folded.values() if len(group) > 1)
 
 
 def _listed(names: Iterable[str]) -> str:
-    given = list(names)
-    return ", ".join(f"'{name}'" for name in given[:8]) + (", …" if len(given) > 8 else "")
+    listed = list(names)
+    return ", ".join(f"'{name}'" for name in listed[:8]) + (", …" if len(listed) > 8 else "")

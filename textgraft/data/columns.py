@@ -1,4 +1,4 @@
-"""Which column is the text and which the label, and what kind of label its values are."""
+"""Column guessing: which column holds the text and which the label, and the kind of the labels."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ TEXT_COLUMNS = (
     *("texts", "reviews", "contents", "sentences", "bodies", "comments", "messages", "documents", "tweets"),
     *("utterances", "questions", "descriptions", "abstracts", "posts"),
 )
-"""What a column of single texts may be called. Plurals last, and not where pairs or options are looked for: beside
-another text they may well be how many there are."""
+"""Names of columns of single texts. Plurals come last and are not used for pairs or options: beside another text they
+may be counts.
+"""
 LABEL_NAMES = (
     *(
         "label",
@@ -65,7 +66,7 @@ PAIR_NAMES = (
     *((f"{name}a", f"{name}b") for name in ("sentence", "text")),
     ("query", "passage"),
 )
-"""What the columns of two texts that belong together are called, in lower case."""
+"""Names, in lower case, of the two columns of a pair of texts."""
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "document_id", "review_id")
 _MOST_NUMBER_CLASSES = 20
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
@@ -74,9 +75,25 @@ _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 def find_column(
     columns: Sequence[str], named: str | None, guesses: Sequence[str], option: str, source: str
 ) -> str | None:
-    """The column that the user `named`, else the first of `guesses` that is there, else None.
+    """The column that the user named, else the first guess that exists.
 
-    Case and outer spaces do not matter. Raises UserError when a named column is not there.
+    Case and surrounding spaces are ignored.
+
+    Args:
+        columns: Names of all columns.
+        named: Name given by the user.
+        guesses: Names to try in order, in lower case.
+        option: Description of the column for the error message.
+        source: Name of the data for the error message.
+
+    Returns:
+        The column; None if it is not named and no guess exists.
+
+    Raises:
+        UserError: The named column does not exist.
+
+    >>> find_column(["Review", "y"], None, TEXT_NAMES, "the text", "train.csv")
+    'Review'
     """
     folded = {str(column).strip().casefold(): column for column in reversed(columns)}
     if named is None:
@@ -91,13 +108,15 @@ def find_column(
 
 
 def find_text_column(columns: Sequence[str], named: str | None, others: Sequence[str | None], source: str) -> str:
-    """The text column: named, guessed by its name, or the only one left beside `others` (label, id)."""
-    found = find_column(columns, named, TEXT_COLUMNS, "the text", source)
-    if found is not None:
-        return found
-    left = [column for column in columns if column not in others]
-    if len(left) == 1:
-        return left[0]
+    """The text column: named, guessed by its name, or the only one besides `others` (label, id). Raises UserError if
+    unclear.
+    """
+    column = find_column(columns, named, TEXT_COLUMNS, "the text", source)
+    if column is not None:
+        return column
+    remaining = [column for column in columns if column not in others]
+    if len(remaining) == 1:
+        return remaining[0]
     raise UserError(
         f"no column looks like the text. Columns: {', '.join(map(str, columns))}.",
         where=source,
@@ -108,16 +127,26 @@ def find_text_column(columns: Sequence[str], named: str | None, others: Sequence
 def find_pair_columns(
     columns: Sequence[str], text: str | None, text2: str | None, others: Sequence[str | None], source: str
 ) -> tuple[str, str] | None:
-    """The columns of two texts: both named, one named and its partner guessed, or both guessed; None for one text.
+    """The two columns of text pairs: both named, one named and its partner guessed, or both guessed.
 
-    Without `text2` there is a pair only where no column is named and none looks like a text by itself. Raises UserError
-    where a named column is not there, or both are one.
+    Args:
+        columns: Names of all columns.
+        text, text2: Names given by the user. Without `text2` there are pairs only if `text` is not named either and no
+            column is named like a single text.
+        others: Columns that hold something else.
+        source: Name of the data for error messages.
+
+    Returns:
+        First and second column; None for single texts.
+
+    Raises:
+        UserError: A named column does not exist, or both are the same.
     """
     if text2 is None:
         if text is not None or find_column(columns, None, TEXT_NAMES, "", source) is not None:
             return None
-        found = ([find_column(columns, None, [name], "", source) for name in pair] for pair in PAIR_NAMES)
-        return next(((a, b) for a, b in found if a is not None and b is not None and a not in others), None)
+        candidates = ([find_column(columns, None, [name], "", source) for name in pair] for pair in PAIR_NAMES)
+        return next(((a, b) for a, b in candidates if a is not None and b is not None and a not in others), None)
     second = find_column(columns, text2, (), "the second text", source)
     assert second is not None
     if text is None:
@@ -132,30 +161,47 @@ def find_pair_columns(
 
 
 def guess_label_column(columns: Sequence[str], table: Sequence[Mapping[str, Any]], id_column: str | None) -> str | None:
-    """The label's column by what it holds, of two whose names do not say which it is, beside the id; None if unsure.
+    """Guess the label column of two by their values, where names do not decide.
 
-    Labels come back: half as many values as rows, at most. Texts hardly do, and are longer.
+    Labels repeat, with at most half as many distinct values as rows; texts rarely do, and are longer.
+
+    Args:
+        columns: Names of all columns.
+        table: The rows.
+        id_column: The id column, which is not considered.
+
+    Returns:
+        The label column, or None if unclear.
     """
-    left = [column for column in columns if column != id_column]
-    if len(left) != 2 or find_pair_columns(left, None, None, (), "") is not None:
+    remaining = [column for column in columns if column != id_column]
+    if len(remaining) != 2 or find_pair_columns(remaining, None, None, (), "") is not None:
         return None
-    values = {column: [str(row[column]) for row in table if not is_missing(row.get(column))] for column in left}
-    for label, text in (left, left[::-1]):
-        names, texts = values[label], values[text]
-        few, many = 1 < len(set(names)) <= len(names) / 2, len(set(texts)) > len(texts) / 2
-        if few and many and sum(map(len, texts)) * len(names) > sum(map(len, names)) * len(texts):
+    values = {column: [str(row[column]) for row in table if not is_missing(row.get(column))] for column in remaining}
+    for label, text in (remaining, remaining[::-1]):
+        label_values, texts = values[label], values[text]
+        few, many = 1 < len(set(label_values)) <= len(label_values) / 2, len(set(texts)) > len(texts) / 2
+        if few and many and sum(map(len, texts)) * len(label_values) > sum(map(len, label_values)) * len(texts):
             return label
     return None
 
 
 def guess_kind(values: Sequence[Any], separator: str | None = None) -> TargetKind:
-    """What label values are: lists, or strings with a `separator`, "multi"; numbers "numeric"; else "single".
+    """The kind of target that label values suggest.
 
-    Whole numbers of at most 20 different values are class names ("single"), as in 0/1 or one to five stars.
+    Args:
+        values: One value per text.
+        separator: Separator of several labels in one string.
+
+    Returns:
+        "multi" for lists, or with a `separator`; "numeric" for numbers, except at most 20 distinct whole ones (0/1, one
+        to five stars), which are class names; else "single".
+
+    >>> guess_kind(["pos", "neg"]), guess_kind([0, 1]), guess_kind([0.5, 1.25]), guess_kind([["a"], []])
+    ('single', 'single', 'numeric', 'multi')
     """
     if separator is not None or any(_is_list(value) for value in values):
         return "multi"
-    present = [value for value in values if not _no_label(value)]
+    present = [value for value in values if not _is_no_label(value)]
     numbers = {_number(value) for value in present}
     if not numbers or None in numbers:
         return "single"
@@ -165,9 +211,9 @@ def guess_kind(values: Sequence[Any], separator: str | None = None) -> TargetKin
 
 @dataclass(frozen=True)
 class Cells:
-    """Turns the raw cells of one source into texts and labels, and knows where each cell stands.
+    """Conversion of the cells of one source into texts and labels, with the location of each row for errors.
 
-    Every method takes one value a row and raises UserError with the place of a value that does not fit.
+    Methods take one value per row and raise UserError, with its location, for an unusable value.
     """
 
     source: str
@@ -175,13 +221,13 @@ class Cells:
     lines: Sequence[int]
 
     def texts(self, values: Sequence[Any]) -> list[str]:
-        """Missing cells are "", numbers are written out, half a surrogate pair becomes U+FFFD."""
+        """Convert to strings: "" for missing cells, numbers written out, lone surrogates replaced by U+FFFD."""
         return [
             value if type(value) is str and value.isascii() else self.text(value, i) for i, value in enumerate(values)
         ]
 
     def pairs(self, first: Sequence[Any], second: Sequence[Any]) -> list[str]:
-        """Two texts a row. Raises UserError, with the place, where one of the two is missing and the other is not."""
+        """Convert to `Pair`s. Raises UserError, with the location, where only one of the two texts is missing."""
         pairs = [Pair(a, b) for a, b in zip(self.texts(first), self.texts(second), strict=True)]
         for index, pair in enumerate(pairs):
             if bool(pair.first.strip()) != bool(pair.second.strip()):
@@ -190,8 +236,8 @@ class Cells:
         return list(pairs)
 
     def labels(self, values: Sequence[Any], kind: TargetKind, separator: str | None) -> list[Label] | None:
-        """Labels as `Examples.labels` wants them; None when not one is there."""
-        if all(_no_label(value) for value in values):
+        """Labels as in `Examples.labels`; None if all are missing."""
+        if all(_is_no_label(value) for value in values):
             return None
         if kind == "numeric":
             return [self._number(value, i) for i, value in enumerate(values)]
@@ -200,11 +246,11 @@ class Cells:
         return [self._name(value, i) for i, value in enumerate(values)]
 
     def fail(self, message: str, index: int, remedy: str = "") -> NoReturn:
-        """Raise the UserError for row `index`."""
+        """Raise a UserError with the location of row `index`."""
         raise UserError(message, where=f"{self.source} {self.unit} {self.lines[index]}", remedy=remedy)
 
     def text(self, value: Any, index: int) -> str:
-        """One cell as `texts` has them."""
+        """Convert one cell as `texts` does."""
         if is_missing(value):
             return ""
         if isinstance(value, Pair):
@@ -227,7 +273,7 @@ class Cells:
             self.fail("a list of labels where one is expected.", index, remedy)
         if isinstance(value, dict):
             self.fail("the label is an object, not a string.", index)
-        if _no_label(value):
+        if _is_no_label(value):
             return ""
         if isinstance(value, float) and value.is_integer():  # whole numbers beside a gap are floats in a frame
             return str(int(value))
@@ -236,7 +282,7 @@ class Cells:
     def _names(self, value: Any, separator: str | None, index: int) -> tuple[str, ...]:
         if _is_list(value):
             names = [self._name(item, index) for item in value]
-        elif _no_label(value):
+        elif _is_no_label(value):
             names = []
         elif separator is None:
             remedy = 'Say what separates them, for example label_separator="|".'
@@ -246,7 +292,7 @@ class Cells:
         return tuple(dict.fromkeys(name for name in names if name))
 
     def _number(self, value: Any, index: int) -> float:
-        if _no_label(value):
+        if _is_no_label(value):
             return math.nan
         number = _number(value)
         if number is None or math.isinf(number):
@@ -256,7 +302,7 @@ class Cells:
 
 
 def _number(value: Any) -> float | None:
-    """The number that a cell is or spells; None for anything else, booleans and codes such as 007 too."""
+    """The number in a cell; None for anything else, including booleans and codes such as 007."""
     if isinstance(value, str):
         value = value.strip()
         return float(value) if _NUMBER.fullmatch(value) and any(c.isdigit() for c in value) else None
@@ -268,9 +314,9 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _no_label(value: Any) -> bool:
+def _is_no_label(value: Any) -> bool:
     if isinstance(value, str):
-        return value.strip() in ("", "nan", "NaN")  # what a missing value becomes on its way through CSV
+        return value.strip() in ("", "nan", "NaN")  # a missing value after a round trip through CSV
     return is_missing(value)
 
 

@@ -1,7 +1,7 @@
-"""Sentences of words with tags: the columns of the CoNLL tasks and CoNLL-U, in and out.
+"""Tagged sentences in the column formats of the CoNLL tasks and in CoNLL-U, reading and writing.
 
-A word is a line and a sentence ends with an empty one. CoNLL-U (universaldependencies.org/format.html) has ten columns,
-comments, lines for several words that are written as one (1-2), and words that are not written (8.1).
+There is a word per line and an empty line after each sentence. CoNLL-U (universaldependencies.org/format.html) has ten
+columns, comments, lines for multiword tokens (1-2), and words that are not written (8.1).
 """
 
 from __future__ import annotations
@@ -17,25 +17,34 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.tags import Scheme, TagCounts, converted, illegal, is_entity_tag, tag_names, without_bilou
+from textgraft.data.conllu import surface
+from textgraft.data.tags import Scheme, TagCounts, converted, illegal_positions, is_entity_tag, tag_names, without_bilou
 from textgraft.data.text_files import lines
 from textgraft.text.words import spaced
 
 Illegal = Literal["refuse", "repair"]
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-_SNIFFED = 1 << 20  # bytes that are looked at for the encoding: a large file is not read twice
-_UNTAGGED = "_"  # CoNLL-U's word for nothing
+_SNIFF_BYTES = 1 << 20  # bytes that decide the encoding, so that a large file is not read twice
+_UNTAGGED = "_"  # CoNLL-U's empty value
 _ID = re.compile(r"\d+(?:[-.]\d+)?")
 _DOCUMENT = "-DOCSTART-"
-_SHAPE = "Give a word a line, its tag in a column parted by a tab or by spaces, and an empty line after each sentence."
+_SHAPE = (
+    "Write a word per line, its tag in a column separated by a tab or spaces, and an empty line after each sentence."
+)
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """N words with their N tags, or with none where they are to be found.
+    """N words with N tags, or without tags.
 
-    `spans` (N of [start, end)) say where each word stands in `text`. `line` is where its first word stands in the
-    file, `raw` all its lines, those before the first word too, and `places` which of these are the words'.
+    Attributes:
+        words: The words.
+        tags: Their tags; empty for an untagged sentence.
+        text: The sentence as text.
+        spans: Start and end of each word in `text`.
+        line: Line number of the first word in its file.
+        raw: All lines of the sentence in its file, those before the first word included.
+        line_indices: Index in `raw` of each word's line.
     """
 
     words: tuple[str, ...]
@@ -44,30 +53,30 @@ class Sentence:
     spans: tuple[tuple[int, int], ...] = ()
     line: int = 0
     raw: tuple[str, ...] = field(default=(), repr=False)
-    places: tuple[int, ...] = field(default=(), repr=False)
+    line_indices: tuple[int, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, words: Sequence[str], tags: Sequence[str] = ()) -> Sentence:
-        """Words with a space between them, but where their script runs them together or says where spaces are."""
-        parts, spans, at = [], [], 0
+        """A sentence from words, joined by spaces except in scripts without spaces and around words that are spaces."""
+        parts, spans, offset = [], [], 0
         for word, space in zip(words, [*spaced(words), False][1:], strict=True):
-            spans.append((at, at + len(word)))
+            spans.append((offset, offset + len(word)))
             parts.append(f"{word} " if space else word)
-            at += len(parts[-1])
+            offset += len(parts[-1])
         return cls(tuple(words), tuple(tags), "".join(parts), tuple(spans))
 
     def __len__(self) -> int:
         return len(self.words)
 
     def line_of(self, word: int) -> int:
-        """The number of a word's line in its file."""
+        """Line number in the file of the word with this index."""
         word = min(word, len(self) - 1)
-        return self.line + (self.places[word] - self.places[0] if self.places else 0)
+        return self.line + (self.line_indices[word] - self.line_indices[0] if self.line_indices else 0)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How a file's lines are read: columns from 0, `tag` None where there is none; `delimiter` tab or space."""
+    """Layout of a file's lines: columns counted from 0, `tag` None without tags."""
 
     count: int
     word: int
@@ -80,13 +89,13 @@ class Columns:
 
 
 def _split(line: str, delimiter: str) -> list[str]:
-    # Not str.split(): a no-break space is part of a word, and so is a space between tabs.
+    # Not str.split(): a no-break space belongs to a word, and so does a space between tabs.
     return line.split("\t") if delimiter == "\t" else re.split(" +", line.strip(" "))
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """A file of sentences, of one scheme; its length is the number of sentences."""
+    """Sentences of one file in one tagging scheme; the length is the number of sentences."""
 
     sentences: tuple[Sentence, ...]
     scheme: Scheme = "plain"
@@ -97,26 +106,26 @@ class Tagged:
 
     @property
     def words(self) -> int:
-        """How many words there are in all."""
+        """Total number of words."""
         return sum(map(len, self.sentences))
 
     @cached_property
     def tags(self) -> list[str]:
-        """The tags that are to be told apart (tags.tag_names)."""
+        """The tag set (tags.tag_names)."""
         return tag_names((s.tags for s in self.sentences), self.scheme)
 
     def sample(self, n: int, seed: int = 0) -> Tagged:
-        """`n` sentences, chosen by a hash of their words: a larger sample holds a smaller one."""
+        """`n` sentences, chosen by a hash of their words: a larger sample contains a smaller one."""
         ranked = sorted(range(len(self)), key=lambda i: (_rank(seed, self.sentences[i]), i))
         return replace(self, sentences=tuple(self.sentences[i] for i in sorted(ranked[:n])))
 
     def in_scheme(self, scheme: Scheme) -> Tagged:
-        """The same entities, tagged by another scheme."""
+        """The same entities in another tagging scheme."""
         changed = (replace(s, tags=tuple(converted(s.tags, scheme))) for s in self.sentences)
         return replace(self, sentences=tuple(changed), scheme=scheme)
 
     def content_hash(self) -> str:
-        """sha256 of all words and tags."""
+        """SHA-256 of all words and tags."""
         return hashlib.sha256(json.dumps([(s.words, s.tags) for s in self.sentences]).encode()).hexdigest()
 
 
@@ -126,45 +135,59 @@ def _rank(seed: int, sentence: Sentence) -> str:
 
 
 def split_sentences(data: Tagged, share: float, seed: int = 0) -> tuple[Tagged, Tagged]:
-    """All but a share of the sentences, and that share; those of equal words stay on one side.
+    """Hold out a share of the sentences; copies of a sentence stay together.
 
-    Raises UserError for fewer than two different sentences, or a share that is not between 0 and 1.
+    Args:
+        data: The sentences.
+        share: Share to hold out, between 0 and 1.
+        seed: Seed of the choice.
+
+    Returns:
+        Training and held-out sentences.
+
+    Raises:
+        UserError: There are fewer than two distinct sentences, or the share is out of range.
     """
     if not 0 < share < 1:
-        raise UserError(f"a share of {share} cannot be held out.", remedy="Give one between 0 and 1.")
+        raise UserError(f"a share of {share} cannot be held out.", remedy="Use a share between 0 and 1.")
     ranked = sorted({_rank(seed, s) for s in data.sentences})
     if len(ranked) < 2:
-        remedy = "Name a file of its own to measure on."
+        remedy = "Pass a separate evaluation file."
         raise UserError(f"{len(ranked)} sentence cannot be split.", where=data.source, remedy=remedy)
-    held = set(ranked[: min(len(ranked) - 1, max(1, round(share * len(ranked))))])
-    sides = [_rank(seed, s) in held for s in data.sentences]
-    pairs = list(zip(data.sentences, sides, strict=True))
-    kept = tuple(s for s, is_held in pairs if not is_held)
-    return replace(data, sentences=kept), replace(data, sentences=tuple(s for s, is_held in pairs if is_held))
+    held_out = set(ranked[: min(len(ranked) - 1, max(1, round(share * len(ranked))))])
+    is_held_out = [_rank(seed, s) in held_out for s in data.sentences]
+    pairs = list(zip(data.sentences, is_held_out, strict=True))
+    training = tuple(s for s, out in pairs if not out)
+    return replace(data, sentences=training), replace(data, sentences=tuple(s for s, out in pairs if out))
 
 
 def sniff_columns(path: str | Path, *, word: str | None = None, tag: str | None = None) -> Columns:
-    """How to read a file, by its first line with a word; `word` and `tag` are column numbers from 1, or CoNLL-U names.
+    """Detect the layout of a file from its first line with a word.
 
-    A negative number counts from the end. Without `tag` it is the last column, and UPOS in CoNLL-U. Raises UserError
-    for columns that there are not, and for a file without a word.
+    Args:
+        path: The file.
+        word, tag: Column numbers from 1, negative from the end, or CoNLL-U names. The tag defaults to the last column,
+            in CoNLL-U to UPOS.
+
+    Raises:
+        UserError: A column does not exist, or the file contains no word.
     """
     path = Path(path)
-    # Looked at as far as the first word goes, but for a tab, which may come after lines of one word without any.
+    # Only the first word's line is inspected, except that a tab may follow after lines of a single column.
     for number, line in enumerate(_lines(path), 1):
         if not line.strip() or line.startswith(_DOCUMENT) or re.match(r"#( |$)|#\t|# ?\w+ ?= ?", line):
             continue
-        tabs, where = line.split("\t"), f"{path} line {number}"
-        conllu = len(tabs) == len(CONLLU) and bool(_ID.fullmatch(tabs[0]))
+        tab_cells, where = line.split("\t"), f"{path} line {number}"
+        conllu = len(tab_cells) == len(CONLLU) and bool(_ID.fullmatch(tab_cells[0]))
         delimiter: Literal["\t", " "] = "\t" if "\t" in line else " "
         count = len(_split(line, delimiter))
         chosen_word = _column(word, count, conllu, where, 1 if conllu else 0)
         last = 3 if conllu else (count - 1 if count > 1 else None)
         chosen_tag = last if tag is None else _column(tag, count, conllu, where, 0)
         if chosen_tag == chosen_word:
-            raise UserError("words and tags are one column.", where=where, remedy="Name the one of the tags.")
+            raise UserError("words and tags are one column.", where=where, remedy="Name the column of the tags.")
         return Columns(count, chosen_word, chosen_tag, delimiter, conllu)
-    raise UserError("there is not one word in it.", where=str(path), remedy=_SHAPE)
+    raise UserError("the file contains no word.", where=str(path), remedy=_SHAPE)
 
 
 def _column(name: str | None, count: int, conllu: bool, where: str, default: int) -> int:
@@ -175,23 +198,23 @@ def _column(name: str | None, count: int, conllu: bool, where: str, default: int
     try:
         number = int(name)
     except ValueError:
-        remedy = did_you_mean(name, CONLLU) if conllu else "Give its number, from 1, or -1 for the last."
+        remedy = did_you_mean(name, CONLLU) if conllu else "Use its number, from 1, or -1 for the last."
         raise UserError(f"there is no column '{name}'.", where=where, remedy=remedy) from None
     if not 1 <= abs(number) <= count:
         message = f"there is no column {number}, but {count} columns."
-        raise UserError(message, where=where, remedy=f"Give a number from 1 to {count}.")
+        raise UserError(message, where=where, remedy=f"Use a number from 1 to {count}.")
     return number - 1 if number > 0 else count + number
 
 
 def _lines(path: Path) -> Iterator[str]:
-    for line in lines(path, sniff_bytes=_SNIFFED):
+    for line in lines(path, sniff_bytes=_SNIFF_BYTES):
         yield line.rstrip("\r\n")
 
 
 def stream_sentences(path: str | Path, columns: Columns) -> Iterator[Sentence]:
-    """The sentences of a file one after the other, in memory that holds one; tags as they stand there.
+    """Sentences of a file one at a time, in constant memory, tags unchanged.
 
-    Raises UserError for a line with another number of columns, with its number.
+    Raises UserError, with the line number, for a line with another number of columns.
     """
     path = Path(path)
     raw: list[str] = []
@@ -206,7 +229,7 @@ def stream_sentences(path: str | Path, columns: Columns) -> Iterator[Sentence]:
                 raw.append(line)
             continue
         raw.append(line)
-        if _is_told(line, columns):
+        if _is_comment(line, columns):
             continue
         cells = columns.split(line)
         if len(cells) != columns.count:
@@ -221,8 +244,8 @@ def stream_sentences(path: str | Path, columns: Columns) -> Iterator[Sentence]:
         yield _sentence(rows, raw, columns, first)
 
 
-def _is_told(line: str, columns: Columns) -> bool:
-    """Whether a line holds no word: a comment, or the mark of a document's beginning."""
+def _is_comment(line: str, columns: Columns) -> bool:
+    """True for a line without a word: a comment, or a document marker."""
     if columns.conllu:
         return line.startswith("#")
     if line.startswith(_DOCUMENT):
@@ -231,54 +254,34 @@ def _is_told(line: str, columns: Columns) -> bool:
 
 
 def _sentence(rows: Sequence[tuple[int, list[str]]], raw: list[str], columns: Columns, first: int) -> Sentence:
-    """A sentence from its lines with cells; `first` is the number of the first of `raw`."""
+    """A sentence from its lines with cells; `first` is the line number of the first of `raw`."""
     written = rows
     if columns.conllu:
-        written = [(place, cells) for place, cells in rows if cells[0].isdigit()]
+        written = [(index, cells) for index, cells in rows if cells[0].isdigit()]
     words = tuple(cells[columns.word] for _, cells in written)
     tags = () if columns.tag is None else tuple(cells[columns.tag] for _, cells in written)
-    text, spans = _surface([cells for _, cells in rows]) if columns.conllu else ("", [])
+    text, spans = surface([cells for _, cells in rows]) if columns.conllu else ("", [])
     if not columns.conllu or columns.word != 1:
         plain = Sentence.of(words)
         text, spans = plain.text, list(plain.spans)
-    places = tuple(place for place, _ in written)
-    line = first + (places[0] if places else 0)
-    return Sentence(words, tags, text, tuple(spans), line, tuple(raw), places)
-
-
-def _surface(rows: Sequence[list[str]]) -> tuple[str, list[tuple[int, int]]]:
-    """The text of a CoNLL-U sentence and where its words stand; those of a 1-2 that it does not spell have it all."""
-    text, spans = "", []
-    covered, shared = 0, (0, 0)
-    for index, cells in enumerate(rows):
-        id, form, space = cells[0], cells[1], "" if "SpaceAfter=No" in cells[9].split("|") else " "
-        if "." in id:
-            continue
-        if "-" in id:
-            begin, _, end = id.partition("-")
-            inside = [c[1] for c in rows[index + 1 :] if c[0].isdigit() and int(begin) <= int(c[0]) <= int(end)]
-            covered, shared = int(end), (len(text), len(text) + len(form))
-            if "".join(inside) == form:
-                at = len(text)
-                for word in inside:
-                    spans.append((at, at + len(word)))
-                    at += len(word)
-            else:
-                spans += [shared] * len(inside)
-            text += form + space
-        elif int(id) > covered:
-            spans.append((len(text), len(text) + len(form)))
-            text += form + space
-    return text.rstrip(" "), spans
+    line_indices = tuple(index for index, _ in written)
+    line = first + (line_indices[0] if line_indices else 0)
+    return Sentence(words, tags, text, tuple(spans), line, tuple(raw), line_indices)
 
 
 def read_conll(
     path: str | Path, *, word: str | None = None, tag: str | None = None, illegal_tags: Illegal = "refuse"
 ) -> Tagged:
-    """The sentences of a file with their tags, entities as IOB2 whatever their scheme was.
+    """Read tagged sentences; entities are converted to IOB2 whatever their scheme.
 
-    `illegal_tags` "repair" lets an entity begin where a tag may not go on with one, and tells how often. Raises
-    UserError for a file that is not in this form, without tags, or with illegal ones, with line numbers.
+    Args:
+        path: The file.
+        word, tag: Columns, as for `sniff_columns`.
+        illegal_tags: "refuse" raises for a tag that the scheme does not allow; "repair" starts an entity there and
+            warns.
+
+    Raises:
+        UserError: The file has another format, no tags or, unless repaired, illegal tags; with line numbers.
     """
     if illegal_tags not in get_args(Illegal):
         remedy = f"Known: {', '.join(get_args(Illegal))}."
@@ -286,88 +289,95 @@ def read_conll(
     columns = sniff_columns(path, word=word, tag=tag)
     if columns.tag is None:
         raise UserError("there is one column, and no tags.", where=str(path), remedy=_SHAPE)
-    found = tuple(s for s in stream_sentences(path, columns) if s.words)
-    return checked(Tagged(found, source=str(path)), illegal_tags=illegal_tags)
+    sentences = tuple(s for s in stream_sentences(path, columns) if s.words)
+    return checked(Tagged(sentences, source=str(path)), illegal_tags=illegal_tags)
 
 
 def checked(data: Tagged, *, illegal_tags: Illegal = "refuse") -> Tagged:
-    """Data whose tags are as a file or a program gave them, its scheme recognised and converted to IOB2."""
+    """Validated data: scheme detected and converted to IOB2."""
     if not data.sentences:
-        raise UserError("there is not one sentence in it.", where=data.source, remedy=_SHAPE)
-    census = TagCounts()
+        raise UserError("the file contains no sentence.", where=data.source, remedy=_SHAPE)
+    counts = TagCounts()
     for sentence in data.sentences:
-        _refuse_untagged(sentence, data.source)
-        census.add(sentence.tags)
-    scheme = census.scheme()
+        _validate_tagged(sentence, data.source)
+        counts.add(sentence.tags)
+    scheme = counts.scheme()
     if scheme == "plain":
         return replace(data, scheme=scheme)
-    known = tuple(replace(s, tags=tuple(map(without_bilou, s.tags))) for s in data.sentences)
-    wrong = [(s, i) for s in known for i in _wrong(s.tags, scheme)]
-    if wrong:
-        _tell(wrong, scheme, data.source, illegal_tags)
-    return replace(data, sentences=known, scheme=scheme).in_scheme("IOB2")
+    sentences = tuple(replace(s, tags=tuple(map(without_bilou, s.tags))) for s in data.sentences)
+    illegal_tags_found = [(s, i) for s in sentences for i in _illegal_positions(s.tags, scheme)]
+    if illegal_tags_found:
+        _report_illegal(illegal_tags_found, scheme, data.source, illegal_tags)
+    return replace(data, sentences=sentences, scheme=scheme).in_scheme("IOB2")
 
 
-def _refuse_untagged(sentence: Sentence, source: str) -> None:
+def _validate_tagged(sentence: Sentence, source: str) -> None:
     if len(sentence.tags) != len(sentence.words):
         message = f"{len(sentence.words)} words have {len(sentence.tags)} tags."
-        raise UserError(message, where=f"{source} line {sentence.line}", remedy="Give each word one tag.")
+        raise UserError(message, where=f"{source} line {sentence.line}", remedy="Write one tag for each word.")
     for i, tag in enumerate(sentence.tags):
         if not tag.strip() or tag == _UNTAGGED:
             where = f"{source} line {sentence.line_of(i)}"
             raise UserError(f"'{sentence.words[i]}' has no tag.", where=where, remedy="Name another column, or tag it.")
 
 
-def _wrong(tags: Sequence[str], scheme: Scheme) -> list[int]:
+def _illegal_positions(tags: Sequence[str], scheme: Scheme) -> list[int]:
     unknown = [i for i, tag in enumerate(tags) if not is_entity_tag(tag)]
-    return unknown or illegal(tags, scheme)
+    return unknown or illegal_positions(tags, scheme)
 
 
-def _tell(wrong: Sequence[tuple[Sentence, int]], scheme: Scheme, source: str, policy: Illegal) -> None:
-    """Refuse tags that the scheme does not allow, or warn of them; what is no tag of entities is always refused."""
-    for sentence, i in wrong:
+def _report_illegal(positions: Sequence[tuple[Sentence, int]], scheme: Scheme, source: str, policy: Illegal) -> None:
+    """Raise for tags that the scheme does not allow, or warn with policy "repair"; other tags than entity tags always
+    raise.
+    """
+    for sentence, i in positions:
         if i < len(sentence) and not is_entity_tag(sentence.tags[i]):
             where = f"{source} line {sentence.line_of(i)}"
             remedy = "Write O, or B-, I-, E- or S- and a type, as in other lines."
-            raise UserError(f"'{sentence.tags[i]}' is no tag of an entity.", where=where, remedy=remedy)
-    sentence, i = wrong[0]
+            raise UserError(f"'{sentence.tags[i]}' is not an entity tag.", where=where, remedy=remedy)
+    sentence, i = positions[0]
     tag = sentence.tags[i] if i < len(sentence) else "the end of a sentence"
     after = sentence.tags[i - 1] if i else "the beginning of a sentence"
     where, message = f"{source} line {sentence.line_of(i)}", f"{tag} may not follow {after} in {scheme}."
     if policy == "repair":
-        count = f"{len(wrong):,} tags that {scheme} does not allow were read as beginnings or ends of entities"
+        count = f"{len(positions):,} tags that {scheme} does not allow were read as beginnings or ends of entities"
         warnings.warn(f"{count}; the first: {where}: {message}", stacklevel=4)
         return
-    more = f" ({len(wrong):,} such tags in this file.)" if len(wrong) > 1 else ""
+    more = f" ({len(positions):,} such tags in this file.)" if len(positions) > 1 else ""
     remedy = f'Correct it, or let entities begin there with illegal_tags="repair" (--repair-tags).{more}'
     raise UserError(message, where=where, remedy=remedy)
 
 
 def conll_lines(sentence: Sentence, tags: Sequence[str], columns: Columns | None = None) -> Iterator[str]:
-    """The lines of a sentence with these tags, its empty line too.
+    """Lines of a sentence with new tags, its empty line included.
 
-    With the `columns` of the file that it was read from, all else stays as it was, and tags are put into their column,
-    or into one more where there was none. Otherwise each is a word, a tab and its tag.
+    Args:
+        sentence: The sentence.
+        tags: One tag per word.
+        columns: Layout of the file that the sentence was read from. Then everything else is unchanged and tags go into
+            their column, or into a new last one. Otherwise a line is word, tab, tag.
     """
     if columns is None or not sentence.raw:
         yield from (f"{word}\t{tag}" for word, tag in zip(sentence.words, tags, strict=True))
         yield ""
         return
-    given = dict(zip(sentence.places, tags, strict=True))
-    for place, line in enumerate(sentence.raw):
-        if place not in given:
+    tag_at = dict(zip(sentence.line_indices, tags, strict=True))
+    for index, line in enumerate(sentence.raw):
+        if index not in tag_at:
             yield line
             continue
         cells = columns.split(line)
         if columns.tag is None:
-            cells.append(given[place])
+            cells.append(tag_at[index])
         else:
-            cells[columns.tag] = given[place]
+            cells[columns.tag] = tag_at[index]
         yield columns.delimiter.join(cells)
     yield ""
 
 
 def conll_text(sentences: Iterable[Sentence], tags: Iterable[Sequence[str]], columns: Columns | None = None) -> str:
-    """A whole file of `conll_lines`."""
+    """The lines of all sentences as one string."""
     pairs = zip(sentences, tags, strict=True)
-    return "".join(f"{line}\n" for sentence, given in pairs for line in conll_lines(sentence, given, columns))
+    return "".join(
+        f"{line}\n" for sentence, sentence_tags in pairs for line in conll_lines(sentence, sentence_tags, columns)
+    )

@@ -1,4 +1,4 @@
-"""Words in their contexts: the sentences of plain texts, and where in them words stand."""
+"""Words in context: sentences of plain texts and the positions of words in them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from textgraft.core.errors import UserError
 from textgraft.text.sentences import has_ends, sentence_spans
 from textgraft.text.words import split_words
 
-SHORTEST, LONGEST = 3, 80
-"""Words of the sentences that are taken out of texts; headings and lists are not what a word's context should be."""
+MIN_WORDS, MAX_WORDS = 3, 80
+"""Words of the sentences that are taken from texts; headings and lists are not useful contexts."""
 
 
-class Place(NamedTuple):
-    """Where a word stands: the number of the sentence, and of the word in it."""
+class WordPosition(NamedTuple):
+    """Index of a sentence, and of a word in it."""
 
     sentence: int
     word: int
@@ -26,14 +26,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Context:
-    """A sentence as it was written, and the [start, end) of each of its words."""
+    """A sentence as written, with start and end of each word."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, text: str) -> Context:
-        """A sentence that somebody gave, cut into words. Raises UserError where there are none."""
+        """A sentence given by the user, split into words. Raises UserError if there are none."""
         spans = tuple(split_words(text))
         if not spans:
             raise UserError("a sentence without a word.", where="--sentence", remedy="Leave it out.")
@@ -43,31 +43,31 @@ class Context:
     def words(self) -> list[str]:
         return [self.text[a:b] for a, b in self.spans]
 
-    def only(self, keep: Callable[[str], bool]) -> Context:
-        """The same without the words that are not to be kept."""
+    def filter_words(self, keep: Callable[[str], bool]) -> Context:
+        """A copy without the words for which `keep` is False."""
         return Context(self.text, tuple(span for span in self.spans if keep(self.text[span[0] : span[1]])))
 
 
-def read_contexts(texts: Iterable[str], most: int) -> list[Context]:
-    """The first `most` different sentences of SHORTEST to LONGEST words, in order.
+def read_contexts(texts: Iterable[str], limit: int) -> list[Context]:
+    """The first `limit` distinct sentences of MIN_WORDS to MAX_WORDS words, in order.
 
-    Those that are the same word by word are one: a word's contexts are to differ (Ethayarajh 2019, §3.2).
+    Sentences with the same words count once: the contexts of a word should differ (Ethayarajh 2019, §3.2).
     """
-    found: dict[tuple[str, ...], Context] = {}
+    contexts: dict[tuple[str, ...], Context] = {}
     for text in texts:
         for line in text.splitlines():
             for context in _sentences(line):
-                if SHORTEST <= len(context.spans) <= LONGEST:
-                    found.setdefault(tuple(context.words), context)
-                if len(found) == most:
-                    return list(found.values())
-    return list(found.values())
+                if MIN_WORDS <= len(context.spans) <= MAX_WORDS:
+                    contexts.setdefault(tuple(context.words), context)
+                if len(contexts) == limit:
+                    return list(contexts.values())
+    return list(contexts.values())
 
 
 def _sentences(line: str) -> Iterator[Context]:
-    """A short line without a full stop is a sentence by itself."""
+    """The sentences of a line; a short line without a full stop is one."""
     words = split_words(line)
-    if len(words) <= LONGEST and not has_ends(line):
+    if len(words) <= MAX_WORDS and not has_ends(line):
         yield Context(line, tuple(words))
         return
     for a, b in sentence_spans(line):
@@ -76,35 +76,46 @@ def _sentences(line: str) -> Iterator[Context]:
 
 
 def sentence_counts(contexts: Sequence[Context]) -> Counter[str]:
-    """In how many of the sentences each word stands, as it is written."""
+    """Number of sentences that contain each word, as written."""
     return Counter(word for context in contexts for word in set(context.words))
 
 
 def positions_of(
     contexts: Sequence[Context], words: Collection[str], *, key: Callable[[str], str] = str
-) -> dict[str, list[Place]]:
-    """Where each of `words` stands, its first place in each sentence; `key` makes two ways of writing one word."""
-    found: dict[str, list[Place]] = {word: [] for word in words}
+) -> dict[str, list[WordPosition]]:
+    """First position of each word in each sentence.
+
+    Args:
+        contexts: The sentences.
+        words: The words to locate.
+        key: Normalises the words of the sentences before comparison.
+
+    Returns:
+        The positions of each word.
+    """
+    positions: dict[str, list[WordPosition]] = {word: [] for word in words}
     for number, context in enumerate(contexts):
         seen = set()
         for index, word in enumerate(map(key, context.words)):
-            if word in found and word not in seen:
+            if word in positions and word not in seen:
                 seen.add(word)
-                found[word].append(Place(number, index))
-    return found
+                positions[word].append(WordPosition(number, index))
+    return positions
 
 
-def sample_positions(contexts: Sequence[Context], n: int, generator: np.random.Generator) -> list[Place]:
-    """`n` places drawn from all, one a sentence at most; fewer where there are fewer sentences.
+def sample_positions(contexts: Sequence[Context], n: int, generator: np.random.Generator) -> list[WordPosition]:
+    """A random sample of `n` word positions, at most one per sentence; fewer if there are fewer sentences.
 
-    Drawn uniformly, in an order of which a sentence's first counts: those of a long sentence are a little rarer than
-    by themselves, while `n` is small beside the number of sentences.
+    All positions are permuted and the first of each sentence counts. Words of long sentences are slightly rarer than
+    under uniform sampling, as long as `n` is small compared with the number of sentences.
     """
     ends = np.cumsum([len(context.spans) for context in contexts])
-    found: dict[int, Place] = {}
-    for drawn in generator.permutation(int(ends[-1]) if len(ends) else 0).tolist():
-        if len(found) == n:
+    positions: dict[int, WordPosition] = {}
+    for index in generator.permutation(int(ends[-1]) if len(ends) else 0).tolist():
+        if len(positions) == n:
             break
-        sentence = int(np.searchsorted(ends, drawn, side="right"))
-        found.setdefault(sentence, Place(sentence, drawn - int(ends[sentence]) + len(contexts[sentence].spans)))
-    return list(found.values())
+        sentence = int(np.searchsorted(ends, index, side="right"))
+        positions.setdefault(
+            sentence, WordPosition(sentence, index - int(ends[sentence]) + len(contexts[sentence].spans))
+        )
+    return list(positions.values())

@@ -13,13 +13,17 @@ TargetKind = Literal["single", "multi", "numeric", "choice"]
 Unit = Literal["line", "row", "file"]
 Label = str | tuple[str, ...] | float
 ONE_OF = ("single", "choice")
-"""The kinds of target of which a text has exactly one."""
+"""Kinds of target with exactly one class per text."""
 
 
 class Pair(str):
-    """Two texts that are judged together, `first` and `second`: a premise and a hypothesis, two sentences to compare.
+    r"""Two texts that are classified together: a premise and a hypothesis, or two sentences to compare.
 
-    As a string it is both, one a line, so that whatever counts, hashes or splits texts needs to know nothing of pairs.
+    As a string it is both texts, one per line, so code that counts, hashes or splits texts works for pairs too.
+
+    >>> pair = Pair("A man eats.", "Someone eats.")
+    >>> pair.second, str(pair)
+    ('Someone eats.', 'A man eats.\nSomeone eats.')
     """
 
     __slots__ = ("first", "second")
@@ -27,18 +31,18 @@ class Pair(str):
     second: str
 
     def __new__(cls, first: str, second: str) -> Self:
-        made = super().__new__(cls, f"{first}\n{second}")
-        made.first, made.second = str(first), str(second)
-        return made
+        pair = super().__new__(cls, f"{first}\n{second}")
+        pair.first, pair.second = str(first), str(second)
+        return pair
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
         return self.first, self.second
 
 
 class Choice(str):
-    """A question with its answers to choose from: a context, perhaps a question about it, and two or more `options`.
+    """A multiple-choice question: a context, optionally a question about it, and two or more `options`.
 
-    As a string it is all of them, one a line. `pairs` are the context, with the question, beside each option.
+    As a string it is all of them, one per line.
     """
 
     __slots__ = ("context", "options", "question")
@@ -47,56 +51,68 @@ class Choice(str):
     question: str
 
     def __new__(cls, context: str, options: Iterable[str], question: str = "") -> Self:
-        given = tuple(map(str, options))
-        made = super().__new__(cls, "\n".join(part for part in (context, question, *given) if part))
-        made.context, made.options, made.question = str(context), given, str(question)
-        return made
+        choices = tuple(map(str, options))
+        choice = super().__new__(cls, "\n".join(part for part in (context, question, *choices) if part))
+        choice.context, choice.options, choice.question = str(context), choices, str(question)
+        return choice
 
     def __getnewargs__(self) -> tuple[str, tuple[str, ...], str]:  # type: ignore[override]
         return self.context, self.options, self.question
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        asked = f"{self.context} {self.question}" if self.question else self.context
-        return tuple(Pair(asked, option) for option in self.options)
+        """The context, with the question, paired with each option."""
+        context = f"{self.context} {self.question}" if self.question else self.context
+        return tuple(Pair(context, option) for option in self.options)
 
 
 InputKind = Literal["texts", "pairs", "choices"]
-"""What stands where a text is: one text, two to judge together, or options to choose from."""
+"""Kind of an example's input: a single text, a pair, or a question with options."""
 
 
 def reads(texts: Sequence[str]) -> InputKind:
-    """What these texts are, judged by the first."""
+    """The kind of input of these texts, judged by the first."""
     first = texts[0] if len(texts) else ""
     return "pairs" if isinstance(first, Pair) else "choices" if isinstance(first, Choice) else "texts"
 
 
 def as_text(value: Any) -> str:
-    """A text as it is, two strings in a tuple or list as a Pair."""
+    """Two strings in a tuple or list as a Pair; any other value unchanged."""
     if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, str) for part in value):
         return Pair(*value)
     return value
 
 
-def each_text(given: Iterable[Any], *, name: str = "texts") -> Iterator[str]:
-    """Texts one by one, as `as_text` has them, of a list or a stream that is called `name`.
+def each_text(texts: Iterable[Any], *, name: str = "texts") -> Iterator[str]:
+    """Validated texts of a list or stream, one at a time, converted by `as_text`.
 
-    Raises UserError, at once where it is one text by itself, whose characters would else be taken for texts; and with
-    its place for anything that is not one string, or two, when it comes.
+    Args:
+        texts: An iterable of strings, or of pairs of strings.
+        name: Name of the argument for error messages.
+
+    Raises:
+        UserError: Immediately for a single string, whose characters would be taken for texts; during iteration, with
+            the index, for an item that is neither a string nor two strings.
     """
-    validate_not_single_text(given, name=name)
-    return (_text(as_text(value), f"{name}[{index}]") for index, value in enumerate(given))
+    validate_not_single_text(texts, name=name)
+    return (_text(as_text(value), f"{name}[{index}]") for index, value in enumerate(texts))
 
 
-def validate_not_single_text(given: Any, *, name: str, remedy: str = "Pass a list of texts.") -> None:
-    """Raises UserError for a string where several are to be."""
-    if isinstance(given, str | bytes):
+def validate_not_single_text(texts: Any, *, name: str, remedy: str = "Pass a list of texts.") -> None:
+    """Raise UserError for a string where several texts are expected."""
+    if isinstance(texts, str | bytes):
         raise UserError("this is one text.", where=name, remedy=remedy)
 
 
-def validate_types(*, wanted: type | tuple[type, ...], reader: str, **given: Any) -> None:
-    """Raises UserError where one of `given`, if anything, is not what `reader` made, such as the path of a file."""
-    for name, data in given.items():
+def validate_types(*, wanted: type | tuple[type, ...], reader: str, **arguments: Any) -> None:
+    """Raise UserError for an argument that is not None and not an instance of `wanted`, such as a path.
+
+    Args:
+        wanted: The accepted type or types.
+        reader: Name of the function that returns them, for the remedy.
+        arguments: Values by argument name.
+    """
+    for name, data in arguments.items():
         if data is not None and not isinstance(data, wanted):
             raise UserError(f"this is of type {type(data).__name__}.", where=name, remedy=f"Pass what {reader} gives.")
 
@@ -104,16 +120,16 @@ def validate_types(*, wanted: type | tuple[type, ...], reader: str, **given: Any
 def _text(value: Any, where: str) -> str:
     if isinstance(value, str):
         return value
-    what, wrong = "the text", value
+    name, invalid = "the text", value
     if isinstance(value, tuple | list) and len(value) == 2:
         part = next(i for i, half in enumerate(value) if not isinstance(half, str))
-        what, wrong = f"text {part + 1} of the pair", value[part]
-    found = f"{'missing, ' if is_missing(wrong) else ''}of type {type(wrong).__name__}"
-    raise UserError(f"{what} is {found}, not a string.", where=where)
+        name, invalid = f"text {part + 1} of the pair", value[part]
+    description = f"{'missing, ' if is_missing(invalid) else ''}of type {type(invalid).__name__}"
+    raise UserError(f"{name} is {description}, not a string.", where=where)
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, pandas' NA and NaT."""
+    """True for None, NaN, and pandas' NA and NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float) and math.isnan(value)
@@ -121,14 +137,20 @@ def is_missing(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Examples:
-    """N texts in file order, with their labels and where each one stands.
+    """N texts in file order, with labels and the location of each.
 
-    A text may be a Pair or a Choice. `labels` is None for unlabelled text; else one entry a text: a string (`kind`
-    "single"), a tuple of strings ("multi", may be empty), a float ("numeric"), or for a Choice the number of the right
-    option as a string, counted from 1 ("choice"). What is missing is kept, so that lines stay true and `check`
-    can name them: an empty text is "", a missing label "" (single) or NaN (numeric). `lines` are 1-based numbers
-    in `source` of what `unit` says: lines of a file, rows of a frame, list or Parquet file, or files
-    of a folder. `ids` are the user's own identifiers, if any; for a folder the path of each file inside it.
+    Missing values are kept, so that line numbers stay correct and `check` can report them.
+
+    Attributes:
+        texts: The texts; each may be a Pair or a Choice. "" if missing.
+        labels: None for unlabelled text; else per text a string ("single"; "" if missing), a tuple of strings ("multi",
+            may be empty), a float ("numeric"; NaN if missing), or the number of the correct option as a string, from
+            "1" ("choice").
+        kind: Kind of the labels.
+        ids: The user's identifiers, if any; for a folder each file's path inside it.
+        lines: 1-based numbers in `source`, in units of `unit`.
+        source: Name of the file, folder or frame.
+        unit: Lines of a file, rows of a frame, list or Parquet file, or files of a folder.
     """
 
     texts: Sequence[str]
@@ -143,7 +165,7 @@ class Examples:
         return len(self.texts)
 
     def where(self, index: int) -> str:
-        """The place of example `index` as a person would look it up: `train.csv line 37`, `reviews/pos/9.txt`."""
+        """Location of example `index` for messages: `train.csv line 37`, `reviews/pos/9.txt`."""
         if self.unit == "file" and self.ids is not None:
             return f"{self.source}/{self.ids[index]}"
         return f"{self.source} {self.unit} {self.line(index)}"

@@ -1,4 +1,4 @@
-"""What a file holds, told apart at the price of two short reads."""
+"""File fingerprints from two short reads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ END_BYTES = 1 << 16
 
 
 def fingerprint(file: Path) -> dict[str, Any]:
-    """{"name", "bytes", "ends"}: the file's name without its folder, its size, a sha256 of its first and last 64 KiB.
+    """Name, size and a hash of both ends of a file.
 
-    Neither where it lies nor when it was written counts. A change in the middle that keeps the size goes unseen.
-    Raises UserError for a file that cannot be read.
+    Location and modification time do not count. A change in the middle that keeps the size is not detected. Raises
+    UserError for a file that cannot be read.
+
+    Returns:
+        {"name", "bytes", "ends"}: file name without folder, size, SHA-256 of the first and last 64 KiB.
     """
     with explained(file), file.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -30,20 +33,25 @@ def fingerprint(file: Path) -> dict[str, Any]:
 
 
 def fingerprints(sources: Iterable[str | Path]) -> list[dict[str, Any]]:
-    """Of every file that `read_texts` reads for `sources`, in its order."""
-    found = source_files(sources)
-    return [fingerprint(file) for path in found for file in (dataset_files(path) if is_dataset(path) else [path])]
+    """Fingerprints of all files that `read_texts` reads for `sources`, in its order."""
+    paths = source_files(sources)
+    return [fingerprint(file) for path in paths for file in (dataset_files(path) if is_dataset(path) else [path])]
 
 
 def difference(now: list[dict[str, Any]], before: list[dict[str, Any]]) -> str:
-    """In words, which of two lists of fingerprints differ; empty if none do."""
+    """Description of the differences between two lists of fingerprints; empty if equal.
+
+    >>> old = {"name": "a.txt", "bytes": 1, "ends": "0"}
+    >>> difference([old | {"bytes": 2}], [old]), difference([], [old])
+    ('a.txt changed', 'a.txt gone')
+    """
     if now == before:
         return ""
-    names = {side: [file["name"] for file in files] for side, files in (("now", now), ("before", before))}
+    names = {time: [file["name"] for file in files] for time, files in (("now", now), ("before", before))}
     words = {
         "changed": [f["name"] for f in now if f not in before and f["name"] in names["before"]],
         "new": [name for name in names["now"] if name not in names["before"]],
         "gone": [name for name in names["before"] if name not in names["now"]],
     }
-    told = [f"{', '.join(list(dict.fromkeys(files))[:3])} {word}" for word, files in words.items() if files]
-    return "; ".join(told) or "in another order"
+    parts = [f"{', '.join(list(dict.fromkeys(files))[:3])} {word}" for word, files in words.items() if files]
+    return "; ".join(parts) or "in another order"

@@ -1,4 +1,4 @@
-"""Labels as numbers and back: class names, sets of names, or a scaled quantity."""
+"""Label encoding: class names, sets of names or scaled quantities as targets, and back."""
 
 from __future__ import annotations
 
@@ -15,16 +15,23 @@ from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Examples, Label, TargetKind, reads
 
 ClassWeights = str | Mapping[str, float]
-"""`"none"`, `"balanced"`, or a weight a class name; names left out weigh 1."""
+"""`"none"`, `"balanced"`, or a weight per class name; missing names have weight 1."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What a model can answer, fixed by the training examples.
+    """The label set of a model, fixed by its training examples.
 
-    `names` are the C class names in sorted order (empty for "numeric"; for "choice" the numbers of as many options as a
-    training example has, others may have more); `mean` and `std` scale a numeric target to
-    zero mean and unit variance, so that the loss and the learning rate mean the same whatever its unit.
+    Attributes:
+        kind: Kind of target.
+        names: The C class names, sorted; empty for "numeric"; for "choice" the numbers of as many options as a training
+            example has (other examples may have more).
+        mean, std: Scale a numeric target to zero mean and unit variance, so that loss and learning rate do not depend
+            on its unit.
+
+    >>> labels = Labels.fit(Examples(["a", "b"], ["pos", "neg"], "single"))
+    >>> labels.names, labels.decode(np.array([1, 0]))
+    (('neg', 'pos'), ['pos', 'neg'])
     """
 
     kind: TargetKind
@@ -34,19 +41,20 @@ class Labels:
 
     @classmethod
     def fit(cls, examples: Examples) -> Labels:
-        """The labels of `examples`.
+        """Collect the labels of training examples.
 
-        Raises UserError when there are none, some are missing (with their lines), or they do not differ.
+        Raises:
+            UserError: There are no labels, some are missing (with their lines), or all are equal.
         """
         if examples.labels is None or not len(examples):
             remedy = "Name the column with label=…, or give labels."
             raise UserError("there are no labels to learn from.", where=examples.source, remedy=remedy)
-        _refuse_missing(examples)
+        _validate_present(examples)
         kind = examples.kind or "single"
         if kind == "numeric":
             values = np.asarray(examples.labels, dtype=np.float64)
             if not values.std() > 0:
-                _one_answer(examples, f"every label is {values[0]:g}")
+                _raise_constant(examples, f"every label is {values[0]:g}")
             return cls("numeric", mean=float(values.mean()), std=float(values.std()))
         if kind == "choice":
             return cls(kind, tuple(str(i + 1) for i in range(most_options(examples.texts))))
@@ -54,26 +62,30 @@ class Labels:
             sets = cast(Sequence[tuple[str, ...]], examples.labels)
             names = sorted({name for row in sets for name in row})
             if all(len(row) == len(names) for row in sets):
-                _one_answer(examples, f"every text has the labels {', '.join(map(repr, names))}")
+                _raise_constant(examples, f"every text has the labels {', '.join(map(repr, names))}")
         else:
             names = sorted(set(cast(Sequence[str], examples.labels)))
             if len(names) == 1:
-                _one_answer(examples, f"every label is '{names[0]}'")
+                _raise_constant(examples, f"every label is '{names[0]}'")
         return cls(kind, tuple(names))
 
     @property
     def num_outputs(self) -> int:
-        """How many numbers a model gives a text: C, or 1 for a numeric target."""
+        """Number of model outputs per text: C, or 1 for a numeric target."""
         return len(self.names) or 1
 
     def encode(self, examples: Examples) -> np.ndarray:
-        """Labels as targets: int64 (N,) class numbers, float32 (N, C) zeros and ones, or float32 (N,) scaled.
+        """Targets of labelled examples.
 
-        Raises UserError, with the line, for a label that is missing or was not seen in training.
+        Returns:
+            int64 (N,) class numbers, float32 (N, C) zeros and ones, or float32 (N,) scaled values.
+
+        Raises:
+            UserError: A label is missing or was not seen in training, with its line.
         """
         if examples.labels is None:
             raise UserError("there are no labels.", where=examples.source, remedy="Name the column with label=….")
-        _refuse_missing(examples)
+        _validate_present(examples)
         if self.kind == "numeric":
             values = [self._number(examples, i) for i in range(len(examples))]
             return ((np.array(values, dtype=np.float64) - self.mean) / self.std).astype(np.float32)
@@ -84,7 +96,7 @@ class Labels:
         for index, row in enumerate(rows):
             for name in row:
                 if name not in number:
-                    self._refuse_unseen(name, examples.where(index))
+                    self._raise_unseen(name, examples.where(index))
         if self.kind == "single":
             return np.array([number[row[0]] for row in rows], dtype=np.int64)
         targets = np.zeros((len(rows), len(self.names)), dtype=np.float32)
@@ -103,17 +115,21 @@ class Labels:
         return [float(value) * self.std + self.mean for value in targets]
 
     def class_weights(self, examples: Examples, weights: ClassWeights) -> np.ndarray | None:
-        """Float32 (C,) weights for the loss; None when all weigh the same.
+        """Weights (C,), float32, of the loss; None if all are equal.
 
-        "balanced" is N / (C * count) for "single", as in scikit-learn, and (N - count) / count for "multi", the
-        weight of a class's positive examples. Raises UserError for an unknown class, or a weight that is not
-        positive and finite.
+        Args:
+            examples: The training examples.
+            weights: "none", "balanced" or weights by name. "balanced" is N / (C * count) for "single", as in
+                scikit-learn, and (N - count) / count for "multi", the weight of a class's positive examples.
+
+        Raises:
+            UserError: A class is unknown, or a weight is not positive and finite.
         """
         if weights == "none":
             return None
         if self.kind in ("numeric", "choice"):
-            what = "a numeric target" if self.kind == "numeric" else "a choice between options"
-            raise UserError(f"{what} has no classes to weigh.", remedy='Use class weights "none".')
+            target = "a numeric target" if self.kind == "numeric" else "a choice between options"
+            raise UserError(f"{target} has no classes to weight.", remedy='Use class weights "none".')
         if isinstance(weights, Mapping):
             return self._named_weights(weights)
         if weights != "balanced":
@@ -126,7 +142,7 @@ class Labels:
         return (len(examples) / (len(self.names) * counts)).astype(np.float32)
 
     def to_json(self) -> str:
-        """The text of an artifact's labels.json."""
+        """Contents of an artifact's labels.json."""
         fields: dict[str, Any] = {"kind": self.kind, "names": list(self.names)}
         if self.kind == "numeric":
             fields = {"kind": self.kind, "mean": self.mean, "std": self.std}
@@ -134,7 +150,7 @@ class Labels:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "labels.json") -> Labels:
-        """The inverse of `to_json`. Raises UserError when `text` is not what that gives."""
+        """The inverse of `to_json`. Raises UserError for anything else."""
         try:
             fields = json.loads(text)
         except ValueError:
@@ -143,7 +159,7 @@ class Labels:
             fields = {}
         names = fields.get("names", [])
         mean, std = fields.get("mean", 0.0), fields.get("std", 1.0)
-        sound = (
+        valid = (
             fields.get("kind") in get_args(TargetKind)
             and isinstance(names, list)
             and all(isinstance(name, str) for name in names)
@@ -152,12 +168,12 @@ class Labels:
             and all(isinstance(value, (int, float)) and math.isfinite(value) for value in (mean, std))
             and std > 0
         )
-        if not sound:
+        if not valid:
             raise UserError("this is not a set of labels.", where=where, remedy="Restore the file, or train again.")
         return cls(fields["kind"], tuple(names), float(mean), float(std))
 
     def _names_of(self, examples: Examples, index: int) -> tuple[str, ...]:
-        """Example `index`'s class names, whatever kind its own file was taken for."""
+        """Class names of example `index`, whatever kind its own file was read as."""
         label = cast(Sequence[Label], examples.labels)[index]
         if isinstance(label, float):
             label = f"{label:g}"
@@ -167,16 +183,16 @@ class Labels:
         return names
 
     def _option(self, examples: Examples, index: int) -> int:
-        """The place of the right option, from 0."""
+        """Index of the correct option."""
         text, label = examples.texts[index], cast(Sequence[Label], examples.labels)[index]
         if not isinstance(text, Choice):
             remedy = "Give a context and columns choice1, choice2, … for the options."
             raise UserError("there are no options to choose from.", where=examples.where(index), remedy=remedy)
-        known = [str(number + 1) for number in range(len(text.options))]
-        if label not in known:
-            message = f"label {label!r} is the number of none of the {len(known)} options."
-            raise UserError(message, where=examples.where(index), remedy=f"Give one of {', '.join(known)}.")
-        return known.index(cast(str, label))
+        numbers = [str(number + 1) for number in range(len(text.options))]
+        if label not in numbers:
+            message = f"label {label!r} is not the number of one of {len(numbers)} options."
+            raise UserError(message, where=examples.where(index), remedy=f"Use one of {', '.join(numbers)}.")
+        return numbers.index(cast(str, label))
 
     def _number(self, examples: Examples, index: int) -> float:
         label = cast(Sequence[Label], examples.labels)[index]
@@ -191,22 +207,22 @@ class Labels:
     def _named_weights(self, weights: Mapping[str, float]) -> np.ndarray:
         for name, weight in weights.items():
             if name not in self.names:
-                self._refuse_unseen(name, "class weights")
+                self._raise_unseen(name, "class weights")
             if not (isinstance(weight, (int, float)) and math.isfinite(weight) and weight > 0):
                 raise UserError(f"the weight of '{name}' must be a positive number, not {weight!r}.")
         return np.array([weights.get(name, 1.0) for name in self.names], dtype=np.float32)
 
-    def _refuse_unseen(self, name: str, where: str) -> NoReturn:
+    def _raise_unseen(self, name: str, where: str) -> NoReturn:
         shown = ", ".join(self.names[:20])
         more = f", … ({len(self.names)} in all)" if len(self.names) > 20 else ""
         near = difflib.get_close_matches(name, self.names, n=1)
         remedy = f"Did you mean '{near[0]}'?" if near else "Correct it, or train on texts with this label too."
-        if (separator := self._separator_in(name)) is not None:
+        if (separator := self._guessed_separator(name)) is not None:
             remedy = f"If these are several labels, say what separates them: label_separator={separator!r}."
         raise UserError(f"label '{name}' is not one of: {shown}{more}.", where=where, remedy=remedy)
 
-    def _separator_in(self, name: str) -> str | None:
-        """The character between what would all be known labels, where a text may have several of them."""
+    def _guessed_separator(self, name: str) -> str | None:
+        """A character that would split the name into known labels, for label sets."""
         for character in sorted({c for c in name if not (c.isalnum() or c == "_")}) if self.kind == "multi" else ():
             parts = [part.strip() for part in name.split(character)]
             if set(filter(None, parts)) <= set(self.names) and any(parts):
@@ -215,28 +231,28 @@ class Labels:
 
 
 def most_options(texts: Sequence[str]) -> int:
-    """How many options the example with most of them has."""
+    """Most options of any example."""
     return max((len(text.options) for text in texts if isinstance(text, Choice)), default=0)
 
 
 def missing_labels(examples: Examples) -> list[int]:
-    """The indices of the examples whose label is missing (an empty set of labels is an answer, not a gap)."""
+    """Indices of examples without a label; an empty set of labels is not missing."""
     labels = examples.labels or ()
     return [i for i, y in enumerate(labels) if y == "" or (isinstance(y, float) and math.isnan(y))]
 
 
-def _refuse_missing(examples: Examples) -> None:
+def _validate_present(examples: Examples) -> None:
     if missing := missing_labels(examples):
         more = f" ({len(missing)} texts have none)" if len(missing) > 1 else ""
         remedy = "Fill it in, or take the row out."
         raise UserError(f"the label is missing{more}.", where=examples.where(missing[0]), remedy=remedy)
 
 
-def _one_answer(examples: Examples, fact: str) -> NoReturn:
-    remedy = "There is nothing to learn to tell apart: add examples of another."
+def _raise_constant(examples: Examples, fact: str) -> NoReturn:
+    remedy = "A classifier needs at least two different labels: add examples of another."
     raise UserError(f"{fact}.", where=examples.source, remedy=remedy)
 
 
 def kind_of_texts(examples: Examples, labels: Labels) -> TargetKind | None:
-    """The kind of single texts' labels; None where examples are pairs or questions with options."""
+    """Kind of the labels of single texts; None where examples are pairs or multiple-choice questions."""
     return labels.kind if reads(examples.texts) == "texts" else None

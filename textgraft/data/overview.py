@@ -1,6 +1,6 @@
-"""What a file was read as: how many texts, of which labels and lengths, and the first of them.
+"""Overview of a data set as it was read: number of texts, labels, lengths, and the first text.
 
-Columns and kinds of label are guessed where nobody names them; here a person sees at a glance what was guessed.
+Columns and kinds of label may have been guessed; the overview shows the result at a glance.
 """
 
 from __future__ import annotations
@@ -20,14 +20,23 @@ if TYPE_CHECKING:
 _LABELS_SHOWN = 6
 _CHARACTERS_SHOWN = 80
 UNLABELLED = "no label"
+"""Name under which texts without a label are counted."""
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Of N texts: `labels` counts the texts of each, the commonest first, and `values` has the lowest, the median and
-    the highest of a quantity; each is empty where the other belongs, and both of texts without labels. Of several
-    labels a text each counts; a text that lacks one counts as UNLABELLED, as a text with an empty set does. `median`
-    and `longest` are characters; `first` is the first text that is not empty, with its label.
+    """Summary of N texts.
+
+    Attributes:
+        source: Name of the data.
+        texts: N.
+        reads: Kind of input.
+        kind: Kind of labels.
+        labels: Number of texts with each label, most frequent first; empty for numeric and for unlabelled texts. Each
+            of several labels of a text counts; texts without one count as UNLABELLED.
+        values: Minimum, median and maximum of a numeric label.
+        median, longest: Lengths in characters.
+        first: The first text that is not empty, with its label.
     """
 
     source: str
@@ -42,7 +51,7 @@ class Overview:
 
 
 def overview(part: Examples) -> Overview:
-    """What `part` was read as."""
+    """Summarise a data set."""
     lengths = [len(text) for text in part.texts] or [0]
     quantities = [value for value in part.labels or () if isinstance(value, float) and not math.isnan(value)]
     labels: dict[str, int] = {}
@@ -70,7 +79,7 @@ def _names(label: Label) -> tuple[str, ...]:
 
 
 def _shown(text: str) -> str:
-    """A text on one line, its parts with a bar between them, cut where it is long."""
+    """A text on one line, its parts separated by a bar, shortened if long."""
     parts: tuple[str, ...] = (text,)
     if isinstance(text, Pair):
         parts = (text.first, text.second)
@@ -81,37 +90,37 @@ def _shown(text: str) -> str:
     return " | ".join(line if len(line) <= each else line[: each - 1].rstrip() + "…" for line in lines)
 
 
-def to_json(found: Mapping[str, Overview]) -> dict[str, Any]:
-    """The overviews of several parts as plain values, for `--json`."""
-    return {name: asdict(one) for name, one in found.items()}
+def to_json(overviews: Mapping[str, Overview]) -> dict[str, Any]:
+    """Overviews of several parts as JSON values, for `--json`."""
+    return {name: asdict(part) for name, part in overviews.items()}
 
 
-def render(found: Mapping[str, Overview], console: Console | None = None) -> None:
-    """Print the overviews for people: two lines for each part."""
+def render(overviews: Mapping[str, Overview], console: Console | None = None) -> None:
+    """Print overviews of several parts, two lines each."""
     from rich.console import Console
     from rich.text import Text
 
     console = console or Console()
-    width = max(map(len, found)) + 2
-    for name, one in found.items():
+    width = max(map(len, overviews)) + 2
+    for name, part in overviews.items():
         head = Text(f"{name:<{width}}", style="bold")
-        head.append(f"{one.source}: {_counted(one)}", style="default")
+        head.append(f"{part.source}: {_counted(part)}", style="default")
         console.print(head, soft_wrap=True, highlight=False)
-        text, label = one.first
+        text, label = part.first
         if text:
-            said = f"“{text}”" if label is None else f"“{text}” is {label}"
-            console.print(Text(" " * width + said, style="dim"), soft_wrap=True, highlight=False)
+            line = f"“{text}”" if label is None else f"“{text}” is {label}"
+            console.print(Text(" " * width + line, style="dim"), soft_wrap=True, highlight=False)
 
 
-def _counted(one: Overview) -> str:
+def _counted(part: Overview) -> str:
     """`60 texts of 28 characters (median; at most 31); labels neg: 30, pos: 30`."""
-    what = {"texts": "text", "pairs": "pair", "choices": "question"}[one.reads] + "s" * (one.texts != 1)
-    size = f"{one.texts:,} {what} of {one.median:,} characters (median; at most {one.longest:,})"
-    if one.values:
-        low, middle, high = (f"{value:g}" for value in one.values)
+    unit = {"texts": "text", "pairs": "pair", "choices": "question"}[part.reads] + "s" * (part.texts != 1)
+    size = f"{part.texts:,} {unit} of {part.median:,} characters (median; at most {part.longest:,})"
+    if part.values:
+        low, middle, high = (f"{value:g}" for value in part.values)
         return f"{size}; numbers from {low} to {high} (median {middle})"
-    shown = [f"{name}: {count:,}" for name, count in list(one.labels.items())[:_LABELS_SHOWN]]
-    if more := list(one.labels.values())[_LABELS_SHOWN:]:
+    shown = [f"{name}: {count:,}" for name, count in list(part.labels.items())[:_LABELS_SHOWN]]
+    if more := list(part.labels.values())[_LABELS_SHOWN:]:
         shown.append(f"and {len(more):,} more of {more[-1]:,} to {more[0]:,}")
-    called = {"multi": "labels (several a text)", "choice": "right answers"}.get(one.kind or "", "labels")
-    return f"{size}; {called} {', '.join(shown)}" if shown else size
+    label_name = {"multi": "labels (several a text)", "choice": "right answers"}.get(part.kind or "", "labels")
+    return f"{size}; {label_name} {', '.join(shown)}" if shown else size

@@ -1,4 +1,4 @@
-"""Sentences and their translations, from two files of which each line is the other's."""
+"""Sentences and their translations, from two files aligned by line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from textgraft.core.errors import UserError
 from textgraft.data.text_files import lines
 
-HELD_OUT_EVERY, HELD_OUT_MOST = 50, 1000
-"""Of pairs that come without others to measure on, every so many-th is held out, and no more than so many."""
+HELD_OUT_EVERY, MAX_HELD_OUT = 50, 1000
+"""Without separate evaluation pairs every HELD_OUT_EVERY-th pair is held out, up to MAX_HELD_OUT."""
 
 
 @dataclass(frozen=True)
 class Parallel:
-    """N sentences in one language and in another; `blank` pairs, of which a side was empty, are left out of them."""
+    """N sentences and their translations; `blank` counts pairs that were dropped because one text was empty."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -29,58 +29,60 @@ class Parallel:
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], names: tuple[str, str] = ("", "")) -> Parallel:
-        """From sentences in memory. Raises UserError for unequal numbers, and where no pair is left."""
+        """From sentences in memory. Raises UserError for unequal numbers, and if no pair remains."""
         if len(source) != len(target):
             message = f"{len(source):,} sentences have {len(target):,} translations."
-            raise UserError(message, where=" and ".join(filter(None, names)), remedy="Give one for each.")
-        kept = [(a, b) for a, b in zip(source, target, strict=True) if a.strip() and b.strip()]
-        if not kept:
+            raise UserError(message, where=" and ".join(filter(None, names)), remedy="Pass one for each.")
+        pairs = [(a, b) for a, b in zip(source, target, strict=True) if a.strip() and b.strip()]
+        if not pairs:
             where = " and ".join(filter(None, names))
             raise UserError("there is no pair of sentences.", where=where, remedy="Check that the files hold text.")
-        return cls(tuple(a for a, _ in kept), tuple(b for _, b in kept), len(source) - len(kept), names)
+        return cls(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), len(source) - len(pairs), names)
 
     def content_hash(self) -> str:
-        """sha256 of all that is read."""
+        """SHA-256 of all sentences."""
         digest = hashlib.sha256()
         for text in (*self.source, *self.target):
             digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
         return digest.hexdigest()
 
     def held_out(self) -> tuple[Parallel, Parallel]:
-        """The pairs to learn from and those to measure on, the same ones each time.
-
-        Raises UserError where that leaves none for one of them.
-        """
+        """Deterministic split into training and evaluation pairs. Raises UserError if either is empty."""
         every = min(HELD_OUT_EVERY, len(self))
-        measured = range(every - 1, len(self), every)[:HELD_OUT_MOST]
+        evaluation = range(every - 1, len(self), every)[:MAX_HELD_OUT]
         if len(self) < 2:
             raise UserError("one pair is too few to hold some out.", where=self.names[0], remedy="Name a --valid pair.")
-        kept = [i for i in range(len(self)) if i not in measured]
-        return self._some(kept), self._some(measured)
+        training = [i for i in range(len(self)) if i not in evaluation]
+        return self._subset(training), self._subset(evaluation)
 
-    def _some(self, indices: Sequence[int]) -> Parallel:
-        source, target = (tuple(side[i] for i in indices) for side in (self.source, self.target))
+    def _subset(self, indices: Sequence[int]) -> Parallel:
+        source, target = (tuple(sentences[i] for i in indices) for sentences in (self.source, self.target))
         return replace(self, source=source, target=target)
 
 
 def read_parallel(source: str | Path, target: str | Path) -> Parallel:
-    """The pairs of two text files, plain or compressed, whose lines go together.
+    """Read the pairs of two text files, plain or compressed, aligned by line.
 
-    Pairs of which a line is blank are left out and counted. Raises UserError for a file that cannot be read, with the
-    line where one file ends before the other, and for files without a pair.
+    Pairs with a blank line are dropped and counted.
+
+    Args:
+        source, target: The two files.
+
+    Raises:
+        UserError: A file cannot be read, one is longer than the other (with the line), or there is no pair.
     """
     files = Path(source), Path(target)
-    sides: tuple[list[str], list[str]] = ([], [])
+    columns: tuple[list[str], list[str]] = ([], [])
     for number, pair in enumerate(zip_longest(*map(_stripped, files)), start=1):
-        for one, line in enumerate(pair):
+        for column, line in enumerate(pair):
             if line is None:
                 raise UserError(
-                    f"this line has no partner: {files[one].name} ends with line {number - 1}.",
-                    where=f"{files[1 - one]} line {number}",
-                    remedy="Give two files of which each line is the other's translation.",
+                    f"this line has no translation: {files[column].name} ends with line {number - 1}.",
+                    where=f"{files[1 - column]} line {number}",
+                    remedy="Use two files aligned by line.",
                 )
-            sides[one].append(line)
-    return Parallel.of(*sides, (str(source), str(target)))
+            columns[column].append(line)
+    return Parallel.of(*columns, (str(source), str(target)))
 
 
 def _stripped(path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Texts as sequences of token ids: one or a pair, cut to what is read, and grouped into batches. Without torch."""
+"""Token sequences of texts: single or paired, truncated, and grouped into batches. Without torch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from textgraft.data.examples import Choice, Pair, reads
 from textgraft.text.tokenizer import PairMarks, Tokenizer
 
 Direction = Literal["left", "right", "both"]
-"""What a position may attend to: what came before it, what comes after, or both."""
-FEW, LEAST_SHARE = 16, 0.75
-"""Of `budget_batches`."""
+"""Positions that a position may attend to: those before it ("left"), those after it ("right"), or both."""
+MIN_BATCH_TEXTS, MIN_LENGTH_RATIO = 16, 0.75
+"""Thresholds of `budget_batches`."""
 
 
 @dataclass(frozen=True)
 class PairIds:
-    """Two texts' token ids, int (T1,) and (T2,), that are read as one sequence, and the marks around them."""
+    """Token ids (T1,) and (T2,), int, of two texts that form one sequence, and the special tokens around them."""
 
     first: np.ndarray
     second: np.ndarray
@@ -31,37 +31,38 @@ class PairIds:
 
     @property
     def start(self) -> int:
-        """Where the second text begins."""
+        """Position of the second text's first token."""
         return len(self.marks.before) + len(self.first) + len(self.marks.between)
 
     @property
     def ids(self) -> np.ndarray:
+        """All ids with the special tokens, int32."""
         marks = self.marks
         return np.concatenate([marks.before, self.first, marks.between, self.second, marks.after]).astype(np.int32)
 
     def in_both_orders(self) -> Rows:
-        """The pair as it is and the other way round: neither of two similar sentences comes first."""
+        """The pair in both orders, for symmetric tasks such as similarity."""
         return Rows((self, replace(self, first=self.second, second=self.first)))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Several sequences that make one example: a pair in both orders, or the options of a question."""
+    """Several sequences of one example: a pair in both orders, or the options of a question."""
 
     rows: tuple[PairIds, ...]
 
     def __len__(self) -> int:
-        """The positions that they take when padded, which is what a budget of tokens is about."""
+        """Number of positions after padding, which counts against a token budget."""
         return len(self.rows) * max(map(len, self.rows))
 
 
 TokenIds = np.ndarray | PairIds | Rows
-"""One example as an encoder reads it: token ids (T,), or for one that reads spellings their characters (T, 50)."""
+"""One example as model input: token ids (T,), or character encodings (T, 50)."""
 
 
 @dataclass(frozen=True)
 class Truncation:
-    """How much text a model never saw because documents were longer than it reads."""
+    """Amount of text that was cut off because documents were longer than the limit."""
 
     texts: int
     cut_texts: int
@@ -70,38 +71,47 @@ class Truncation:
 
     @property
     def share(self) -> float:
-        """Of all tokens, how many were lost."""
+        """Share of all tokens that were lost."""
         return self.lost_tokens / max(1, self.tokens)
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
-    """The texts' token ids, each at most `max_tokens`, and what this cut off.
+    """Tokenize texts and truncate them.
 
-    A long text keeps its first quarter of the limit and its last three: reviews and articles say what they are at
-    the beginning and what they think at the end (Sun et al. 2019, arXiv:1905.05583, "head + tail"). A Pair becomes
-    PairIds, whose marks are kept: the longer text is cut until both are of one length, then both (BERT cuts ends, we
-    cut as above). A Choice becomes Rows, a pair for each option. Raises UserError where `max_tokens` leaves no room
-    for two texts.
+    A long text keeps the first quarter of the limit and, from its end, the other three: reviews and articles name their
+    subject at the beginning and their verdict at the end (Sun et al. 2019, arXiv:1905.05583, "head + tail"). Of a pair
+    the longer text is cut first, until both have the same length (BERT cuts ends; here as above).
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: N texts, `Pair`s or `Choice`s.
+        max_tokens: Most tokens of a sequence, special tokens included.
+
+    Returns:
+        Token ids, PairIds or, with a pair per option, Rows for each text, and how much was cut off.
+
+    Raises:
+        UserError: `max_tokens` leaves no room for two texts.
     """
     if reads(texts) == "texts":
         sequences = tokenizer.encode_batch(texts)
-        cut: list[TokenIds] = [_cut(s, max_tokens) for s in sequences]
-        return cut, _truncation([len(s) for s in sequences], [len(s) for s in cut])
+        truncated: list[TokenIds] = [_cut(s, max_tokens) for s in sequences]
+        return truncated, _truncation([len(s) for s in sequences], [len(s) for s in truncated])
     bundles = [text.pairs if isinstance(text, Choice) else (_pair(text, i),) for i, text in enumerate(texts)]
     whole = _encoded_pairs(tokenizer, [pair for bundle in bundles for pair in bundle])
-    kept = [cut_pair(pair, max_tokens) for pair in whole]
-    pairs = iter(kept)
-    found = [tuple(next(pairs) for _ in bundle) for bundle in bundles]
+    truncated_pairs = [cut_pair(pair, max_tokens) for pair in whole]
+    pairs = iter(truncated_pairs)
+    bundles_of_pairs = [tuple(next(pairs) for _ in bundle) for bundle in bundles]
     examples: list[TokenIds] = [
-        Rows(rows) if isinstance(text, Choice) else rows[0] for text, rows in zip(texts, found, strict=True)
+        Rows(rows) if isinstance(text, Choice) else rows[0] for text, rows in zip(texts, bundles_of_pairs, strict=True)
     ]
-    return examples, _truncation([len(pair) for pair in whole], [len(pair) for pair in kept])
+    return examples, _truncation([len(pair) for pair in whole], [len(pair) for pair in truncated_pairs])
 
 
 def _pair(text: str, index: int) -> Pair:
     if isinstance(text, Pair):
         return text
-    raise UserError(f"text {index + 1} is a single text among pairs.", remedy="Give two texts for each.")
+    raise UserError(f"text {index + 1} is a single text among pairs.", remedy="Pass two texts for each.")
 
 
 def _encoded_pairs(tokenizer: Tokenizer, pairs: Sequence[Pair]) -> list[PairIds]:
@@ -113,23 +123,23 @@ def _encoded_pairs(tokenizer: Tokenizer, pairs: Sequence[Pair]) -> list[PairIds]
 
 
 def cut_pair(pair: PairIds, max_tokens: int) -> PairIds:
-    """The pair with no more than `max_tokens`, marks among them; the shorter text loses only what is over half.
+    """Truncate a pair to `max_tokens`, special tokens included; the shorter text loses only what exceeds half.
 
     Raises UserError where there is no room for a token of each text.
     """
-    room = max_tokens - (len(pair) - len(pair.first) - len(pair.second))
-    if room < 2:
+    budget = max_tokens - (len(pair) - len(pair.first) - len(pair.second))
+    if budget < 2:
         raise UserError(f"{max_tokens} tokens leave no room for two texts.", remedy="Raise max_tokens.")
     a, b = len(pair.first), len(pair.second)
-    if a + b > room:
-        a, b = (min(a, max(room - b, (room + 1) // 2)), min(b, max(room - a, room // 2)))
+    if a + b > budget:
+        a, b = (min(a, max(budget - b, (budget + 1) // 2)), min(b, max(budget - a, budget // 2)))
     return PairIds(_cut(pair.first, a), _cut(pair.second, b), pair.marks)
 
 
-def _cut(ids: np.ndarray, most: int) -> np.ndarray:
-    """No more than `most` ids: the first quarter of them from the beginning, the rest from the end."""
-    head = most // 4
-    return ids if len(ids) <= most else np.concatenate([ids[:head], ids[len(ids) - most + head :]])
+def _cut(ids: np.ndarray, limit: int) -> np.ndarray:
+    """At most `limit` ids: the first quarter from the beginning, the rest from the end."""
+    head = limit // 4
+    return ids if len(ids) <= limit else np.concatenate([ids[:head], ids[len(ids) - limit + head :]])
 
 
 def _truncation(before: Sequence[int], after: Sequence[int]) -> Truncation:
@@ -137,31 +147,48 @@ def _truncation(before: Sequence[int], after: Sequence[int]) -> Truncation:
     return Truncation(len(before), len(lost), sum(before), sum(lost))
 
 
-def numbered(sequences: Sequence[np.ndarray], first: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """Spellings (T, C) as numbers of the distinct words among them, from `first` on, in the order in which they come.
+def number_distinct(sequences: Sequence[np.ndarray], first: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Number the distinct words of character-encoded texts.
 
-    The second are the spellings (U, C) int64 by number, zeros below `first`.
+    Args:
+        sequences: Character encodings (T, C) of each text.
+        first: First number to use.
+
+    Returns:
+        The word numbers (T,) of each text, in order of first occurrence, and the encodings (U, C), int64, by number,
+        with zeros below `first`.
     """
-    places: dict[bytes, int] = {}
+    numbers: dict[bytes, int] = {}
     rows = [np.ascontiguousarray(sequence, dtype=np.int16) for sequence in sequences]
-    ids = [np.array([places.setdefault(word.tobytes(), len(places) + first) for word in row]) for row in rows]
-    words = np.frombuffer(b"".join(places), dtype=np.int16).reshape(len(places), -1).astype(np.int64)
+    ids = [np.array([numbers.setdefault(word.tobytes(), len(numbers) + first) for word in row]) for row in rows]
+    words = np.frombuffer(b"".join(numbers), dtype=np.int16).reshape(len(numbers), -1).astype(np.int64)
     return ids, np.concatenate([np.zeros((first, words.shape[1]), dtype=np.int64), words])
 
 
 def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[list[int]]:
-    """Indices grouped so that each padded batch holds at most `tokens` positions and `rows` texts, longest first.
+    """Group texts into batches for inference, longest first.
 
-    A batch of FEW texts takes no more that are shorter than LEAST_SHARE of its longest, so that padding is a small part
-    of it even where lengths differ widely. The longest batch comes first so that memory peaks at once.
+    A batch of MIN_BATCH_TEXTS texts takes no more that are shorter than MIN_LENGTH_RATIO of its longest, which limits
+    padding where lengths differ widely. With the longest batch first, memory peaks at once.
+
+    Args:
+        lengths: Number of tokens of each text.
+        tokens: Most positions of a padded batch.
+        rows: Most texts of a batch.
+
+    Returns:
+        Indices of the texts of each batch.
+
+    >>> budget_batches([3, 9, 4], tokens=10, rows=8)
+    [[1], [2, 0]]
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     batches: list[list[int]] = []
     for index in order:
         current = batches[-1] if batches else []
         longest = lengths[current[0]] if current else 0
-        alike = len(current) < FEW or lengths[index] >= LEAST_SHARE * longest
-        if current and alike and len(current) < rows and (len(current) + 1) * longest <= tokens:
+        similar = len(current) < MIN_BATCH_TEXTS or lengths[index] >= MIN_LENGTH_RATIO * longest
+        if current and similar and len(current) < rows and (len(current) + 1) * longest <= tokens:
             current.append(index)
         else:
             batches.append([index])
@@ -171,14 +198,22 @@ def budget_batches(lengths: Sequence[int], *, tokens: int, rows: int) -> list[li
 def shuffled_batches(
     lengths: Sequence[int], *, rows: int, generator: np.random.Generator, tokens: int | None = None
 ) -> list[list[int]]:
-    """One epoch of training batches: random order, yet texts of like length together.
+    """Group texts into batches for one epoch of training: random order, similar lengths together.
 
-    Texts are shuffled, cut into pools of 50 batches, sorted by length inside each pool, and the batches shuffled
-    again (the bucketing that fastai's SortishSampler made popular). A pure function of the generator's state. A
-    `tokens` budget divides a batch whose padded size would exceed it, so that long texts cannot exhaust memory. Batch
-    normalisation cannot learn from a single text, so one that is left over joins another batch (unless `rows` is 1).
+    Texts are shuffled, cut into pools of 50 batches, sorted by length within each pool, and the batches shuffled again
+    (the bucketing of fastai's SortishSampler). Batch normalisation cannot use a single text, so a remaining one joins
+    another batch (unless `rows` is 1).
+
+    Args:
+        lengths: Number of tokens of each text.
+        rows: Batch size.
+        generator: Source of randomness; the result is a pure function of its state.
+        tokens: Budget of positions: a batch that exceeds it is split.
+
+    Returns:
+        Indices of the texts of each batch.
     """
-    least = min(rows, 2)
+    min_size = min(rows, 2)
     order = generator.permutation(len(lengths))
     batches: list[list[int]] = []
     for start in range(0, len(order), rows * 50):
@@ -186,9 +221,9 @@ def shuffled_batches(
         for first in range(0, len(pool), rows):
             batch = [int(i) for i in pool[first : first + rows]]
             width = lengths[batch[0]]
-            most = len(batch) if tokens is None else max(least, tokens // max(1, width))
-            for piece in (batch[i : i + most] for i in range(0, len(batch), most)):
-                if len(piece) >= least or not batches:
+            size = len(batch) if tokens is None else max(min_size, tokens // max(1, width))
+            for piece in (batch[i : i + size] for i in range(0, len(batch), size)):
+                if len(piece) >= min_size or not batches:
                     batches.append(piece)
                 else:
                     batches[-1] += piece

@@ -1,4 +1,4 @@
-"""Questions about paragraphs, with answers that are stretches of them: the JSON of SQuAD, in and out.
+"""Extractive question answering data in SQuAD's JSON format, reading and writing.
 
 Version 1.1 is Rajpurkar et al. 2016 (arXiv:1606.05250); version 2 (Rajpurkar, Jia & Liang 2018, arXiv:1806.03822) adds
 questions that their paragraph does not answer. Offsets count characters of the context, as Python does.
@@ -18,26 +18,27 @@ from textgraft.core.errors import UserError
 from textgraft.data.text_files import explained, open_binary
 
 Misplaced = Literal["refuse", "drop"]
+"""Policy for answers that are not at their offset."""
 _SHAPE = 'Give a file such as {"data": [{"title": …, "paragraphs": [{"context": …, "qas": [{"id": …, "question": …, …'
 _SHOWN = 40  # characters of a text in a message
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A stretch of the context, which begins at its character `start`."""
+    """A span of the context that begins at character `start`."""
 
     text: str
     start: int
 
     @property
     def end(self) -> int:
-        """Where the answer has ended."""
+        """Character after the answer."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked; `answers` are those of several people. `impossible`: the paragraph does not say."""
+    """A question with the answers of one or more annotators; `impossible` if the paragraph contains none."""
 
     id: str
     text: str
@@ -47,7 +48,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """One context and all that is asked about it."""
+    """A context and its questions."""
 
     context: str
     questions: tuple[Question, ...]
@@ -55,7 +56,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Article:
-    """Paragraphs that belong together, and are never on both sides of a split."""
+    """Paragraphs of one article; never divided by a split."""
 
     title: str
     paragraphs: tuple[Paragraph, ...]
@@ -63,7 +64,7 @@ class Article:
 
 @dataclass(frozen=True)
 class Squad:
-    """A file of articles; its length is the number of questions."""
+    """The articles of a file; the length is the number of questions."""
 
     articles: tuple[Article, ...]
     version: str = "1.1"
@@ -73,7 +74,7 @@ class Squad:
         return sum(len(p.questions) for article in self.articles for p in article.paragraphs)
 
     def asked(self) -> Iterator[tuple[str, Question]]:
-        """Each question after its context, in the order of the file."""
+        """Each context with each of its questions, in file order."""
         for article in self.articles:
             for paragraph in article.paragraphs:
                 for question in paragraph.questions:
@@ -81,45 +82,59 @@ class Squad:
 
     @property
     def has_impossible(self) -> bool:
-        """Whether any question is without an answer."""
+        """True if any question has no answer."""
         return any(question.impossible for _, question in self.asked())
 
-    def only(self, wanted: Callable[[Question], bool]) -> Squad:
-        """The questions that are `wanted`; paragraphs and articles that are left with none go too."""
+    def only(self, keep: Callable[[Question], bool]) -> Squad:
+        """The questions for which `keep` is True, without empty paragraphs and articles."""
         articles = []
         for article in self.articles:
-            kept = [replace(p, questions=tuple(filter(wanted, p.questions))) for p in article.paragraphs]
-            articles.append(replace(article, paragraphs=tuple(p for p in kept if p.questions)))
+            paragraphs = [replace(p, questions=tuple(filter(keep, p.questions))) for p in article.paragraphs]
+            articles.append(replace(article, paragraphs=tuple(p for p in paragraphs if p.questions)))
         return replace(self, articles=tuple(a for a in articles if a.paragraphs))
 
     def sample(self, n: int, seed: int = 0) -> Squad:
-        """`n` questions, chosen by a hash of their ids: a larger sample holds a smaller one. All if there are fewer."""
+        """`n` questions, chosen by a hash of their ids: a larger sample contains a smaller one. All if there are
+        fewer.
+        """
         ranked = sorted((question.id for _, question in self.asked()), key=lambda id: _rank(seed, id))
-        kept = set(ranked[:n])
-        return self.only(lambda question: question.id in kept)
+        ids = set(ranked[:n])
+        return self.only(lambda question: question.id in ids)
 
     def content_hash(self) -> str:
-        """sha256 of all that a model sees of it."""
+        """SHA-256 of everything a model is given."""
         content = [(c, q.id, q.text, [(a.text, a.start) for a in q.answers], q.impossible) for c, q in self.asked()]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def split_articles(squad: Squad, share: float, seed: int = 0) -> tuple[Squad, Squad]:
-    """All but a share of the articles, and that share (rounded, at least one article and not all).
+    """Hold out a share of the articles, rounded, at least one and not all.
 
-    Articles are ranked by a hash of their titles, and those of one title stay together: what other articles a file has
-    moves hardly any from one side to the other, and its order none. Raises UserError for fewer than two titles, or a
-    share that is not between 0 and 1.
+    Articles are ranked by a hash of their titles and those with one title stay together: other articles and their order
+    hardly change the side of an article.
+
+    Args:
+        squad: The data.
+        share: Share to hold out, between 0 and 1.
+        seed: Seed of the hash.
+
+    Returns:
+        Training and held-out articles.
+
+    Raises:
+        UserError: There are fewer than two titles, or the share is out of range.
     """
     titles = sorted({article.title for article in squad.articles}, key=lambda title: _rank(seed, title))
     if not 0 < share < 1:
-        raise UserError(f"a share of {share} cannot be held out.", remedy="Give one between 0 and 1.")
+        raise UserError(f"a share of {share} cannot be held out.", remedy="Use a share between 0 and 1.")
     if len(titles) < 2:
         message = f"{len(titles)} titled article cannot be split."
-        raise UserError(message, where=squad.source, remedy="Name a file of its own to measure on.")
-    held = set(titles[: min(len(titles) - 1, max(1, round(share * len(titles))))])
-    left = tuple(a for a in squad.articles if a.title not in held)
-    return replace(squad, articles=left), replace(squad, articles=tuple(a for a in squad.articles if a.title in held))
+        raise UserError(message, where=squad.source, remedy="Pass a separate evaluation file.")
+    held_out = set(titles[: min(len(titles) - 1, max(1, round(share * len(titles))))])
+    training = tuple(a for a in squad.articles if a.title not in held_out)
+    return replace(squad, articles=training), replace(
+        squad, articles=tuple(a for a in squad.articles if a.title in held_out)
+    )
 
 
 def _rank(seed: int, key: str) -> str:
@@ -127,17 +142,21 @@ def _rank(seed: int, key: str) -> str:
 
 
 def is_squad(path: str | Path) -> bool:
-    """Whether the name of a file says that it is JSON, compressed or not."""
+    """True if a file name ends in .json, also compressed."""
     name = Path(path).name.lower()
     return any(name.endswith(".json" + suffix) for suffix in ("", ".gz", ".xz", ".bz2", ".zst"))
 
 
 def read_squad(path: str | Path, *, misplaced: Misplaced = "refuse") -> Squad:
-    """The questions of a file, plain or compressed. Answers may be absent, where questions are only to be answered.
+    """Read a file, plain or compressed. Answers may be missing for prediction.
 
-    `misplaced` "drop" leaves out answers that do not stand at their offset, with a warning. Raises UserError for a
-    file that is not in this form, with article, paragraph and question; for an id that comes twice; and for answers
-    that are misplaced, with what stands there.
+    Args:
+        path: The file.
+        misplaced: "refuse" raises for answers that are not at their offset; "drop" removes them with a warning.
+
+    Raises:
+        UserError: The file has another format (with article, paragraph and question), an id occurs twice, or an answer
+            is misplaced (with the text found there).
     """
     path = Path(path)
     with explained(path), open_binary(path) as file:
@@ -150,36 +169,36 @@ def read_squad(path: str | Path, *, misplaced: Misplaced = "refuse") -> Squad:
 
 
 def parse_squad(content: Any, *, source: str = "<memory>", misplaced: Misplaced = "refuse") -> Squad:
-    """`read_squad` for JSON that is in memory."""
+    """`read_squad` for JSON in memory."""
     if misplaced not in get_args(Misplaced):
         raise UserError(f"misplaced is '{misplaced}'.", remedy=f"Known: {', '.join(get_args(Misplaced))}.")
-    reading = _Reading(source, misplaced)
-    articles = reading.items(content, "data", source)
-    found = tuple(reading.article(item, f"{source} article {n}") for n, item in enumerate(articles, 1))
-    squad = Squad(found, str(content.get("version", "1.1")), source)
-    reading.finish()
+    parser = _Parser(source, misplaced)
+    articles = parser.items(content, "data", source)
+    parsed = tuple(parser.article(item, f"{source} article {n}") for n, item in enumerate(articles, 1))
+    squad = Squad(parsed, str(content.get("version", "1.1")), source)
+    parser.finish()
     if not len(squad):
-        raise UserError("there is not one question in it.", where=source, remedy=_SHAPE)
+        raise UserError("the file contains no question.", where=source, remedy=_SHAPE)
     return squad
 
 
-class _Reading:
-    """One pass over a file: the places for its errors, and what must be known across questions."""
+class _Parser:
+    """One pass over a file with its error locations and the state shared by all questions."""
 
     def __init__(self, source: str, misplaced: Misplaced) -> None:
         self.source, self.misplaced = source, misplaced
         self.seen: dict[str, str] = {}  # question id: its place
-        self.wrong: list[UserError] = []
+        self.misplaced_answers: list[UserError] = []
 
     def items(self, holder: Any, key: str, where: str) -> list[Any]:
-        """The list `key` of an object."""
+        """The list under `key` of an object."""
         value = self.value(holder, key, list, where)
         return list(value)
 
     def value(self, holder: Any, key: str, kind: type, where: str) -> Any:
-        """What an object has under `key`, which must be of this kind."""
+        """The value under `key` of an object, which must be of type `kind`."""
         if not isinstance(holder, dict):
-            raise UserError(f"this is no JSON object with '{key}'.", where=where, remedy=_SHAPE)
+            raise UserError(f"this is not a JSON object with '{key}'.", where=where, remedy=_SHAPE)
         if key not in holder:
             raise UserError(f"'{key}' is missing.", where=where, remedy=_SHAPE)
         value = holder[key]
@@ -191,52 +210,52 @@ class _Reading:
     def article(self, item: Any, where: str) -> Article:
         paragraphs = self.items(item, "paragraphs", where)
         title = self.value(item, "title", str, where) if "title" in item else ""
-        named = f"{where} '{title}'" if title else where
-        found = tuple(self.paragraph(p, f"{named}, paragraph {n}") for n, p in enumerate(paragraphs, 1))
-        # Without a title an article is a title of its own, by what it says.
-        first = found[0].context if found else ""
-        return Article(title or hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()[:16], found)
+        location = f"{where} '{title}'" if title else where
+        parsed = tuple(self.paragraph(p, f"{location}, paragraph {n}") for n, p in enumerate(paragraphs, 1))
+        # An article without a title is identified by its first context.
+        first = parsed[0].context if parsed else ""
+        return Article(title or hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()[:16], parsed)
 
     def paragraph(self, item: Any, where: str) -> Paragraph:
         context = self.value(item, "context", str, where)
-        asked = enumerate(self.items(item, "qas", where), 1)
-        found = [self.question(q, context, f"{where}, question {n}") for n, q in asked]
-        return Paragraph(context, tuple(found))
+        items = enumerate(self.items(item, "qas", where), 1)
+        questions = [self.question(q, context, f"{where}, question {n}") for n, q in items]
+        return Paragraph(context, tuple(questions))
 
     def question(self, item: Any, context: str, where: str) -> Question:
         id = self.value(item, "id", str, where)
         where = f"{where} '{id}'"
         if id in self.seen:
-            raise UserError(f"the id '{id}' is that of {self.seen[id]} too.", where=where, remedy="Give each its own.")
+            raise UserError(f"the id '{id}' is also that of {self.seen[id]}.", where=where, remedy="Make ids unique.")
         self.seen[id] = where
         text = self.value(item, "question", str, where)
         impossible = self.value(item, "is_impossible", bool, where) if "is_impossible" in item else False
-        given = self.items(item, "answers", where) if "answers" in item else []
-        answers = [self.answer(a, context, f"{where}, answer {n}") for n, a in enumerate(given, 1)]
-        if impossible and given:
-            raise UserError("it is impossible, and it has answers.", where=where, remedy="Correct one of the two.")
+        items = self.items(item, "answers", where) if "answers" in item else []
+        answers = [self.answer(a, context, f"{where}, answer {n}") for n, a in enumerate(items, 1)]
+        if impossible and items:
+            raise UserError("it is impossible and has answers.", where=where, remedy="Correct one of the two.")
         return Question(id, text, tuple(a for a in answers if a is not None), impossible)
 
     def answer(self, item: Any, context: str, where: str) -> Answer | None:
-        found = Answer(self.value(item, "text", str, where), self.value(item, "answer_start", int, where))
-        there = context[found.start : found.end] if found.start >= 0 else ""
-        if found.text and there == found.text:
-            return found
-        if not found.text:
-            self.wrong.append(UserError("the answer is empty.", where=where))
+        answer = Answer(self.value(item, "text", str, where), self.value(item, "answer_start", int, where))
+        actual = context[answer.start : answer.end] if answer.start >= 0 else ""
+        if answer.text and actual == answer.text:
+            return answer
+        if not answer.text:
+            self.misplaced_answers.append(UserError("the answer is empty.", where=where))
             return None
-        message = f"'{_short(found.text)}' does not stand at {found.start}, where there is '{_short(there)}'."
-        places = _places(found.text, context)
-        near = min(places, key=lambda place: abs(place - found.start), default=None)
-        hint = f"It stands at {near}." if near is not None else "It is nowhere in the context."
-        self.wrong.append(UserError(message, where=where, remedy=hint))
+        message = f"'{_short(answer.text)}' is not at {answer.start}, where the context has '{_short(actual)}'."
+        occurrences = _occurrences(answer.text, context)
+        nearest = min(occurrences, key=lambda start: abs(start - answer.start), default=None)
+        hint = f"It is at {nearest}." if nearest is not None else "It is nowhere in the context."
+        self.misplaced_answers.append(UserError(message, where=where, remedy=hint))
         return None
 
     def finish(self) -> None:
-        """Refuse, or tell of, answers that are not where they are said to be."""
-        if not self.wrong:
+        """Raise or warn about misplaced answers."""
+        if not self.misplaced_answers:
             return
-        first, count = self.wrong[0], len(self.wrong)
+        first, count = self.misplaced_answers[0], len(self.misplaced_answers)
         if self.misplaced == "drop":
             warnings.warn(f"{count} misplaced answers were left out; the first: {first}", stacklevel=4)
             return
@@ -251,35 +270,35 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def _places(text: str, context: str) -> list[int]:
-    places, at = [], context.find(text)
-    while at >= 0:
-        places.append(at)
-        at = context.find(text, at + 1)
-    return places
+def _occurrences(text: str, context: str) -> list[int]:
+    occurrences, start = [], context.find(text)
+    while start >= 0:
+        occurrences.append(start)
+        start = context.find(text, start + 1)
+    return occurrences
 
 
 def squad_json(squad: Squad) -> dict[str, Any]:
-    """The JSON that `parse_squad` reads; `is_impossible` is written where any question is."""
+    """JSON for `parse_squad`; `is_impossible` is written if any question is impossible."""
     has_impossible = squad.has_impossible
 
-    def question(asked: Question) -> dict[str, Any]:
-        answers = [{"text": a.text, "answer_start": a.start} for a in asked.answers]
-        written: dict[str, Any] = {"id": asked.id, "question": asked.text, "answers": answers}
-        return written | ({"is_impossible": asked.impossible} if has_impossible else {})
+    def question(question: Question) -> dict[str, Any]:
+        answers = [{"text": a.text, "answer_start": a.start} for a in question.answers]
+        fields: dict[str, Any] = {"id": question.id, "question": question.text, "answers": answers}
+        return fields | ({"is_impossible": question.impossible} if has_impossible else {})
 
-    def paragraph(one: Paragraph) -> dict[str, Any]:
-        return {"context": one.context, "qas": [question(q) for q in one.questions]}
+    def paragraph(paragraph: Paragraph) -> dict[str, Any]:
+        return {"context": paragraph.context, "qas": [question(q) for q in paragraph.questions]}
 
     data = [{"title": a.title, "paragraphs": [paragraph(p) for p in a.paragraphs]} for a in squad.articles]
     return {"version": squad.version, "data": data}
 
 
 def single_question(question: str, context: str, id: str = "1") -> Squad:
-    """A single question as a file of its own, without an answer."""
+    """A single unanswered question as a data set."""
     return Squad((Article("", (Paragraph(context, (Question(id, question),)),)),))
 
 
-def unanswered_ids(asked: Sequence[Question]) -> list[str]:
-    """The ids of questions that nothing can be learned from: neither answered nor said to be impossible."""
-    return [question.id for question in asked if not question.answers and not question.impossible]
+def unanswered_ids(questions: Sequence[Question]) -> list[str]:
+    """Ids of questions without an answer that are not marked as impossible: they cannot be trained on."""
+    return [question.id for question in questions if not question.answers and not question.impossible]

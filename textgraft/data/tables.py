@@ -1,4 +1,4 @@
-"""Rows of CSV, TSV, JSON lines and Parquet files, each with the line it starts at."""
+"""Rows of CSV, TSV, JSON lines and Parquet files with the line each starts at."""
 
 from __future__ import annotations
 
@@ -24,12 +24,20 @@ _DELIMITERS = ",;\t|"
 def rows(
     path: Path, *, encoding: str | None = None, delimiter: str | None = None, sniff_bytes: int | None = None
 ) -> Iterator[Row]:
-    """Each row of a table as (line, {column: value}), one at a time, in flat memory.
+    """Rows of a table as (line, {column: value}), one at a time, in constant memory.
 
-    `line` is the 1-based physical line where the record starts (Parquet: the row; a JSON array: the element).
-    CSV values are strings, the other formats keep their types. A given `delimiter` reads any suffix as CSV.
-    Raises UserError, with the line, for a stray or unclosed quote, a row of another width than the header, a
-    line that is not a JSON object, or a damaged file.
+    `line` is the 1-based physical line where the record starts (Parquet: the row; a JSON array: the element). CSV
+    values are strings, other formats keep their types.
+
+    Args:
+        path: The file.
+        encoding: Encoding; detected if None.
+        delimiter: Delimiter; if given, any suffix is read as CSV.
+        sniff_bytes: Bytes that decide the encoding; None for all.
+
+    Raises:
+        UserError: There is a stray or unclosed quote, a row wider or narrower than the header, a line that is not a
+            JSON object, or a damaged file; with the line.
     """
     suffix = format_of(path)
     if suffix == ".parquet" and delimiter is None:
@@ -40,9 +48,8 @@ def rows(
     return _csv_rows(path, encoding, "\t" if delimiter is None and suffix == ".tsv" else delimiter)
 
 
-# CSV goes through Python's csv module in its strict mode and not through DuckDB's sniffing reader: on a field
-# that holds both a line break and a stray quote DuckDB (2.0) dropped the header or split the record without a
-# word, where csv names the line.
+# CSV is read by Python's csv module in strict mode, not by DuckDB: on a field with both a line break and a stray
+# quote DuckDB (2.0) silently dropped the header or split the record, where csv reports the line.
 def _csv_rows(path: Path, encoding: str, delimiter: str | None) -> Iterator[Row]:
     delimiter = delimiter or _sniff_delimiter(path, encoding)
     quoting = csv.QUOTE_MINIMAL
@@ -51,8 +58,8 @@ def _csv_rows(path: Path, encoding: str, delimiter: str | None) -> Iterator[Row]
     records = _records(path, lines(path, encoding=encoding), delimiter, quoting)
     _, header = next(records, (0, []))
     names = [name for name in header if name.strip()]  # spreadsheets leave empty columns at the end
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(f"the header names {', '.join(map(repr, twice))} twice.", where=f"{path} line 1")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"the header names {', '.join(map(repr, repeated))} twice.", where=f"{path} line 1")
     for line, fields in records:
         if len(fields) != len(header):
             raise UserError(
@@ -64,7 +71,7 @@ def _csv_rows(path: Path, encoding: str, delimiter: str | None) -> Iterator[Row]
 
 
 def _records(path: Path, physical: Iterator[str], delimiter: str, quoting: int) -> Iterator[tuple[int, list[str]]]:
-    """Records with the line each one starts at; blank lines are skipped."""
+    """Records with the line each starts at; blank lines are skipped."""
     csv.field_size_limit(_FIELD_LIMIT)
     try:
         reader = csv.reader(physical, delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
@@ -72,7 +79,7 @@ def _records(path: Path, physical: Iterator[str], delimiter: str, quoting: int) 
         raise UserError(
             f"the delimiter must be one character, not {delimiter!r}.",
             where=str(path),
-            remedy="Give one, or none to let it be guessed.",
+            remedy="Use one character, or leave it out for detection.",
         ) from error
     while True:
         start = reader.line_num + 1
@@ -93,23 +100,23 @@ def _records(path: Path, physical: Iterator[str], delimiter: str, quoting: int) 
 
 
 def _sniff_delimiter(path: Path, encoding: str) -> str:
-    """Of comma, semicolon, tab and bar the one that cuts the header into most columns."""
+    """The delimiter (comma, semicolon, tab or bar) that splits the header into most columns."""
     header = next(lines(path, encoding=encoding), "")
     return max(_DELIMITERS, key=lambda d: len(next(csv.reader([header], delimiter=d), [])))
 
 
 def _quotes_are_csv(path: Path, encoding: str) -> bool:
-    """Whether a tab-separated file means its double quotes as CSV does.
+    """True if double quotes in a tab-separated file are CSV quoting.
 
-    Spreadsheets and pandas quote there, most published TSVs do not. Quotes count as such where every name in the header
-    is quoted; else unless that reading fails, changes width or swallows line ends while the reading without quotes
-    comes out even.
+    Spreadsheets and pandas quote there, most published TSVs do not. Quotes are CSV where every name in the header is
+    quoted; else unless reading them so fails, changes the width or swallows line ends while reading without quoting
+    gives rows of equal width.
     """
     names = next(lines(path, encoding=encoding), "").rstrip("\r\n").split("\t")
     if all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
         return True
 
-    def even(quoting: int) -> bool:
+    def is_rectangular(quoting: int) -> bool:
         source = lines(path, encoding=encoding)
         width = None
         try:
@@ -121,7 +128,7 @@ def _quotes_are_csv(path: Path, encoding: str) -> bool:
             return False
         return True
 
-    return even(csv.QUOTE_MINIMAL) or not even(csv.QUOTE_NONE)
+    return is_rectangular(csv.QUOTE_MINIMAL) or not is_rectangular(csv.QUOTE_NONE)
 
 
 def _json_rows(path: Path, physical: Iterator[str]) -> Iterator[Row]:
@@ -144,21 +151,21 @@ def _parsed(text: str, path: Path, line: int) -> Any:
         raise UserError(
             f"not valid JSON ({error.msg}, column {error.colno}).",
             where=f"{path} line {line + error.lineno - 1}",
-            remedy='Write one object a line: {"text": "…", "label": "…"}.',
+            remedy='Write one object per line: {"text": "…", "label": "…"}.',
         ) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits; nesting without end
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits; very deep nesting
         raise UserError(f"JSON that cannot be read ({error}).", where=f"{path} line {line}") from error
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
-    remedy = 'Write one object a line: {"text": "…", "label": "…"}.'
+    remedy = 'Write one object per line: {"text": "…", "label": "…"}.'
     raise UserError(f"a JSON {type(value).__name__} where an object is expected.", where=where, remedy=remedy)
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
-    if path.suffix.lower() in COMPRESSED:  # Parquet is read from its end, so it has to be a plain file
+    if path.suffix.lower() in COMPRESSED:  # Parquet is read from its end, which needs a plain file
         with tempfile.TemporaryDirectory() as folder:
             plain = Path(folder) / "table.parquet"
             with explained(path), open_binary(path) as source, plain.open("wb") as target:

@@ -1,4 +1,4 @@
-"""Files as lines of text: plain or compressed, in any encoding, with the place of whatever cannot be read."""
+"""Text files as lines: plain or compressed, in any encoding, with the location of undecodable bytes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from textgraft.core.errors import UserError, did_you_mean
 
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 _CHUNK = 1 << 20
-_SAMPLE = 1 << 16  # bytes of undecodable lines that charset-normalizer sees: more is slower, not better
-_EVIDENCE = (
+_SAMPLE_BYTES = 1 << 16  # bytes of undecodable lines passed to charset-normalizer: more is slower, not better
+_MIN_NON_ASCII = (
     0.03,
     8,
-)  # the share and the count of non-ASCII bytes below which a language says nothing about them
+)  # share and number of non-ASCII bytes below which a detected language is no evidence
 
 _BOMS = (  # the longer first: a UTF-32 mark begins with the UTF-16 one
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -36,7 +36,7 @@ _BOMS = (  # the longer first: a UTF-32 mark begins with the UTF-16 one
 )
 _WESTERN = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœùúûüßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜ‘’‚“”„…–—•·€£§©®™°´«»¡¿½¼¾²×\u00a0")
 _NO_WORD = re.compile(r"\b[ÂÃÇËÎÏÑÕÜâãçëîïñõüß]\b")  # alone these are broken UTF-8, not a word of any language
-_LEGACY = (  # the encodings that people's files really come in, for every larger script
+_LEGACY = (  # common legacy encodings, for every larger script
     *("cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
     *("cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
 )
@@ -44,14 +44,18 @@ _NAME_IT = "Name it with encoding=… (for example latin-1), or save the file as
 
 
 def format_of(path: Path) -> str:
-    """The suffix that says how to read `path`, compression aside: `.csv` for `reviews.CSV.gz`."""
+    """The suffix that decides the format, without the suffix of a compression.
+
+    >>> format_of(Path("reviews.CSV.gz"))
+    '.csv'
+    """
     name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return name.suffix.lower()
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what the operating system or a decompressor says about `path` into a `UserError`."""
+    """Convert errors of the operating system or a decompressor about `path` to UserError."""
     try:
         yield
     except FileNotFoundError as error:
@@ -62,28 +66,28 @@ def explained(path: Path) -> Iterator[None]:
             remedy = "The folder does not exist either."
         raise UserError("no such file or folder.", where=str(path), remedy=remedy) from error
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
     except OSError as error:
-        if error.errno is None:  # not the system: bz2 says so of data that are not its own
-            raise _damaged(path, error) from error
+        if error.errno is None:  # not from the system: bz2 raises OSError for invalid data
+            raise _damaged_error(path, error) from error
         raise UserError(
             f"cannot be read: {error.strerror or error}.", where=str(path), remedy="Check the path and its permissions."
         ) from error
     except Exception as error:
-        if type(error).__name__ != "ZstdError":  # of a library that may not be there to be named
+        if type(error).__name__ != "ZstdError":  # by name, because its library may not be installed
             raise
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> UserError:
+def _damaged_error(path: Path, error: Exception) -> UserError:
     message = f"the compressed file is damaged or cut short ({error})."
-    return UserError(message, where=str(path), remedy="Fetch it again.")
+    return UserError(message, where=str(path), remedy="Download it again.")
 
 
 def open_binary(path: Path) -> IO[bytes] | gzip.GzipFile:
-    """The bytes of `path`, decompressed when it ends in .gz, .xz, .bz2 or .zst.
+    """Open `path` for reading bytes, decompressed if it ends in .gz, .xz, .bz2 or .zst.
 
-    Raises UserError for .zst where no library reads it.
+    Raises UserError for .zst without a library for it.
     """
     suffix = path.suffix.lower()
     if suffix == ".gz":
@@ -98,7 +102,7 @@ def open_binary(path: Path) -> IO[bytes] | gzip.GzipFile:
 
 
 def _open_zstandard(path: Path) -> IO[bytes]:
-    # The module of Python 3.14 and its backport, which unlike other bindings notice a file that was cut short.
+    # The module of Python 3.14 or its backport; unlike other bindings they detect truncated files.
     for name in ("compression.zstd", "backports.zstd"):
         try:
             zstd = import_module(name)
@@ -106,17 +110,22 @@ def _open_zstandard(path: Path) -> IO[bytes]:
             continue
         file: IO[bytes] = zstd.open(path, "rb")
         return file
-    remedy = "Install one (pip install 'textgraft[zstd]'), or unpack the file (zstd -d) and name what comes out."
+    remedy = "Install one (pip install 'textgraft[zstd]'), or unpack the file (zstd -d) and use the result."
     raise UserError("reading .zst needs a library.", where=str(path), remedy=remedy)
 
 
 def lines(path: Path, *, encoding: str | None = None, sniff_bytes: int | None = None) -> Iterator[str]:
-    """Each line of `path` with its line end, in memory that does not grow with the file.
+    """Lines of a file with their line ends, in constant memory.
 
-    Without `encoding`, UTF-8 is assumed once the first `sniff_bytes` bytes (None: all of them) decode as such.
-    Raises UserError for a file that cannot be opened, decompressed or decoded, the last with line and byte.
+    Args:
+        path: The file, plain or compressed.
+        encoding: Encoding; detected if None.
+        sniff_bytes: Bytes that decide the encoding; None for all.
+
+    Raises:
+        UserError: The file cannot be opened, decompressed or decoded, the last with line and byte.
     """
-    encoding = sniff(path, sniff_bytes) if encoding is None else _checked(encoding)
+    encoding = sniff(path, sniff_bytes) if encoding is None else _validate_encoding(encoding)
     with explained(path), io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as text:
         try:
             yield from text
@@ -125,19 +134,19 @@ def lines(path: Path, *, encoding: str | None = None, sniff_bytes: int | None = 
 
 
 def sniff(path: Path, limit: int | None = None) -> str:
-    """The encoding of the first `limit` bytes (None: all): a byte order mark, else UTF-8, else an informed guess.
+    """Detect the encoding from the first `limit` bytes (None: all): byte order mark, else UTF-8, else a guess.
 
-    A guess is announced by a warning, and made only on evidence: Western European characters throughout
-    (Windows-1252), or a language that charset-normalizer recognises. Anything else is a UserError, and so is a
-    file that is UTF-8 but for some damage, because guessing there would garble all the rest.
+    A guess is announced by a warning and needs evidence: only Western European characters (Windows-1252), or a language
+    that charset-normalizer detects. Otherwise, and for UTF-8 with some damage, where a guess would garble the rest,
+    UserError is raised.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     seen = 0
     with explained(path), open_binary(path) as raw:
         while True:
             chunk = raw.read(_CHUNK)
-            if seen == 0 and (marked := _marked(chunk)):
-                return marked
+            if seen == 0 and (encoding := _encoding_from_bom(chunk)):
+                return encoding
             seen += len(chunk)
             try:
                 decoder.decode(chunk, final=not chunk)
@@ -148,8 +157,8 @@ def sniff(path: Path, limit: int | None = None) -> str:
     return _guess(path)
 
 
-def _marked(head: bytes) -> str | None:
-    """UTF-16 and UTF-32 by their byte order mark, UTF-16 without one by where its zero bytes stand."""
+def _encoding_from_bom(head: bytes) -> str | None:
+    """UTF-16 or UTF-32 by byte order mark, UTF-16 without one by the positions of its zero bytes."""
     for bom, name in _BOMS:
         if head.startswith(bom):
             return name
@@ -166,7 +175,7 @@ def _guess(path: Path) -> str:
     bad = text.count("\ufffd")
     if sum(not c.isascii() for c in text) - bad > bad:
         _raise_undecodable(path, "utf-8")
-    encoding = "cp1252" if _looks_western(sample) else _recognised(sample)
+    encoding = "cp1252" if _looks_western(sample) else _detected_encoding(sample)
     if encoding is None:
         _raise_undecodable(path, "utf-8")
     warnings.warn(f"{path} is not UTF-8 and was read as {encoding}. {_NAME_IT}", stacklevel=2)
@@ -181,27 +190,27 @@ def _looks_western(sample: bytes) -> bool:
     return all(c.isascii() or c in _WESTERN for c in text) and not _NO_WORD.search(text)
 
 
-def _recognised(sample: bytes) -> str | None:
+def _detected_encoding(sample: bytes) -> str | None:
     from charset_normalizer import from_bytes
 
-    share, count = _EVIDENCE
+    share, count = _MIN_NON_ASCII
     if sum(byte > 127 for byte in sample) < max(count, share * len(sample)):
-        return None  # the language recognised would be that of the ASCII around a few broken bytes
+        return None  # the detected language would be that of the ASCII around a few broken bytes
     best = from_bytes(sample, cp_isolation=list(_LEGACY)).best()
     return best.encoding if best is not None and best.coherence > 0 else None
 
 
 def _non_ascii_lines(path: Path) -> bytes:
-    """Up to `_SAMPLE` bytes of the lines that tell encodings apart."""
+    """Up to `_SAMPLE_BYTES` bytes of lines with non-ASCII bytes."""
     sample = bytearray()
     with explained(path), open_binary(path) as raw:
-        while len(sample) < _SAMPLE and (line := raw.readline(_SAMPLE)):
+        while len(sample) < _SAMPLE_BYTES and (line := raw.readline(_SAMPLE_BYTES)):
             if not line.isascii():
                 sample += line
     return bytes(sample)
 
 
-def _checked(encoding: str) -> str:
+def _validate_encoding(encoding: str) -> str:
     try:
         info = codecs.lookup(encoding)
     except LookupError as error:
@@ -211,7 +220,7 @@ def _checked(encoding: str) -> str:
 
 
 def _raise_undecodable(path: Path, encoding: str) -> NoReturn:
-    """Read `path` again to say at which line and byte it stops being `encoding`."""
+    """Read `path` again and raise UserError with the line and byte where decoding fails."""
     decoder = codecs.getincrementaldecoder(encoding)()
     read, line = 0, 1
     with explained(path), open_binary(path) as raw:
@@ -223,10 +232,10 @@ def _raise_undecodable(path: Path, encoding: str) -> NoReturn:
             except UnicodeDecodeError as error:
                 # error.object is what the decoder still held plus this chunk
                 line += error.object[: error.start].decode(encoding, errors="ignore").count("\n")
-                found = error.object[error.start : error.start + 1].hex()
+                byte = error.object[error.start : error.start + 1].hex()
                 offset = read - len(error.object) + error.start
                 raise UserError(
-                    f"byte 0x{found} at offset {offset} is not {encoding.removesuffix('-sig')}.",
+                    f"byte 0x{byte} at offset {offset} is not {encoding.removesuffix('-sig')}.",
                     where=f"{path} line {line}",
                     remedy=f"The file is damaged or in another encoding. {_NAME_IT}",
                 ) from None

@@ -1,9 +1,8 @@
-"""A question and its context as windows of tokens, in each of which every token knows its characters.
+"""Windows of tokens over a question and its context, with the character span of every token. Without torch.
 
-A context that is longer than a window is read in several that overlap (Devlin et al. 2019; `run_squad.py` of the
-published code). The order of the two texts follows from how an encoder reads: whoever looks back must have read the
-question before the context, and whoever reads from the right must find it behind. Without torch; their batches
-are in window_stream.
+A context that is longer than a window is covered by several overlapping ones (Devlin et al. 2019, `run_squad.py`). The
+order of question and context depends on the encoder's direction: it must have processed the question before the
+context. Batches are in streams.windows.
 """
 
 from __future__ import annotations
@@ -26,15 +25,17 @@ if TYPE_CHECKING:
     from textgraft.data.sequences import Direction
 
 NO_ANSWER = -1
-"""The target of a window that does not hold the answer."""
+"""Target of a window without the answer."""
 
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """How long windows are, in tokens; the defaults are the published code's.
+    """Sizes of windows in tokens; the defaults are those of the published code.
 
-    Of a question the first `max_question` tokens are read. `stride` is how far one window begins behind the one before
-    (other programs call the overlap so).
+    Attributes:
+        max_tokens: Tokens of a window.
+        stride: Distance between the starts of consecutive windows (other programs call the overlap stride).
+        max_question: Tokens of a question; longer ones are cut.
     """
 
     max_tokens: int = 384
@@ -44,16 +45,16 @@ class WindowSettings:
     def __post_init__(self) -> None:
         for name in ("stride", "max_question"):
             if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy="Use 1 or more.")
         if self.max_tokens < 8:
-            raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 8 or more.")
+            raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Use 8 or more.")
 
 
 @dataclass(frozen=True)
 class TokenizedText:
-    """C tokens without any mark, and where each one's characters are: `spans` (C, 2), without spaces at their ends.
+    """Ids (C,) of a text's tokens without special tokens, and their `spans` (C, 2) in characters, white space trimmed.
 
-    A token that stands for no character of the text, or for spaces alone, has an empty span.
+    Tokens without a character of the text, or with white space only, have an empty span.
     """
 
     ids: np.ndarray
@@ -62,12 +63,17 @@ class TokenizedText:
 
 @dataclass(frozen=True)
 class Window:
-    """T tokens that hold a question and a stretch of L tokens of its context.
+    """T tokens with a question and L tokens of its context.
 
-    `question` counts the questions given to `encode_questions`. The stretch begins at position `first`, and is the
-    context's tokens from `start` on, with their `spans` (L, 2); `most_context` (L,) says which of them have more of
-    the context around them here than in any other window. From position `second` on it is the second text. `target`
-    are the positions of the answer's first and last token, or NO_ANSWER twice.
+    Attributes:
+        question: Index of the question.
+        ids: Token ids (T,).
+        second: Position where the second text begins.
+        first: Position of the context's first token.
+        start: Index of that token in the context.
+        spans: Character spans (L, 2) of the context's tokens.
+        most_context: Mask (L,) of tokens that have more context around them here than in any other window.
+        target: Positions of the answer's first and last token, or NO_ANSWER twice.
     """
 
     question: int
@@ -81,7 +87,7 @@ class Window:
 
     @property
     def answerable(self) -> np.ndarray:
-        """(T,) bool: the positions at which an answer may begin or end."""
+        """Mask (T,) of positions where an answer may begin or end."""
         inside = np.zeros(len(self.ids), dtype=bool)
         inside[self.first : self.first + len(self.spans)] = self.spans[:, 0] < self.spans[:, 1]
         return inside
@@ -92,13 +98,13 @@ class Window:
 
 
 def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
-    """A text's tokens without what the tokenizer puts around it."""
+    """Tokens of a text without special tokens."""
     encoding = tokenizer.encode(text)
     ids, spans = encoding.ids, encoding.offsets
     if isinstance(tokenizer, WordPieceTokenizer | CharacterEncodingTokenizer):
         ids, spans = ids[1:-1], spans[1:-1]
     elif isinstance(tokenizer, BytePairTokenizer):
-        # Without a start of its own, an empty text is the one token that begins a text.
+        # Without a start token, an empty text is encoded as the token that separates texts.
         begins = len(tokenizer.starts) if tokenizer.starts else int(not text)
         ids, spans = ids[begins:], spans[begins:]
     else:
@@ -115,22 +121,26 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def stretches(length: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """The [start, end) of the windows over `length` tokens, `room` in each; one, if empty, of no tokens."""
-    found, start = [], 0
+def stretches(length: int, capacity: int, stride: int) -> list[tuple[int, int]]:
+    """Start and end of windows over `length` tokens, at most `capacity` tokens each; one empty window for no tokens.
+
+    >>> stretches(10, 6, 3)
+    [(0, 6), (3, 9), (6, 10)]
+    """
+    spans, start = [], 0
     while True:
-        end = min(start + room, length)
-        found.append((start, end))
+        end = min(start + capacity, length)
+        spans.append((start, end))
         if end == length:
-            return found
+            return spans
         start += min(end - start, stride)
 
 
 def most_context(windows: Sequence[tuple[int, int]], length: int) -> np.ndarray:
-    """(length,) which of the windows has each token in its midst.
+    """Index (length,) of the window with most context around each token.
 
-    A token's score in a window is the smaller of the number of tokens before and after it there, plus a hundredth of
-    the window's length; the first of the best has it (`_check_is_max_context` of the published code).
+    The score of a token in a window is the smaller of the numbers of tokens before and after it, plus a hundredth of
+    the window's length; ties go to the first (`_check_is_max_context` of the published code).
     """
     positions = np.arange(length)
     scores = np.full((len(windows), length), -1.0)
@@ -141,28 +151,37 @@ def most_context(windows: Sequence[tuple[int, int]], length: int) -> np.ndarray:
 
 
 def answer_tokens(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
-    """The first and the last token that share a character with [start, end); None if there is none."""
+    """First and last token that overlap the characters [start, end); None if there is none."""
     touched = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > start) & (spans[:, 0] < spans[:, 1]))
     return (int(touched[0]), int(touched[-1])) if len(touched) else None
 
 
 def encode_questions(
-    asked: Iterable[tuple[str, Question]],
+    questions: Iterable[tuple[str, Question]],
     tokenizer: Tokenizer,
     settings: WindowSettings,
     *,
     direction: Direction = "both",
 ) -> list[Window]:
-    """The windows of all questions, given with their contexts, in order; targets are those of the first answers.
+    """Windows of all questions, in order; targets are the first answers.
 
-    An encoder of pieces reads [CLS] question [SEP] context [SEP]; with other vocabularies the token that begins a text
-    stands for [CLS], what parts a pair for the first [SEP], and the token that ends a text for the second. Reading from
-    the right, the context is the first text.
-    Raises UserError where a question leaves no room for its context.
+    An encoder with WordPiece reads [CLS] question [SEP] context [SEP]; other vocabularies use their tokens that begin a
+    text, separate a pair and end a text. From right to left the context comes first.
+
+    Args:
+        questions: Contexts and their questions.
+        tokenizer: The tokenizer.
+        settings: Sizes of the windows.
+        direction: Direction of the encoder.
+
+    Raises:
+        UserError: A question leaves no room for its context.
     """
-    text = lru_cache(maxsize=8)(lambda context: tokenize(tokenizer, context))  # a context's questions come together
+    text = lru_cache(maxsize=8)(
+        lambda context: tokenize(tokenizer, context)
+    )  # questions about one context are consecutive
     windows: list[Window] = []
-    for number, (context, question) in enumerate(asked):
+    for number, (context, question) in enumerate(questions):
         words = tokenize(tokenizer, question.text).ids[: settings.max_question]
         room = settings.max_tokens - len(words) - 2 - len(tokenizer.pair_marks.between)
         if room < 1:
@@ -170,10 +189,10 @@ def encode_questions(
             raise UserError(
                 message, where=f"question '{question.id}'", remedy="Raise max_tokens or lower max_question."
             )
-        read = text(context)
+        context_tokens = text(context)
         gold = question.answers[0] if question.answers else None
-        span = answer_tokens(read.spans, gold.start, gold.end) if gold else None
-        windows += _windows(number, words, read, span, _Layout(tokenizer, direction, room, settings.stride))
+        span = answer_tokens(context_tokens.spans, gold.start, gold.end) if gold else None
+        windows += _windows(number, words, context_tokens, span, _Layout(tokenizer, direction, room, settings.stride))
     return windows
 
 
@@ -186,18 +205,18 @@ class _Layout:
 
 
 def _windows(
-    number: int, words: np.ndarray, read: TokenizedText, span: tuple[int, int] | None, layout: _Layout
+    number: int, words: np.ndarray, context: TokenizedText, span: tuple[int, int] | None, layout: _Layout
 ) -> Iterator[Window]:
-    pieces = stretches(len(read.ids), layout.room, layout.stride)
-    nowhere = (NO_ANSWER, NO_ANSWER)
-    owner = most_context(pieces, len(read.ids))
+    chunks = stretches(len(context.ids), layout.room, layout.stride)
+    no_target = (NO_ANSWER, NO_ANSWER)
+    owner = most_context(chunks, len(context.ids))
     bos, between, eos = [layout.tokenizer.bos_id], layout.tokenizer.pair_marks.between, [layout.tokenizer.eos_id]
-    for index, (start, end) in enumerate(pieces):
-        part = read.ids[start:end]
-        texts = (part, words) if layout.direction == "right" else (words, part)
+    for index, (start, end) in enumerate(chunks):
+        chunk = context.ids[start:end]
+        texts = (chunk, words) if layout.direction == "right" else (words, chunk)
         second = 1 + len(texts[0]) + len(between)
         first = 1 if layout.direction == "right" else second
-        target = nowhere
+        target = no_target
         if span is not None and start <= span[0] and span[1] < end:
             target = (span[0] - start + first, span[1] - start + first)
         yield Window(
@@ -206,7 +225,7 @@ def _windows(
             second=second,
             first=first,
             start=start,
-            spans=read.spans[start:end],
+            spans=context.spans[start:end],
             most_context=owner[start:end] == index,
             target=target,
         )

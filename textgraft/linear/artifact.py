@@ -1,7 +1,7 @@
-"""A linear classifier as an artifact: the same folder as a language model's, its words and arrays in place of layers.
+"""Linear classifiers as artifact folders: the same layout as a neural model's, with vocabularies and arrays for layers.
 
-config.json says under "linear" what kind it is, its settings, and which files are its documents (vocabularies, word
-lists, a tokenizer). Like any artifact it holds no code, and every file is checked against its hash.
+config.json holds under "linear" the form, its settings and the names of its documents (vocabularies, word lists, a
+tokenizer). Like every artifact the folder holds no code, and every file is checked against its hash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Pair
 from textgraft.data.labels import Labels
 from textgraft.linear.co_training import Views
-from textgraft.linear.fitted import FeatureMapModel, Fitted, NgramModel
+from textgraft.linear.fitted import FeatureMapModel, FittedModel, NgramModel
 from textgraft.linear.state import State
 from textgraft.metrics.calibration import probabilities
 from textgraft.models import model_folder
@@ -35,48 +35,72 @@ FORMS: dict[str, type[NgramModel] | type[FeatureMapModel] | type[Views]] = {
     Views.form: Views,
 }
 FILES = ("model.safetensors", "labels.json", "run.json")
-LEAST = 1e-9
-"""Of a probability, before a temperature scales its logarithm."""
+MIN_PROBABILITY = 1e-9
+"""Lower bound of a probability before a temperature scales its logarithm."""
 
 
 @dataclass
 class LinearArtifact:
-    """A fitted linear classifier with all it needs to be used again; `run` is what run.json says of how it came to be.
+    """A fitted linear classifier with its labels and its run record.
 
-    `run` may have a "temperature", by which the answers are scaled.
+    Attributes:
+        model: The fitted classifier or regressor.
+        labels: The labels, in the order of the model's outputs.
+        run: Contents of run.json. A "temperature" in it scales the probabilities.
     """
 
-    model: Fitted
+    model: FittedModel
     labels: Labels
     run: dict[str, Any] = field(default_factory=dict)
 
     head_name = "classification"
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
-        """(N, C) probabilities, or (N,) standardised values; `precision` is for models that have a choice."""
+        """Predict a batch of texts.
+
+        Args:
+            texts: N raw texts.
+            precision: Ignored; the argument that neural classifiers have.
+
+        Returns:
+            Probabilities (N, C), or standardised values (N,) of a numeric target.
+        """
         return scaled(self.model.outputs(texts), self.labels, self.run.get("temperature"))
 
     @property
     def has_vectors(self) -> bool:
+        """True if `embed` is available: n-gram models have no dense vectors."""
         return self.model.vectors([]) is not None
 
     def embed(
         self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = "last"
     ) -> NDArray[np.float32]:
-        """(N, D) coordinates of the texts in the classifier's space; it has no layers, and nothing to pool or to cut.
+        """Transform texts into the classifier's feature map.
 
-        Raises UserError where it has none.
+        Args:
+            texts: N raw texts.
+            pooling, max_tokens, layers: Ignored; a linear classifier has no layers to pool and no length limit.
+
+        Returns:
+            Coordinates (N, D), float32.
+
+        Raises:
+            UserError: The classifier counts n-grams and has no dense feature map.
         """
         vectors = self.model.vectors(texts)
         if vectors is None:
             raise UserError(
-                "this classifier counts n-grams and has no vectors of texts.",
-                remedy="Embed with a language model, or with a classifier that has a space.",
+                "this classifier counts n-grams and has no text vectors.",
+                remedy="Embed with a language model, or with a classifier on LSA, word vectors or paragraph vectors.",
             )
         return vectors.astype(np.float32)
 
     def files(self, *, half: bool = False) -> dict[str, bytes]:
-        """The files of the artifact's folder by name; what can be in half precision is so whatever `half` says."""
+        """The folder's files by name.
+
+        Args:
+            half: Ignored; feature maps are always stored in half precision and coefficients never.
+        """
         state = self.model.state()
         arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
         documents = {f"{name}.json": value for name, value in state.documents.items()}
@@ -92,43 +116,65 @@ class LinearArtifact:
 
 
 def scaled(outputs: NDArray[np.float64], labels: Labels, temperature: float | None) -> NDArray[np.float64]:
-    """Probabilities (N, C) with their logits divided by the temperature; as they are without one, and quantities."""
+    """Apply a temperature to predicted probabilities.
+
+    Args:
+        outputs: Probabilities (N, C), or values (N,).
+        labels: The labels that `outputs` belong to.
+        temperature: Divisor of the logits; None for none.
+
+    Returns:
+        Probabilities (N, C); `outputs` itself without a temperature and for numeric labels.
+    """
     if labels.kind == "numeric" or temperature is None:
         return outputs
     return probabilities(logits(outputs, labels), labels.kind, temperature)
 
 
 def logits(outputs: NDArray[np.float64], labels: Labels) -> NDArray[np.float64]:
-    """Logits (N, C) whose probabilities are `outputs`, but for those nearer than LEAST to 0 (or, for "multi", to 1)."""
+    """Logits of probabilities, clipped at MIN_PROBABILITY.
+
+    Args:
+        outputs: Probabilities (N, C).
+        labels: Their labels; of kind "multi" each column is a logit of its own, clipped near 1 too.
+
+    Returns:
+        Logits (N, C).
+    """
     if labels.kind == "multi":
-        return np.asarray(logit(np.clip(outputs, LEAST, 1 - LEAST)))
-    return np.log(np.maximum(outputs, LEAST))
+        return np.asarray(logit(np.clip(outputs, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
+    return np.log(np.maximum(outputs, MIN_PROBABILITY))
 
 
 def from_folder(folder: Path, config: Mapping[str, Any]) -> LinearArtifact:
     """The linear classifier in a folder with this config.json.
 
-    Raises UserError for a missing, truncated or altered file, and for values that do not fit together.
+    Raises:
+        UserError: A file is missing, truncated or altered, or its values are inconsistent.
     """
     files = model_folder.read_files(folder, config)
     path = str(folder / "config.json")
-    described = config.get("linear")
-    absent = [name for name in FILES if name not in files]
-    if not isinstance(described, dict) or absent:
-        what = absent[0] if absent else "linear"
-        raise UserError(f"this describes no model: '{what}' is missing.", where=path, remedy=model_folder.RESTORE)
+    description = config.get("linear")
+    missing = [name for name in FILES if name not in files]
+    if not isinstance(description, dict) or missing:
+        key = missing[0] if missing else "linear"
+        raise UserError(f"not a linear model: '{key}' is missing.", where=path, remedy=model_folder.RESTORE)
     labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
     try:
-        return LinearArtifact(_built(described, files, labels, folder), labels, model_folder.run_record(files))
+        return LinearArtifact(
+            _restored_model(description, files, labels, folder), labels, model_folder.run_record(files)
+        )
     except UserError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise UserError(f"this describes no model ({error}).", where=path, remedy=model_folder.RESTORE) from error
+        raise UserError(f"not a linear model ({error}).", where=path, remedy=model_folder.RESTORE) from error
 
 
-def _built(described: Mapping[str, Any], files: Mapping[str, bytes], labels: Labels, folder: Path) -> Fitted:
-    """The fitted model that config.json describes. Raises UserError or ValueError for what does not fit together."""
-    form, names = described["form"], described["documents"]
+def _restored_model(
+    description: Mapping[str, Any], files: Mapping[str, bytes], labels: Labels, folder: Path
+) -> FittedModel:
+    """The fitted model that config.json describes. Raises UserError or ValueError for inconsistent files."""
+    form, names = description["form"], description["documents"]
     if form not in FORMS:
         remedy = f"{did_you_mean(str(form), FORMS)} {model_folder.RESTORE}"
         raise UserError(f"unknown form '{form}'.", where=str(folder / "config.json"), remedy=remedy)
@@ -140,30 +186,30 @@ def _built(described: Mapping[str, Any], files: Mapping[str, bytes], labels: Lab
     except SafetensorError as error:
         where = str(folder / "model.safetensors")
         raise UserError(f"damaged ({error}).", where=where, remedy=model_folder.RESTORE) from error
-    documents = {name.removesuffix(".json"): _read(folder / name, files[name]) for name in names}
+    documents = {name.removesuffix(".json"): _parsed_json(folder / name, files[name]) for name in names}
     try:
-        model: Fitted = FORMS[form].from_state(State(described["settings"], arrays, documents))
-    except UserError as error:  # of a document that is no tokenizer, which does not know the folder
+        model: FittedModel = FORMS[form].from_state(State(description["settings"], arrays, documents))
+    except UserError as error:  # a document that is not a tokenizer; the error lacks the folder
         raise UserError(error.message, where=str(folder), remedy=error.remedy) from error
     if model.width != labels.num_outputs:
-        raise ValueError(f"it answers for {model.width} classes, and there are {labels.num_outputs}")
-    known = model.state()
-    if over := (arrays.keys() - known.arrays.keys()) | (documents.keys() - known.documents.keys()):
-        raise ValueError(f"left over: {', '.join(sorted(over)[:8])}")
-    # What fits by its shape may still not be numbers that can be multiplied. A pair is a text too.
+        raise ValueError(f"the model has {model.width} outputs, and there are {labels.num_outputs} labels")
+    state = model.state()
+    if unused := (arrays.keys() - state.arrays.keys()) | (documents.keys() - state.documents.keys()):
+        raise ValueError(f"unused: {', '.join(sorted(unused)[:8])}")
+    # Arrays of the right shape may still have a type that cannot be multiplied. A pair works for single texts too.
     model.outputs([Pair("one text", "and another")])
     return model
 
 
 def _document(value: Any) -> bytes:
-    """JSON that people can read; words with half a surrogate pair in them, which UTF-8 has no room for, escaped."""
+    """JSON as UTF-8; escaped where a word holds half a surrogate pair, which UTF-8 cannot encode."""
     try:
         return (json.dumps(value, ensure_ascii=False, indent=0) + "\n").encode()
     except UnicodeEncodeError:
         return (json.dumps(value, indent=0) + "\n").encode()
 
 
-def _read(path: Path, data: bytes) -> Any:
+def _parsed_json(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a linear classifier has learned, as something that answers and that can be saved: arrays and words, no code."""
+"""Fitted linear models as arrays and word lists, without code, so that they can be saved."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.state import State
 from textgraft.linear.word_vector_features import WordVectorFeatures
 
-SPACES: dict[str, type[LSAFeatures] | type[WordVectorFeatures] | type[ParagraphFeatures]] = {
-    space.form: space for space in (LSAFeatures, WordVectorFeatures, ParagraphFeatures)
+FEATURE_MAPS: dict[str, type[LSAFeatures] | type[WordVectorFeatures] | type[ParagraphFeatures]] = {
+    features.form: features for features in (LSAFeatures, WordVectorFeatures, ParagraphFeatures)
 }
-"""What a saved classifier may look at texts in, by the name that its config has."""
+"""Feature maps of saved classifiers by their `form`."""
 
 
-class Fitted(Protocol):
-    """A fitted classifier or regressor of raw texts, made of arrays and words alone, so that it can be saved.
+class FittedModel(Protocol):
+    """A fitted classifier or regressor of raw texts that consists of arrays and word lists and can be saved.
 
-    `outputs` gives (N, C) probabilities, or (N,) standardised values for a numeric target; `vectors` (N, D) coordinates
-    of the texts, None where it knows none. `state` and `from_state` are inverses (linear.state); `form` names the class
-    in an artifact, and `about` says in a sentence what was fitted.
+    `state` and `from_state` are inverses (linear.state).
+
+    Attributes:
+        form: Name of the class in an artifact.
+        about: One sentence that describes the fitted model.
+        width: Number of outputs C.
     """
 
     form: ClassVar[str]
@@ -39,9 +42,13 @@ class Fitted(Protocol):
     @property
     def width(self) -> int: ...
 
-    def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]: ...
+    def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Probabilities (N, C), or standardised values (N,) for a numeric target."""
+        ...
 
-    def vectors(self, texts: Sequence[str]) -> NDArray[np.float64] | None: ...
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float64] | None:
+        """Coordinates (N, D) of the texts; None without a dense feature map."""
+        ...
 
     def size_in_bytes(self) -> int: ...
 
@@ -53,7 +60,7 @@ class Fitted(Protocol):
 
 @dataclass(frozen=True)
 class NgramModel:
-    """What a LinearBaseline has learned."""
+    """The fitted model of a LinearBaseline: n-gram features and an output layer."""
 
     form: ClassVar[str] = "n-grams"
     ngrams: Ngrams | PairNgrams
@@ -71,14 +78,14 @@ class NgramModel:
         return self.output.predict(self.ngrams.transform(texts))
 
     def vectors(self, texts: Sequence[str]) -> None:
-        """None: its rows have a column for each n-gram."""
+        """None: the sparse rows have a column per n-gram."""
         return None
 
     def size_in_bytes(self) -> int:
         return self.output.size_in_bytes() + self.ngrams.size_in_bytes()
 
     def state(self) -> State:
-        return State().having({"ngrams": self.ngrams.state(), "output": self.output.state()})
+        return State().with_parts({"ngrams": self.ngrams.state(), "output": self.output.state()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -89,40 +96,42 @@ class NgramModel:
 
 @dataclass(frozen=True)
 class FeatureMapModel:
-    """What an LsaBaseline has learned."""
+    """The fitted model of an LsaBaseline: a feature map and an output layer."""
 
     form: ClassVar[str] = "space"
-    space: FeatureMap
+    feature_map: FeatureMap
     output: Output
 
     @property
     def about(self) -> str:
-        return f"{self.space.about} -> {self.output.about}"
+        return f"{self.feature_map.about} -> {self.output.about}"
 
     @property
     def width(self) -> int:
         return self.output.width
 
     def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        return self.output.predict(self.space.transform(texts))
+        return self.output.predict(self.feature_map.transform(texts))
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        return self.space.transform(texts)
+        return self.feature_map.transform(texts)
 
     def size_in_bytes(self) -> int:
-        return self.output.size_in_bytes() + self.space.size_in_bytes()
+        return self.output.size_in_bytes() + self.feature_map.size_in_bytes()
 
     def state(self) -> State:
-        return State({"form": self.space.form}).having({"space": self.space.state(), "output": self.output.state()})
+        return State({"form": self.feature_map.form}).with_parts(
+            {"space": self.feature_map.state(), "output": self.output.state()}
+        )
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        space = feature_map_from_state(state.setting("form", str), state.part("space"))
-        return cls(space, Output.from_state(state.part("output"), features=space.width))
+        feature_map = feature_map_from_state(state.setting("form", str), state.part("space"))
+        return cls(feature_map, Output.from_state(state.part("output"), features=feature_map.width))
 
 
 def feature_map_from_state(form: str, state: State) -> FeatureMap:
-    """The space whose `state` this is. Raises ValueError for an unknown form and for what does not fit together."""
-    if form not in SPACES:
-        raise ValueError(f"no space is of form '{form}'")
-    return SPACES[form].from_state(state)
+    """The feature map with this state. Raises ValueError for an unknown form and for an inconsistent state."""
+    if form not in FEATURE_MAPS:
+        raise ValueError(f"unknown feature map '{form}'")
+    return FEATURE_MAPS[form].from_state(state)

@@ -1,4 +1,4 @@
-"""A linear layer on rows of features, fitted by scikit-learn and kept as plain arrays: coefficients and intercepts."""
+"""Linear layers on feature rows, fitted by scikit-learn and kept as plain arrays of coefficients and intercepts."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ from textgraft.linear.state import State
 
 STRENGTHS = (1.0, 10.0, 100.0)
 LATENT_STRENGTHS = (1.0, 10.0)
-"""Without 100, which log loss likes on 100 texts and which loses a point of accuracy there (IMDb 80.9 -> 79.7 %)."""
+"""Values of C for latent features. Log loss favours 100 on 100 texts and loses a point of accuracy there (IMDb 80.9 ->
+79.7 %).
+"""
 DIMENSIONS = (20, 50, 100, 200)
-"""How many of a latent space's dimensions the classifier may read. Few labels cannot weigh 200: on 100 labels of IMDb
-cross-validation takes 20 and gains 3 points (77.7 -> 80.9 %, mean of 6 draws), on 1,000 labels of TREC it takes all."""
+"""Numbers of latent dimensions to choose from. Few labels cannot fit 200 weights: on 100 labels of IMDb
+cross-validation takes 20 and gains 3 points (77.7 -> 80.9 %, mean of 6 training samples), on 1,000 labels of TREC it
+takes all.
+"""
 FIXED_STRENGTH = 10.0
-CROSS_VALIDATE_FROM = 5
-"""Texts of every class."""
-CROSS_VALIDATE_AT_MOST = 5_000
-CROSS_VALIDATE_CLASSES = 100
-"""With more texts a random sample of them chooses; with more classes the choice takes too long and is not made."""
+"""C where cross-validation is not possible."""
+MIN_TEXTS_PER_CLASS = 5
+"""Texts of every class that cross-validation needs."""
+MAX_SELECTION_TEXTS = 5_000
+"""Training texts that cross-validation uses, a random sample of more."""
+MAX_SELECTION_CLASSES = 100
+"""Classes above which cross-validation takes too long and C is fixed."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """Coefficients (R, D), intercepts (R,) and the K classes that they tell apart, as scikit-learn fitted them.
+    """Coefficients (R, D), intercepts (R,) and the K classes of a linear model, as scikit-learn fitted them.
 
-    R is 1 for two classes and for a quantity (which has no classes), K for more, 0 for one class, which is certain.
+    R is 1 for two classes and for a numeric target (which has no classes), K for more classes, and 0 for a single
+    class, which has probability 1.
     """
 
     coefficients: NDArray
@@ -45,7 +52,7 @@ class Linear:
 
     @classmethod
     def of(cls, estimator: LogisticRegression | Ridge | DummyClassifier) -> Self:
-        """What a fitted estimator knows."""
+        """The parameters of a fitted estimator."""
         classes = np.asarray(getattr(estimator, "classes_", ())).astype(np.int64)
         if isinstance(estimator, DummyClassifier):
             return cls(np.zeros((0, 0)), np.zeros(0), classes)
@@ -54,20 +61,28 @@ class Linear:
         return cls(coefficients, np.atleast_1d(estimator.intercept_), classes)
 
     def scores(self, features: Any) -> NDArray:
-        """(N, R) of features (N, D), which may be sparse."""
+        """Decision values (N, R) of dense or sparse features (N, D)."""
         return np.asarray(features @ self.coefficients.T) + self.intercepts
 
     def probabilities(self, features: Any, width: int) -> NDArray[np.float64]:
-        """(N, width), zero in the columns of classes that are not among the K."""
-        placed = np.zeros((features.shape[0], width))
+        """Class probabilities.
+
+        Args:
+            features: Dense or sparse rows (N, D).
+            width: Number of columns of the result.
+
+        Returns:
+            Probabilities (N, width); 0 in the columns of classes without training texts.
+        """
+        probabilities = np.zeros((features.shape[0], width))
         if len(self.classes) == 1:
-            placed[:, self.classes] = 1.0
+            probabilities[:, self.classes] = 1.0
         elif len(self.classes) == 2:
             second = expit(self.scores(features)[:, 0])
-            placed[:, self.classes] = np.stack([1 - second, second], axis=1)
+            probabilities[:, self.classes] = np.stack([1 - second, second], axis=1)
         else:
-            placed[:, self.classes] = softmax(self.scores(features), copy=False)
-        return placed
+            probabilities[:, self.classes] = softmax(self.scores(features), copy=False)
+        return probabilities
 
     @property
     def nbytes(self) -> int:
@@ -79,12 +94,14 @@ class Linear:
 
     @classmethod
     def from_state(cls, state: State, *, features: int, width: int) -> Self:
-        """The inverse of `state`, for so many features and classes. Raises ValueError for what does not fit them."""
+        """The inverse of `state` for a number of features and classes. Raises ValueError if the arrays do not
+        fit them.
+        """
         classes = state.array("classes", None)
         if classes.dtype != np.int64 or len(set(classes.tolist())) < len(classes):
-            raise ValueError("classes are no different whole numbers")
+            raise ValueError("classes are not distinct integers")
         if len(classes) and not 0 <= classes.min() <= classes.max() < width:
-            raise ValueError(f"classes are not among {width}")
+            raise ValueError(f"classes are not in 0..{width - 1}")
         rows = len(classes) if len(classes) > 2 else 1
         if len(classes) == 1:
             return cls(state.array("coefficients", 0, 0), state.array("intercepts", 0), classes)
@@ -93,31 +110,41 @@ class Linear:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is chosen by cross-validation: C (ridge: 1 / alpha), and of a latent space how many dimensions."""
+    """Hyperparameters chosen by cross-validation: C (ridge: 1 / alpha) and the number of latent dimensions."""
 
     strength: float
     dimensions: int | None = None
 
-    def view(self, features: Any) -> Any:
+    def apply(self, features: Any) -> Any:
+        """Features (N, D) cut to the chosen dimensions and normalised; unchanged where no dimensions are chosen."""
         return features if self.dimensions is None else normalize(features[:, : self.dimensions])
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """A setting and how it was chosen; by cross-validation, what all settings' mean answers texts that were left out.
+class _Selection:
+    """A setting and how it was selected, with the mean of all settings' cross-validated predictions.
 
-    `answers` are log probabilities (N, C), or values (N,), of texts whose `targets` (N,) are class columns, or values.
+    `predictions` are log probabilities (N, C), or values (N,), of held-out texts; `targets` (N,) class columns or
+    values.
     """
 
     setting: Setting
     how: str
-    answers: NDArray[np.float64] | None = None
+    predictions: NDArray[np.float64] | None = None
     targets: NDArray | None = None
 
 
 @dataclass(frozen=True)
 class Output:
-    """Fitted linear layers: one, or one a label; `width` is the number of classes they answer for."""
+    """The fitted output layer: one linear layer, or one per label.
+
+    Attributes:
+        kind: Kind of the target.
+        layers: One layer; for label sets ("multi") one per label.
+        width: Number of classes C.
+        setting: The selected hyperparameters.
+        about: Description of the layer.
+    """
 
     kind: TargetKind
     layers: list[Linear]
@@ -126,10 +153,17 @@ class Output:
     about: str
 
     def predict(self, features: Any) -> NDArray[np.float64]:
-        """(N, C) probabilities, or (N,) values for "numeric". Classes without a training text keep probability 0."""
+        """Predict from feature rows.
+
+        Args:
+            features: Dense or sparse rows (N, D).
+
+        Returns:
+            Probabilities (N, C), or values (N,) for "numeric". Classes without training texts have probability 0.
+        """
         if features.shape[0] == 0:
             return np.zeros(0 if self.kind == "numeric" else (0, self.width))
-        features = self.setting.view(features)
+        features = self.setting.apply(features)
         if self.kind == "numeric":
             return self.layers[0].scores(features)[:, 0]
         if self.kind == "single":
@@ -148,130 +182,174 @@ class Output:
             "dimensions": self.setting.dimensions,
             "about": self.about,
         }
-        return State(settings).having({str(i): layer.state() for i, layer in enumerate(self.layers)})
+        return State(settings).with_parts({str(i): layer.state() for i, layer in enumerate(self.layers)})
 
     @classmethod
     def from_state(cls, state: State, *, features: int) -> Self:
-        """The inverse of `state`, on so many features. Raises ValueError for what does not fit them."""
+        """The inverse of `state` for a number of features. Raises ValueError if the arrays do not fit them."""
         kind, width = state.setting("kind", str), state.setting("width", int)
         count, dimensions = state.setting("layers", int), state.settings.get("dimensions")
         if kind not in get_args(TargetKind) or width < 1 or count != (width if kind == "multi" else 1):
-            raise ValueError(f"{count} layers do not answer for {width} classes of kind '{kind}'")
+            raise ValueError(f"{count} layers do not fit {width} classes of kind '{kind}'")
         if dimensions is not None:
             features = min(features, state.setting("dimensions", int))
         classes = 2 if kind == "multi" else width
         layers = [Linear.from_state(state.part(str(i)), features=features, width=classes) for i in range(count)]
         if any(bool(len(layer.classes)) == (kind == "numeric") for layer in layers):
-            raise ValueError(f"these classes are not those of kind '{kind}'")
+            raise ValueError(f"the layers' classes do not fit kind '{kind}'")
         setting = Setting(float(state.setting("strength", float)), dimensions)
         return cls(kind, layers, width, setting, state.setting("about", str))
 
 
 def fit_output(features: Any, targets: NDArray, kind: TargetKind, classes: int, seed: int) -> Output:
-    """Logistic regression (numeric: ridge) on features (N, D); cross-validation chooses its strength if data allow."""
-    chosen = _choose([Setting(strength) for strength in STRENGTHS], features, targets, kind, seed)
-    return _fit(chosen, features, targets, kind, classes)
+    """Fit logistic regression (numeric: ridge), its C chosen by cross-validation where the data allow it.
+
+    Args:
+        features: Dense or sparse rows (N, D).
+        targets: Targets (N,) or (N, C) of the kind.
+        kind: Kind of the targets.
+        classes: Number of classes C.
+        seed: Shuffles the folds.
+
+    Returns:
+        The fitted output layer.
+
+    >>> layer = fit_output(np.eye(4), np.array([0, 1, 0, 1]), "single", 2, seed=0)
+    >>> layer.predict(np.eye(4)).argmax(axis=1), layer.about
+    (array([0, 1, 0, 1]), 'logistic regression, C=10 (fixed)')
+    """
+    selection = _select_setting([Setting(strength) for strength in STRENGTHS], features, targets, kind, seed)
+    return _fit(selection, features, targets, kind, classes)
 
 
 def fit_latent_output(
-    spaces: Sequence[NDArray], targets: NDArray, kind: TargetKind, classes: int, seed: int
+    features: Sequence[NDArray], targets: NDArray, kind: TargetKind, classes: int, seed: int
 ) -> tuple[int, Output]:
-    """The same on coordinates (N, D) in a space, the strongest first: which of `spaces`, and its classifier.
+    """Fit an output layer on the best variant of a feature map, its C and number of dimensions chosen as well.
 
-    How many dimensions count is chosen as well. Where data do not allow a choice it is the first space.
+    Args:
+        features: Coordinates (N, D) of the same texts under each variant, strongest dimension first.
+        targets, kind, classes, seed: As for `fit_output`.
+
+    Returns:
+        Index of the chosen variant, the first where the data do not allow a choice, and the fitted output layer.
     """
-    side, (output,) = fit_variant([spaces], targets, kind, classes, seed)
-    return side, output
+    variant, (output,) = fit_variant([features], targets, kind, classes, seed)
+    return variant, output
 
 
 def fit_variant(
     views: Sequence[Sequence[NDArray]], targets: NDArray, kind: TargetKind, classes: int, seed: int
 ) -> tuple[int, list[Output]]:
-    """The same on several views at once, each of which has as many spaces: which side, and a classifier on each view.
+    """Choose one variant for several views at once and fit an output layer on each view.
 
-    One side serves all views, for it is one question. It is the one whose settings, all of them in all views, have the
-    best mean answer for texts that were left out: of settings the best one is the luckiest, too.
+    The variant (such as plain or residual-IDF weighted) is the same for all views. It is the one with the best
+    cross-validated loss of the mean prediction of all settings in all views: comparing best settings instead would
+    favour the luckiest.
+
+    Args:
+        views: For each view the coordinates (N, D) under each variant.
+        targets, kind, classes, seed: As for `fit_output`.
+
+    Returns:
+        Index of the chosen variant and an output layer per view.
     """
-    chosen = [[_choose_latent(features, targets, kind, seed) for features in spaces] for spaces in views]
-    best = int(np.argmin([_mean_loss(side, kind) for side in zip(*chosen, strict=True)]))
-    return best, [_fit(c[best], s[best], targets, kind, classes) for c, s in zip(chosen, views, strict=True)]
+    selections = [
+        [_select_latent_setting(features, targets, kind, seed) for features in variants] for variants in views
+    ]
+    best = int(np.argmin([_mean_loss(variant, kind) for variant in zip(*selections, strict=True)]))
+    return best, [
+        _fit(selection[best], variants[best], targets, kind, classes)
+        for selection, variants in zip(selections, views, strict=True)
+    ]
 
 
-def _choose_latent(features: NDArray, targets: NDArray, kind: TargetKind, seed: int) -> _Chosen:
-    reads = sorted({min(d, features.shape[1]) for d in DIMENSIONS})
-    return _choose(
-        [Setting(strength, d) for d in reads for strength in LATENT_STRENGTHS], features, targets, kind, seed
+def _select_latent_setting(features: NDArray, targets: NDArray, kind: TargetKind, seed: int) -> _Selection:
+    dimensions = sorted({min(d, features.shape[1]) for d in DIMENSIONS})
+    return _select_setting(
+        [Setting(strength, d) for d in dimensions for strength in LATENT_STRENGTHS], features, targets, kind, seed
     )
 
 
-def _fit(chosen: _Chosen, features: Any, targets: NDArray, kind: TargetKind, classes: int) -> Output:
-    setting = chosen.setting
-    view = setting.view(features)
+def _fit(selection: _Selection, features: Any, targets: NDArray, kind: TargetKind, classes: int) -> Output:
+    setting = selection.setting
+    selected = setting.apply(features)
     if kind == "multi":
-        labels = np.asarray(targets) > 0.5
-        fitted = [_model("multi", setting, labels[:, c]).fit(view, labels[:, c]) for c in range(classes)]
+        label_columns = np.asarray(targets) > 0.5
+        estimators = [
+            _estimator("multi", setting, label_columns[:, c]).fit(selected, label_columns[:, c]) for c in range(classes)
+        ]
     else:
-        fitted = [_model(kind, setting, targets).fit(view, targets)]
+        estimators = [_estimator(kind, setting, targets).fit(selected, targets)]
     c = setting.strength
     name = f"ridge, alpha={1 / c:g}" if kind == "numeric" else f"logistic regression, C={c:g}"
     dimensions = f"{setting.dimensions} of them -> " if setting.dimensions else ""
-    layers = [Linear.of(estimator) for estimator in fitted]
-    return Output(kind, layers, classes, setting, f"{dimensions}{name} ({chosen.how})")
+    layers = [Linear.of(estimator) for estimator in estimators]
+    return Output(kind, layers, classes, setting, f"{dimensions}{name} ({selection.how})")
 
 
-def _model(kind: TargetKind, setting: Setting, targets: NDArray) -> Any:
-    """The estimator; where there is one class only, the one that always says so."""
+def _estimator(kind: TargetKind, setting: Setting, targets: NDArray) -> Any:
+    """An unfitted estimator; a constant one where all targets are of one class."""
     if kind == "numeric":
         return Ridge(alpha=1 / setting.strength)
     return LogisticRegression(C=setting.strength, max_iter=1_000) if len(np.unique(targets)) > 1 else DummyClassifier()
 
 
-def _choose(settings: list[Setting], features: Any, targets: NDArray, kind: TargetKind, seed: int) -> _Chosen:
+def _select_setting(
+    settings: list[Setting], features: Any, targets: NDArray, kind: TargetKind, seed: int
+) -> _Selection:
     """The setting with the best cross-validated log loss (numeric: squared error), the first on ties."""
     classes = len(np.unique(targets)) if kind == "single" else 0
-    few = len(_frequent(targets)) < classes if classes else len(targets) < 5 * CROSS_VALIDATE_FROM
-    if few or kind == "multi" or classes == 1 or classes > CROSS_VALIDATE_CLASSES:
+    too_few = len(_frequent(targets)) < classes if classes else len(targets) < 5 * MIN_TEXTS_PER_CLASS
+    if too_few or kind == "multi" or classes == 1 or classes > MAX_SELECTION_CLASSES:
         fixed = [s for s in settings if s.strength == FIXED_STRENGTH]
-        return _Chosen(fixed[-1], "fixed")
-    if len(targets) > CROSS_VALIDATE_AT_MOST:
-        chosen = np.random.default_rng(seed).permutation(len(targets))[:CROSS_VALIDATE_AT_MOST]
-        kept = np.isin(targets[chosen], _frequent(targets[chosen])) if kind == "single" else slice(None)
-        features, targets = features[chosen[kept]], targets[chosen[kept]]
+        return _Selection(fixed[-1], "fixed")
+    if len(targets) > MAX_SELECTION_TEXTS:
+        sample = np.random.default_rng(seed).permutation(len(targets))[:MAX_SELECTION_TEXTS]
+        usable = np.isin(targets[sample], _frequent(targets[sample])) if kind == "single" else slice(None)
+        features, targets = features[sample[usable]], targets[sample[usable]]
     splitter = StratifiedKFold if kind == "single" else KFold
     folds = list(splitter(5, shuffle=True, random_state=seed).split(features, targets))
     if kind == "single":
         targets = np.unique(targets, return_inverse=True)[1]
-    answers = [_left_out(kind, setting, features, targets, folds) for setting in settings]
-    losses = [np.mean([_loss(kind, given[held], targets[held]) for _, held in folds]) for given in answers]
-    return _Chosen(settings[int(np.argmin(losses))], "cross-validated", np.mean(answers, axis=0), targets)
+    predictions = [_cross_validated(kind, setting, features, targets, folds) for setting in settings]
+    losses = [
+        np.mean([_loss(kind, predicted[held_out], targets[held_out]) for _, held_out in folds])
+        for predicted in predictions
+    ]
+    return _Selection(settings[int(np.argmin(losses))], "cross-validated", np.mean(predictions, axis=0), targets)
 
 
-def _left_out(kind: TargetKind, setting: Setting, features: Any, targets: NDArray, folds: Any) -> NDArray[np.float64]:
-    """What is answered for each text by the fold that did not learn from it."""
-    view = setting.view(features)
-    answers = np.zeros((len(targets), targets.max() + 1) if kind == "single" else len(targets))
-    for rest, held in folds:
-        model = _model(kind, setting, targets[rest]).fit(view[rest], targets[rest])
-        answers[held] = (
-            np.log(model.predict_proba(view[held]) + 1e-15) if kind == "single" else model.predict(view[held])
+def _cross_validated(
+    kind: TargetKind, setting: Setting, features: Any, targets: NDArray, folds: Any
+) -> NDArray[np.float64]:
+    """Predictions for each text by the model of the fold that held it out."""
+    selected = setting.apply(features)
+    predictions = np.zeros((len(targets), targets.max() + 1) if kind == "single" else len(targets))
+    for training, held_out in folds:
+        model = _estimator(kind, setting, targets[training]).fit(selected[training], targets[training])
+        predictions[held_out] = (
+            np.log(model.predict_proba(selected[held_out]) + 1e-15)
+            if kind == "single"
+            else model.predict(selected[held_out])
         )
-    return answers
+    return predictions
 
 
-def _loss(kind: TargetKind, answers: NDArray[np.float64], targets: NDArray) -> float:
-    """Log loss of log probabilities that may want normalising; squared error of values."""
+def _loss(kind: TargetKind, predictions: NDArray[np.float64], targets: NDArray) -> float:
+    """Log loss of log probabilities, normalised first, or squared error of values."""
     if kind != "single":
-        return float(np.square(answers - targets).mean())
-    return float((logsumexp(answers, axis=1) - answers[np.arange(len(targets)), targets]).mean())
+        return float(np.square(predictions - targets).mean())
+    return float((logsumexp(predictions, axis=1) - predictions[np.arange(len(targets)), targets]).mean())
 
 
-def _mean_loss(chosen: Sequence[_Chosen], kind: TargetKind) -> float:
-    """Of the mean of what several views answer for texts that were left out; 0 where nothing could be left out."""
-    answers = [c.answers for c in chosen if c.answers is not None]
-    return 0.0 if chosen[0].targets is None else _loss(kind, np.mean(answers, axis=0), chosen[0].targets)
+def _mean_loss(selections: Sequence[_Selection], kind: TargetKind) -> float:
+    """Loss of the mean cross-validated prediction of several views; 0 where nothing was cross-validated."""
+    predictions = [selection.predictions for selection in selections if selection.predictions is not None]
+    return 0.0 if selections[0].targets is None else _loss(kind, np.mean(predictions, axis=0), selections[0].targets)
 
 
 def _frequent(targets: NDArray) -> NDArray:
-    """The classes with texts enough for one in each fold."""
-    names, counts = np.unique(targets, return_counts=True)
-    return names[counts >= CROSS_VALIDATE_FROM]
+    """The classes with at least one text for each fold."""
+    classes, counts = np.unique(targets, return_counts=True)
+    return classes[counts >= MIN_TEXTS_PER_CLASS]

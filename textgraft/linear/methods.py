@@ -1,4 +1,4 @@
-"""The linear ways to a classifier, of which candidates and methods are made: what each stands on, how it is fitted."""
+"""Registry of the linear methods: the feature maps each one needs and how its classifier is built."""
 
 from __future__ import annotations
 
@@ -27,102 +27,133 @@ Classifier = LinearBaseline | LsaBaseline | CoTrainedClassifier
 
 @dataclass(frozen=True)
 class Family:
-    """Spaces that are learned together from unlabelled texts; where they are several the labels choose."""
+    """Variants of a feature map that are fitted together to unlabelled texts; where there are several, labels select
+    one.
+
+    Attributes:
+        names: File names of the variants.
+        fit: Fits the variants.
+    """
 
     names: tuple[str, ...]
     fit: Callable[[FeatureMaps], Sequence[FeatureMap]]
 
 
 class FeatureMaps:
-    """What unlabelled texts teach: fitted once, when first asked for, and kept in `folder`."""
+    """Feature maps fitted to unlabelled texts, lazily and once; each is saved in `folder`.
+
+    Args:
+        texts: The unlabelled texts.
+        folder: Folder of the saved feature maps.
+        seed: Seeds samples and factorisations.
+    """
 
     def __init__(self, texts: Sequence[str], folder: Path, *, seed: int = 0) -> None:
         self.texts, self.folder, self.seed = texts, folder, seed
         self.seconds: dict[Family, float] = {}
-        self._made: dict[Family, list[FeatureMap]] = {}
+        self._feature_maps: dict[Family, list[FeatureMap]] = {}
 
     def of(self, family: Family) -> list[FeatureMap]:
-        """A family's spaces, as they will be saved. Raises UserError where the texts are too few for them."""
-        if family not in self._made:
+        """A family's feature maps, with the precision they are saved with. Raises UserError if the texts are
+        too few.
+        """
+        if family not in self._feature_maps:
             paths = [self.folder / f"{name}.safetensors" for name in family.names]
             if not all(path.exists() for path in paths):
                 with Meter() as meter:
-                    spaces = family.fit(self)
-                for path, space in zip(paths, spaces, strict=True):
-                    facts = {"form": space.form, "seconds": meter.seconds / len(spaces)}
-                    write_state(path, space.state(), {}, facts)
-            # Read back even if they were just written: what is measured is what is saved, in half precision.
-            found = [read_state(path) for path in paths]
-            self._made[family] = [feature_map_from_state(facts["form"], state) for state, _, facts in found]
-            self.seconds[family] = sum(facts["seconds"] for _, _, facts in found)
-        return self._made[family]
+                    feature_maps = family.fit(self)
+                for path, feature_map in zip(paths, feature_maps, strict=True):
+                    facts = {"form": feature_map.form, "seconds": meter.seconds / len(feature_maps)}
+                    write_state(path, feature_map.state(), {}, facts)
+            # Read back even if just written, so that results are those of the saved half-precision arrays.
+            files = [read_state(path) for path in paths]
+            self._feature_maps[family] = [feature_map_from_state(facts["form"], state) for state, _, facts in files]
+            self.seconds[family] = sum(facts["seconds"] for _, _, facts in files)
+        return self._feature_maps[family]
 
     @cached_property
     def counted(self) -> NgramCounts:
-        """The unlabelled texts, counted when a family first asks."""
+        """n-gram counts of the unlabelled texts, computed on first use."""
         return NgramCounts.of(self.texts, seed=self.seed)
 
     @cached_property
     def pool(self) -> Pool:
-        """The unlabelled texts as the spaces and n-grams see them."""
+        """The unlabelled texts under the views of co-training."""
         (paragraphs,) = self.of(PARAGRAPHS)
-        spaces = {"LSA": self.of(LSA), "paragraph vectors": [paragraphs] * len(LSA.names)}
-        pool = Pool.of(self.counted, spaces, seed=self.seed)
-        del self.counted  # some hundred megabytes that nobody asks for again
+        feature_maps = {"LSA": self.of(LSA), "paragraph vectors": [paragraphs] * len(LSA.names)}
+        pool = Pool.of(self.counted, feature_maps, seed=self.seed)
+        del self.counted  # several hundred megabytes, not needed again
         return pool
 
 
-LSA = Family(("lsa", "even lsa"), lambda of: plain_and_residual_idf(of.counted, seed=of.seed))
-VECTORS = Family(("word vectors", "even word vectors"), lambda of: plain_and_residual_idf_words(of.texts, seed=of.seed))
-PARAGRAPHS = Family(("paragraph vectors",), lambda of: [ParagraphFeatures(seed=of.seed).fit_counted(of.counted)])
+LSA = Family(("lsa", "lsa, residual idf"), lambda maps: plain_and_residual_idf(maps.counted, seed=maps.seed))
+VECTORS = Family(
+    ("word vectors", "word vectors, residual idf"),
+    lambda maps: plain_and_residual_idf_words(maps.texts, seed=maps.seed),
+)
+PARAGRAPHS = Family(("paragraph vectors",), lambda maps: [ParagraphFeatures(seed=maps.seed).fit_counted(maps.counted)])
 
 
 @dataclass(frozen=True)
 class LinearMethod:
-    """One linear way: how to make its classifier, unfitted, for a seed; its spaces; if it is only for one label."""
+    """A linear method.
+
+    Attributes:
+        about: One sentence for tables and help.
+        classifier: Builds the unfitted classifier from feature maps and a seed.
+        feature_maps: The families that it uses.
+        one_label_only: True if targets must have one label per text.
+    """
 
     about: str
     classifier: Callable[[FeatureMaps, int], Classifier]
-    spaces: tuple[Family, ...] = ()
+    feature_maps: tuple[Family, ...] = ()
     one_label_only: bool = False
 
 
 LINEAR_METHODS: dict[str, LinearMethod] = {
     "linear": LinearMethod(
-        "TF-IDF of n-grams into logistic regression: what one would have used anyway.",
-        lambda spaces, seed: LinearBaseline(seed=seed),
+        "Logistic regression on TF-IDF of n-grams: the standard baseline.",
+        lambda maps, seed: LinearBaseline(seed=seed),
     ),
     "lsa": LinearMethod(
-        "Logistic regression on what both halves of a text say in a latent semantic analysis, plain or even.",
-        lambda spaces, seed: LsaBaseline(spaces=spaces.of(LSA), seed=seed),
+        "Logistic regression on a latent semantic analysis with split-half CCA, plain or residual-IDF weighted.",
+        lambda maps, seed: LsaBaseline(feature_maps=maps.of(LSA), seed=seed),
         (LSA,),
     ),
     "vectors": LinearMethod(
-        "Logistic regression on means of word vectors, counted from the unlabelled texts, plain or even.",
-        lambda spaces, seed: LsaBaseline(spaces=spaces.of(VECTORS), seed=seed),
+        "Logistic regression on means of word vectors of the unlabelled texts, plain or residual-IDF weighted.",
+        lambda maps, seed: LsaBaseline(feature_maps=maps.of(VECTORS), seed=seed),
         (VECTORS,),
     ),
     "co-training": LinearMethod(
-        "Co-training: classifiers on LSA, paragraph vectors and n-grams teach each other on the unlabelled texts.",
-        lambda spaces, seed: CoTrainedClassifier(spaces.pool, seed=seed),
+        "Co-training of classifiers on LSA, paragraph vectors and n-grams with the unlabelled texts.",
+        lambda maps, seed: CoTrainedClassifier(maps.pool, seed=seed),
         (LSA, PARAGRAPHS),
         one_label_only=True,
     ),
 }
-"""By name, the simple ones first: of equals the first is taken."""
+"""Linear methods by name, simple ones first: on ties the first is chosen."""
 
 
 def write_state(path: Path, state: State, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-    """A state (linear.state), other arrays and what JSON can hold, as one atomic file."""
+    """Write a state (linear.state), further arrays and JSON facts as one atomic file.
+
+    Args:
+        path: File to write.
+        state: The state.
+        arrays: Further arrays by name.
+        facts: JSON values.
+    """
     tensors = {f"model.{name}": torch.from_numpy(np.ascontiguousarray(a)) for name, a in state.arrays.items()}
     tensors |= {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
     save_checkpoint(path, tensors, {"settings": state.settings, "documents": state.documents, "facts": dict(facts)})
 
 
 def read_state(path: Path) -> tuple[State, dict[str, np.ndarray], dict[str, Any]]:
-    """What `write_state` wrote: the state, the other arrays, the facts."""
-    tensors, found = load_checkpoint(path)
+    """Read a file of `write_state`: the state, the further arrays and the facts."""
+    tensors, metadata = load_checkpoint(path)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    own = {name.removeprefix("model."): a for name, a in arrays.items() if name.startswith("model.")}
+    state_arrays = {name.removeprefix("model."): a for name, a in arrays.items() if name.startswith("model.")}
     others = {name: a for name, a in arrays.items() if not name.startswith("model.")}
-    return State(found["settings"], own, found["documents"]), others, found["facts"]
+    return State(metadata["settings"], state_arrays, metadata["documents"]), others, metadata["facts"]

@@ -1,4 +1,4 @@
-"""Unlabelled texts as their n-grams are counted, once for all that is learned from them."""
+"""n-gram counts of the unlabelled texts, computed once for all methods that are fitted to them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from textgraft.linear.ngrams import Counts, is_space_separated
-from textgraft.linear.split_half_cca import half
+from textgraft.linear.split_half_cca import first_half
 
-TEXTS = 100_000
-"""Most texts that are counted, a random sample of a larger pool."""
-NGRAMS = 100_000
-"""Most n-grams that are counted, the most frequent ones."""
+MAX_TEXTS = 100_000
+"""Texts that are counted, a random sample of a larger pool."""
+MAX_NGRAMS = 100_000
+"""n-grams that are counted, the most frequent ones."""
 
 
 @dataclass(frozen=True)
 class NgramCounts:
-    """N texts, how often each has each n-gram (N, V), and the same of each one's two halves (linear.split_half_cca).
+    """Occurrences of n-grams in N texts and in each text's two halves (linear.split_half_cca).
 
-    To cut texts into n-grams takes as long as to learn from them, so the pool's are counted once: latent spaces,
-    paragraph vectors and self-training all begin here.
+    Splitting texts into n-grams takes as long as fitting a method to them, so LSA, paragraph vectors and co-training
+    share these counts.
+
+    Attributes:
+        texts: The counted texts.
+        whole: Occurrences (N, V) in whole texts.
+        halves: Occurrences (N, V) in the first and in the second halves.
     """
 
     texts: Sequence[str]
@@ -33,38 +38,49 @@ class NgramCounts:
 
     @classmethod
     def of(cls, texts: Sequence[str], *, seed: int = 0) -> Self:
-        """Of at most TEXTS of the texts, drawn at random. Raises UserError where no text has a word."""
-        texts = [texts[i] for i in drawn(len(texts), TEXTS, seed)]
+        """Count the n-grams of at most MAX_TEXTS texts, a random sample. Raises UserError if no text contains a
+        word.
+        """
+        texts = [texts[i] for i in random_subset(len(texts), MAX_TEXTS, seed)]
         spaced = is_space_separated(texts)
-        kind, least = "word 1-2-grams" if spaced else "character 1-3-grams", 5 if len(texts) >= 1_000 else 2
-        whole = Counts.of(texts, kind, max_features=NGRAMS, min_df=least)
-        one = whole.again([half(text, spaced=spaced) for text in texts])
-        other = (whole.counts - one).maximum(0)  # maximum: a letter's lower case may change where a text is cut
-        other.eliminate_zeros()
-        return cls(texts, whole, (one, other))
+        kind, min_df = "word 1-2-grams" if spaced else "character 1-3-grams", 5 if len(texts) >= 1_000 else 2
+        whole = Counts.of(texts, kind, max_features=MAX_NGRAMS, min_df=min_df)
+        first = whole.count([first_half(text, spaced=spaced) for text in texts])
+        second = (whole.counts - first).maximum(0)  # maximum: a letter's lower case may change where a text is cut
+        second.eliminate_zeros()
+        return cls(texts, whole, (first, second))
 
     def __len__(self) -> int:
         return len(self.texts)
 
-    def sample(self, most: int, *, seed: int = 0) -> NgramCounts:
-        """At most so many of the texts, drawn at random."""
-        rows = drawn(len(self), most, seed)
+    def sample(self, limit: int, *, seed: int = 0) -> NgramCounts:
+        """A random sample of at most `limit` of the texts."""
+        rows = random_subset(len(self), limit, seed)
         whole = Counts(self.whole.name, self.whole.words, self.whole.counts[rows])
-        one, other = self.halves
-        return NgramCounts([self.texts[i] for i in rows], whole, (one[rows], other[rows]))
+        first, second = self.halves
+        return NgramCounts([self.texts[i] for i in rows], whole, (first[rows], second[rows]))
 
-    def narrowed(self, most: int) -> NgramCounts:
-        """The texts as at most so many n-grams see them, the most frequent ones."""
-        found = np.asarray(self.whole.counts.sum(axis=0, dtype=np.float64)).ravel()
-        columns = np.sort(np.argsort(-found, kind="stable")[:most])
+    def most_frequent(self, limit: int) -> NgramCounts:
+        """The counts of the `limit` most frequent n-grams."""
+        occurrences = np.asarray(self.whole.counts.sum(axis=0, dtype=np.float64)).ravel()
+        columns = np.sort(np.argsort(-occurrences, kind="stable")[:limit])
         words = [self.whole.words[i] for i in columns]
-        one, other = self.halves
+        first, second = self.halves
         whole = Counts(self.whole.name, words, self.whole.counts[:, columns])
-        return NgramCounts(self.texts, whole, (one[:, columns], other[:, columns]))
+        return NgramCounts(self.texts, whole, (first[:, columns], second[:, columns]))
 
 
-def drawn(count: int, most: int, seed: int) -> NDArray[np.int64]:
-    """`most` of so many numbers, ascending; all of them where they are no more."""
-    if count <= most:
+def random_subset(count: int, limit: int, seed: int) -> NDArray[np.int64]:
+    """Ascending random subset of range(count).
+
+    Args:
+        count: Number of items.
+        limit: Size of the subset; all items if there are no more.
+        seed: Seed of the choice.
+
+    >>> random_subset(3, 5, 0).tolist(), len(random_subset(5, 3, 0))
+    ([0, 1, 2], 3)
+    """
+    if count <= limit:
         return np.arange(count)
-    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))

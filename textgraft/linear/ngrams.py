@@ -1,4 +1,4 @@
-"""Texts as TF-IDF rows of n-grams: what every linear classifier here reads."""
+"""TF-IDF features of n-grams, shared by all linear classifiers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.state import State
 from textgraft.text.words import RUN_ON
 
-SPACED_FROM = 0.09
-"""Share of white space from which even a script without spaces has been cut into words (raw Thai has 0.04-0.05)."""
+MIN_SPACE_SHARE = 0.09
+"""Share of white space above which text of a script without spaces has been segmented (raw Thai has 0.04-0.05)."""
 
 _PUNCTUATION = r"!-/:-@\[-`{-~¡«»¿،؛؟।\u2010-\u2027\u2030-\u205e\u3000-\u303f"
-# What punctuation and space leave over; \w+ would drop emoji and cut Hindi at its vowel signs.
+# Everything but punctuation and white space; \w+ would drop emoji and split Hindi at its vowel signs.
 WORD = rf"[^\s{_PUNCTUATION}]+|[!?]"
-# A saved model names these and holds no pattern of its own: changing one is changing what artifact.FORMAT means.
+# Saved models hold these names and no patterns: a changed pattern needs a new artifact.FORMAT.
 KINDS: dict[str, dict[str, Any]] = {
     "word 1-2-grams": {"token_pattern": WORD, "ngram_range": (1, 2)},
     "character 3-5-grams": {"analyzer": "char_wb", "ngram_range": (3, 5)},
@@ -32,20 +32,28 @@ _COMMON = {"sublinear_tf": True, "dtype": np.float32}
 
 
 def is_space_separated(texts: Sequence[str]) -> bool:
-    """Whether spaces part the words of these texts, judged on a sample of at most 200,000 characters.
+    """True if spaces separate the words of these texts, judged on a sample of at most 200,000 characters.
 
-    No, where half of the characters are of a script that runs words together (Thai, Lao, Khmer, Burmese,
-    Tibetan, Chinese, Japanese) and white space is rare. Rare spaces alone do not tell: one-word texts have
-    none either.
+    False if half of the characters are of a script without spaces between words (Thai, Lao, Khmer, Burmese, Tibetan,
+    Chinese, Japanese) and white space is rare. Rare white space alone decides nothing: one-word texts have none either.
+
+    >>> is_space_separated(["two words"]), is_space_separated(["ดีมาก"])
+    (True, False)
     """
     sample = "".join(text[:1_000] for text in texts[:: len(texts) // 200 + 1])
-    unspaced, spaces = len(RUN_ON.findall(sample)), sum(map(str.isspace, sample))
-    return unspaced <= len(sample) / 2 or spaces / len(sample) >= SPACED_FROM
+    unspaced_count, space_count = len(RUN_ON.findall(sample)), sum(map(str.isspace, sample))
+    return unspaced_count <= len(sample) / 2 or space_count / len(sample) >= MIN_SPACE_SHARE
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each text has each n-gram of a kind (N, V), and the n-grams in the order of the columns."""
+    """Occurrences (N, V) of n-grams in texts.
+
+    Attributes:
+        name: Kind of n-gram, a key of KINDS.
+        words: The n-grams, in the order of the columns.
+        counts: Occurrences (N, V).
+    """
 
     name: str
     words: list[str]
@@ -53,91 +61,121 @@ class Counts:
 
     @classmethod
     def of(cls, texts: Sequence[str], kind: str, *, max_features: int, min_df: int) -> Self:
-        """Of the n-grams in at least `min_df` texts the most frequent; where no two texts share one, of all of them."""
-        for least in (min_df, 1):
-            counter = CountVectorizer(min_df=least, max_features=max_features, dtype=np.float32, **KINDS[kind])
+        """Count the n-grams of texts.
+
+        Args:
+            texts: N raw texts.
+            kind: A key of KINDS.
+            max_features: Most n-grams, the most frequent ones.
+            min_df: Texts that an n-gram must occur in; ignored where no n-gram does.
+
+        Raises:
+            UserError: No text contains a word.
+        """
+        for minimum in (min_df, 1):
+            counter = CountVectorizer(min_df=minimum, max_features=max_features, dtype=np.float32, **KINDS[kind])
             try:
                 counts = counter.fit_transform(texts)
             except ValueError:
                 continue
             return cls(kind, counter.get_feature_names_out().tolist(), counts)
-        raise UserError("no text has a single word in it.", remedy="Check that the text column is the right one.")
+        raise UserError("no text contains a word.", remedy="Check that the text column is the right one.")
 
-    def again(self, texts: Sequence[str]) -> csr_matrix:
-        """How often other texts have the same n-grams."""
+    def count(self, texts: Sequence[str]) -> csr_matrix:
+        """Occurrences (M, V) of the same n-grams in other texts."""
         counter = CountVectorizer(vocabulary=self.words, dtype=np.float32, **KINDS[self.name])
         return counter.transform(texts)
 
-    def of_words(self, words: Sequence[str]) -> csr_matrix:
+    def columns(self, words: Sequence[str]) -> csr_matrix:
         """The columns of some of the n-grams, in their order."""
-        columns = {word: column for column, word in enumerate(self.words)}
-        return self.counts[:, [columns[word] for word in words]]
+        positions = {word: column for column, word in enumerate(self.words)}
+        return self.counts[:, [positions[word] for word in words]]
 
 
 class Ngrams:
-    """TF-IDF rows of length 1 a kind of n-gram, side by side.
+    """TF-IDF features of one or more kinds of n-gram, side by side; each kind's rows have length 1.
 
-    With `even` an n-gram's weight is multiplied by its residual-IDF weighting to the power of 8: n-grams that crowd
-    into few texts, which are what those texts are about, hardly count. Learned weights hold that, so a saved one need
-    not know.
+    Args:
+        characters: Add character 3-5-grams to word 1-2-grams.
+        max_features: Most n-grams of each kind.
+        min_df: Texts that an n-gram must occur in, for 1,000 texts and more; at most 2 for fewer.
+        residual_idf: Multiply each weight by the n-gram's residual-IDF share to the power POWER, so that n-grams
+            concentrated in few texts, their topics, get little weight. The saved weights include the factor, so the
+            option itself is not saved.
     """
 
-    def __init__(self, *, characters: bool, max_features: int, min_df: int = 2, even: bool = False) -> None:
-        self.characters, self.max_features, self.min_df, self.even = characters, max_features, min_df, even
+    def __init__(self, *, characters: bool, max_features: int, min_df: int = 2, residual_idf: bool = False) -> None:
+        self.characters, self.max_features, self.min_df, self.residual_idf = (
+            characters,
+            max_features,
+            min_df,
+            residual_idf,
+        )
 
     def fit(self, texts: Sequence[str]) -> Self:
+        """Learn the n-grams and their weights from texts."""
         self.fit_transform(texts)
         return self
 
     def fit_transform(self, texts: Sequence[str]) -> csr_matrix:
-        """The rows (N, V) of the texts that the n-grams and their weights are taken from, which are read once."""
+        """Fit to texts and return their rows (N, V); each text is read once."""
         if not is_space_separated(texts):
             kinds = ["character 1-3-grams"]
         else:
             kinds = ["word 1-2-grams", *(["character 3-5-grams"] if self.characters else [])]
-        least = self.min_df if len(texts) >= 1_000 else min(2, self.min_df)
-        return self.weigh([Counts.of(texts, kind, max_features=self.max_features, min_df=least) for kind in kinds])
+        min_df = self.min_df if len(texts) >= 1_000 else min(2, self.min_df)
+        return self.fit_transform_counts(
+            [Counts.of(texts, kind, max_features=self.max_features, min_df=min_df) for kind in kinds]
+        )
 
-    def weigh(self, counted: Sequence[Counts]) -> csr_matrix:
-        """The same of texts that were counted before, a kind of n-gram after the other."""
+    def fit_transform_counts(self, counts: Sequence[Counts]) -> csr_matrix:
+        """Fit to counted texts and return their rows (N, V).
+
+        Args:
+            counts: Occurrences in the same texts, one entry per kind of n-gram.
+        """
         self._vectorizers: dict[str, TfidfVectorizer] = {}
         rows = []
-        for kind in counted:
-            weigher = TfidfTransformer(sublinear_tf=True).fit(kind.counts)
-            if self.even:
-                weigher.idf_ = (weigher.idf_ * residual_idf_shares(kind.counts) ** POWER).astype(kind.counts.dtype)
-            self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, weigher.idf_)
-            rows.append(weigher.transform(kind.counts))
+        for kind in counts:
+            transformer = TfidfTransformer(sublinear_tf=True).fit(kind.counts)
+            if self.residual_idf:
+                transformer.idf_ = (transformer.idf_ * residual_idf_shares(kind.counts) ** POWER).astype(
+                    kind.counts.dtype
+                )
+            self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, transformer.idf_)
+            rows.append(transformer.transform(kind.counts))
         return hstack(rows).tocsr()
 
     @property
     def about(self) -> str:
+        """Description: the number of n-grams of each kind."""
         return " and ".join(f"{len(v.vocabulary_):,} {kind}" for kind, v in self._vectorizers.items())
 
     @property
     def words(self) -> list[str]:
         """The n-grams, in the order of the columns."""
-        return [word for v in self._vectorizers.values() for word in _in_order(v)]
+        return [word for v in self._vectorizers.values() for word in _ordered_ngrams(v)]
 
     @property
     def width(self) -> int:
-        """V, the number of n-grams."""
+        """Number of n-grams V."""
         return sum(len(v.vocabulary_) for v in self._vectorizers.values())
 
     def transform(self, texts: Sequence[str]) -> csr_matrix:
+        """Rows (N, V) of texts."""
         if len(texts) == 0:
             return csr_matrix((0, self.width))
         return hstack([v.transform(texts) for v in self._vectorizers.values()]).tocsr()
 
-    def weighed(self, counts: csr_matrix) -> csr_matrix:
-        """The rows of texts whose n-grams, of one kind, have been counted already; the counts stay as they are."""
+    def transform_counts(self, counts: csr_matrix) -> csr_matrix:
+        """Rows (N, V) of counted texts, for one kind of n-gram; `counts` is not modified."""
         (vectorizer,) = self._vectorizers.values()
-        weigher = TfidfTransformer(sublinear_tf=True)
-        weigher.idf_ = vectorizer.idf_
-        return weigher.transform(counts)
+        transformer = TfidfTransformer(sublinear_tf=True)
+        transformer.idf_ = vectorizer.idf_
+        return transformer.transform(counts)
 
     def size_in_bytes(self) -> int:
-        """Of the n-grams as UTF-8 and a weight for each."""
+        """Size of the n-grams as UTF-8 and of their weights."""
         vectorizers = self._vectorizers.values()
         names = sum(len(name.encode("utf-8", "surrogatepass")) for v in vectorizers for name in v.vocabulary_)
         return names + sum(v.idf_.nbytes for v in vectorizers)
@@ -146,13 +184,15 @@ class Ngrams:
         """The kinds of n-gram, and for each its n-grams in the order of the columns and their weights."""
         parts = {}
         for number, vectorizer in enumerate(self._vectorizers.values()):
-            parts[str(number)] = State(arrays={"idf": vectorizer.idf_}, documents={"words": _in_order(vectorizer)})
+            parts[str(number)] = State(
+                arrays={"idf": vectorizer.idf_}, documents={"words": _ordered_ngrams(vectorizer)}
+            )
         settings = {"kinds": list(self._vectorizers), "characters": self.characters}
-        return State(settings | {"max_features": self.max_features, "min_df": self.min_df}).having(parts)
+        return State(settings | {"max_features": self.max_features, "min_df": self.min_df}).with_parts(parts)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """The inverse of `state`. Raises ValueError for what that cannot have given."""
+        """The inverse of `state`. Raises ValueError for an inconsistent state."""
         ngrams = cls(
             characters=state.setting("characters", bool),
             max_features=state.setting("max_features", int),
@@ -160,16 +200,16 @@ class Ngrams:
         )
         kinds = state.setting("kinds", list)
         if not kinds or not set(kinds) <= KINDS.keys():
-            raise ValueError(f"these are no kinds of n-gram: {kinds}")
+            raise ValueError(f"unknown kinds of n-gram: {kinds}")
         ngrams._vectorizers = {}
         for i, kind in enumerate(kinds):
             part = state.part(str(i))
-            words = part.words("words")
+            words = part.word_list("words")
             ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)))
         return ngrams
 
 
-def _in_order(vectorizer: TfidfVectorizer) -> list[str]:
+def _ordered_ngrams(vectorizer: TfidfVectorizer) -> list[str]:
     vocabulary: dict[str, int] = vectorizer.vocabulary_
     return sorted(vocabulary, key=vocabulary.__getitem__)
 

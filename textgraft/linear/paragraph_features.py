@@ -1,4 +1,4 @@
-"""Texts as paragraph vectors, learned from the n-grams of unlabelled texts: a second opinion beside LSA."""
+"""Feature map of paragraph vectors, learned from the n-grams of unlabelled texts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import KINDS
 from textgraft.linear.paragraph_vectors import NgramVectors
 from textgraft.linear.residual_idf import POWER, residual_idf_shares
-from textgraft.linear.split_half_cca import ENOUGH, agreement
+from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions
 from textgraft.linear.state import State
 
 EPOCHS = 4
-AXES_FROM = 10_000
-"""Texts whose centre and axes are taken."""
+AXES_SAMPLE = 10_000
+"""Texts that centre and axes are estimated from."""
 
 
 class ParagraphFeatures:
-    """A paragraph vector a text (linear.paragraph_vectors), turned to what a text's halves agree on
-    (linear.split_half_cca).
+    """Paragraph vectors (linear.paragraph_vectors), rotated by split-half CCA (linear.split_half_cca).
 
-    n-grams that crowd into few texts hardly count (linear.residual_idf). Fit it once to all the text there is.
+    n-grams that are concentrated in few texts get little weight (linear.residual_idf). Fit it once to all available
+    text.
+
+    Args:
+        dimensions: Number of dimensions D.
+        epochs: Epochs of training of the n-gram vectors.
+        seed: Seeds initialisation, sampling and order.
     """
 
     form: ClassVar[str] = "paragraph vectors"
@@ -36,48 +41,48 @@ class ParagraphFeatures:
         self.dimensions, self.epochs, self.seed = dimensions, epochs, seed
 
     def fit(self, texts: Sequence[str]) -> Self:
-        """Raises UserError where no text has a word."""
+        """Fit to unlabelled texts. Raises UserError if no text contains a word."""
         return self.fit_counted(NgramCounts.of(texts, seed=self.seed))
 
     def fit_counted(self, texts: NgramCounts) -> Self:
-        """The same of texts that were counted before."""
+        """Fit to texts whose n-grams are counted."""
         whole = texts.whole.counts
         self._kind, self._words = texts.whole.name, texts.whole.words
-        self._counter = _counter(self._kind, self._words)
+        self._vectorizer = _vectorizer(self._kind, self._words)
         weights = residual_idf_shares(whole) ** POWER
-        self._ngrams = NgramVectors.begin(whole, weights, self.dimensions, self.seed)
-        self._ngrams.learn(*texts.halves, epochs=self.epochs, seed=self.seed)
-        some = texts.sample(AXES_FROM, seed=self.seed)
-        self._centre = self._ngrams.texts(some.whole.counts).mean(axis=0, dtype=np.float64)
+        self._ngrams = NgramVectors.initialize(whole, weights, self.dimensions, self.seed)
+        self._ngrams.train(*texts.halves, epochs=self.epochs, seed=self.seed)
+        sample = texts.sample(AXES_SAMPLE, seed=self.seed)
+        self._centre = self._ngrams.infer(sample.whole.counts).mean(axis=0, dtype=np.float64)
         self._axes = np.eye(self.width)
-        if len(some) >= ENOUGH:
-            one, other = (self._ngrams.texts(half) for half in some.halves)
-            self._axes = agreement(one.astype(np.float64), other.astype(np.float64))
-        count, ngrams = f"{len(texts):,} texts", f"{len(self._words):,} {self._kind}"
-        self.about = f"paragraph vectors of {count} ({self.width} dimensions of {ngrams})"
+        if len(sample) >= MIN_TEXTS:
+            first, second = (self._ngrams.infer(half) for half in sample.halves)
+            self._axes = cca_directions(first.astype(np.float64), second.astype(np.float64))
+        text_count, ngrams = f"{len(texts):,} texts", f"{len(self._words):,} {self._kind}"
+        self.about = f"paragraph vectors of {text_count} ({self.width} dimensions of {ngrams})"
         return self
 
     @property
     def width(self) -> int:
-        """D."""
+        """Number of dimensions D."""
         return len(self._centre)
 
     def transform(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Texts as coordinates (N, D), the strongest first; a text without known n-grams lies at the centre, 0."""
+        """Coordinates (N, D), the strongest dimension first; a text without known n-grams is at the centre, 0."""
         if len(texts) == 0:
             return np.zeros((0, self.width))
-        return self._placed(self._counter.transform(texts))
+        return self._project(self._vectorizer.transform(texts))
 
-    def place(self, texts: NgramCounts) -> NDArray[np.float64]:
-        """The same of texts that were counted before."""
-        return self._placed(texts.whole.of_words(self._words))
+    def transform_counts(self, texts: NgramCounts) -> NDArray[np.float64]:
+        """Coordinates (N, D) of texts whose n-grams are counted."""
+        return self._project(texts.whole.columns(self._words))
 
-    def _placed(self, counts: csr_matrix) -> NDArray[np.float64]:
-        known = np.diff(counts.indptr) > 0
-        return np.asarray((self._ngrams.texts(counts) - self._centre) * known[:, None] @ self._axes)
+    def _project(self, counts: csr_matrix) -> NDArray[np.float64]:
+        has_ngrams = np.diff(counts.indptr) > 0
+        return np.asarray((self._ngrams.infer(counts) - self._centre) * has_ngrams[:, None] @ self._axes)
 
     def size_in_bytes(self) -> int:
-        """Of the vectors, the n-grams and the axes."""
+        """Size of the vectors, the n-grams and the axes."""
         words = sum(len(word.encode("utf-8", "surrogatepass")) for word in self._words)
         return words + self._ngrams.vectors.nbytes + self._ngrams.weights.nbytes + self._axes.nbytes
 
@@ -96,25 +101,25 @@ class ParagraphFeatures:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """The inverse of `state`. Raises ValueError for what that cannot have given."""
+        """The inverse of `state`. Raises ValueError for an inconsistent state."""
         dimensions, epochs = state.setting("dimensions", int), state.setting("epochs", int)
-        space = cls(dimensions=dimensions, epochs=epochs, seed=state.setting("seed", int))
-        space.about, space._kind = state.setting("about", str), state.setting("kind", str)
-        if space._kind not in KINDS:
-            raise ValueError(f"this is no kind of n-gram: {space._kind}")
-        space._words = state.words("words")
-        space._counter = _counter(space._kind, space._words)
-        count = len(space._words)
+        features = cls(dimensions=dimensions, epochs=epochs, seed=state.setting("seed", int))
+        features.about, features._kind = state.setting("about", str), state.setting("kind", str)
+        if features._kind not in KINDS:
+            raise ValueError(f"unknown kind of n-gram: {features._kind}")
+        features._words = state.word_list("words")
+        features._vectorizer = _vectorizer(features._kind, features._words)
+        count = len(features._words)
         vectors = torch.from_numpy(state.array("vectors", count, None))
         weights, shares = state.array("weights", count), state.array("shares", count)
         for name, array in (("weights", weights), ("shares", shares)):
             if not (np.isfinite(array) & (array >= 0)).all() or not array.sum() > 0:
-                raise ValueError(f"these are no {name} of n-grams")
-        space._ngrams = NgramVectors(vectors, torch.from_numpy(weights), shares)
+                raise ValueError(f"{name} of n-grams must be finite, not negative and not all 0")
+        features._ngrams = NgramVectors(vectors, torch.from_numpy(weights), shares)
         width = vectors.shape[1]
-        space._centre, space._axes = state.array("centre", width), state.array("axes", width, width)
-        return space
+        features._centre, features._axes = state.array("centre", width), state.array("axes", width, width)
+        return features
 
 
-def _counter(kind: str, words: Sequence[str]) -> CountVectorizer:
+def _vectorizer(kind: str, words: Sequence[str]) -> CountVectorizer:
     return CountVectorizer(vocabulary=words, dtype=np.float32, **KINDS[kind])

@@ -1,4 +1,4 @@
-"""Features of equal weight: each centred and scaled by what it is over the training texts."""
+"""Standardised features: centred and scaled by their spread over the training texts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONSTANT = 1e-6
-"""A feature that varies less over the training texts says nothing of them but how it was rounded."""
+"""Standard deviation below which a feature's variation over the training texts is rounding error."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Features to zero mean and unit variance over the training texts, and rows to a mean squared length of 1.
+    """Standardisation to zero mean and unit variance per feature, and to a mean squared row length of 1.
 
-    So long are the rows of other linear classifiers too, and the same strengths are tried.
+    Rows of the other linear classifiers have length 1 too, so the same regularisation strengths apply.
     """
 
     mean: NDArray[np.float64]
@@ -23,17 +23,17 @@ class Scale:
 
     @classmethod
     def of(cls, rows: NDArray) -> Scale:
-        """Of (N, D); a row of no numbers does not count."""
-        real = rows[np.isfinite(rows).all(axis=1)].astype(np.float64)
-        real = real if len(real) else np.zeros((1, rows.shape[1]))
-        return cls(real.mean(axis=0), real.std(axis=0))
+        """Statistics of rows (N, D); rows that contain a non-finite number are ignored."""
+        finite = rows[np.isfinite(rows).all(axis=1)].astype(np.float64)
+        finite = finite if len(finite) else np.zeros((1, rows.shape[1]))
+        return cls(finite.mean(axis=0), finite.std(axis=0))
 
     @property
     def factors(self) -> NDArray[np.float64]:
-        """(D,) what a centred row is multiplied with; zero for a feature that never varied."""
+        """Factors (D,) of centred features; zero for a constant feature."""
         varies = self.deviation > CONSTANT
         return 1 / np.where(varies, self.deviation, np.inf) / np.sqrt(max(1, varies.sum()))
 
     def __call__(self, rows: NDArray) -> NDArray[np.float64]:
-        """(N, D) -> (N, D); a text without words lies at the centre."""
+        """Standardise rows (N, D); a text without words (NaN) maps to zeros."""
         return np.nan_to_num((rows - self.mean) * self.factors, nan=0.0)

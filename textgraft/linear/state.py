@@ -1,4 +1,4 @@
-"""What a fitted thing is, as plain data and no code: JSON settings, arrays, and documents such as a vocabulary."""
+"""Serialisable state of fitted models: JSON settings, arrays, and documents such as a vocabulary; no code."""
 
 from __future__ import annotations
 
@@ -12,18 +12,26 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class State:
-    """Enough to make a fitted thing again: what its `state()` gives and its `from_state` takes.
+    """The return value of a model's `state()` and the argument of its `from_state()`.
 
-    `settings` are small and JSON-able, `documents` JSON-able and long (each becomes a file of its own). What a part
-    holds has the part's name before it, with a dot.
+    The entries of a part are prefixed by the part's name and a dot.
+
+    Attributes:
+        settings: Small JSON values.
+        arrays: Arrays by name.
+        documents: Long JSON values, each of which becomes a file of its own.
+
+    >>> state = State().with_parts({"layer": State({"width": 3})})
+    >>> state.settings, state.part("layer").setting("width", int)
+    ({'layer': {'width': 3}}, 3)
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, NDArray] = field(default_factory=dict)
     documents: dict[str, Any] = field(default_factory=dict)
 
-    def having(self, parts: Mapping[str, State]) -> Self:
-        """This with parts in it, which `part` gives back."""
+    def with_parts(self, parts: Mapping[str, State]) -> Self:
+        """A copy with further named parts, which `part` returns."""
         settings, arrays, documents = dict(self.settings), dict(self.arrays), dict(self.documents)
         for name, part in parts.items():
             settings[name] = part.settings
@@ -32,38 +40,43 @@ class State:
         return type(self)(settings, arrays, documents)
 
     def part(self, name: str) -> State:
-        """The part that `having` put in. Raises ValueError if it is not there."""
+        """The named part. Raises ValueError if it is missing."""
         settings = self.setting(name, dict)
-        inside = f"{name}."
-        arrays = {key.removeprefix(inside): value for key, value in self.arrays.items() if key.startswith(inside)}
-        documents = {key.removeprefix(inside): value for key, value in self.documents.items() if key.startswith(inside)}
+        prefix = f"{name}."
+        arrays = {key.removeprefix(prefix): value for key, value in self.arrays.items() if key.startswith(prefix)}
+        documents = {key.removeprefix(prefix): value for key, value in self.documents.items() if key.startswith(prefix)}
         return State(settings, arrays, documents)
 
     def setting(self, name: str, kind: type) -> Any:
-        """A setting. Raises ValueError where it is missing or of another type."""
+        """A setting. Raises ValueError if it is missing or of another type."""
         value = self.settings.get(name)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise ValueError(f"'{name}' is missing, or no {kind.__name__}")
+            raise ValueError(f"'{name}' is missing or not of type {kind.__name__}")
         return value
 
     def array(self, name: str, *shape: int | None) -> NDArray:
-        """A copy of an array, half precision as float32. Raises ValueError for a shape other than `shape` (None: any).
+        """A copy of an array, half precision converted to float32.
 
-        Raises ValueError where it is missing, too.
+        Args:
+            name: Key in `arrays`.
+            shape: Expected size of each dimension; None for any.
+
+        Raises:
+            ValueError: The array is missing or has another shape.
         """
         if name not in self.arrays:
             raise ValueError(f"missing: {name}")
         value = self.arrays[name]
-        if value.ndim != len(shape) or any(want not in (None, have) for want, have in zip(shape, value.shape)):
-            wanted = ", ".join("any" if size is None else str(size) for size in shape)
-            raise ValueError(f"{name} is {value.shape}, not ({wanted})")
+        if value.ndim != len(shape) or any(expected not in (None, size) for expected, size in zip(shape, value.shape)):
+            expected_shape = ", ".join("any" if size is None else str(size) for size in shape)
+            raise ValueError(f"{name} is {value.shape}, not ({expected_shape})")
         return np.array(value, dtype=np.float32 if value.dtype == np.float16 else value.dtype, order="C")
 
-    def words(self, name: str) -> list[str]:
-        """A document that is a list of different strings. Raises ValueError where it is not."""
+    def word_list(self, name: str) -> list[str]:
+        """A document that is a list of distinct strings. Raises ValueError if it is not."""
         words = self.documents.get(name)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"{name} is missing, or no list of words")
+            raise ValueError(f"{name} is missing or not a list of words")
         if len(set(words)) != len(words):
-            raise ValueError(f"{name} holds a word twice")
+            raise ValueError(f"{name} contains a word twice")
         return words

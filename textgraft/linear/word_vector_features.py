@@ -1,4 +1,4 @@
-"""Texts as means of word vectors, which are learned from unlabelled text by counting: minutes, not hours."""
+"""Feature map of weighted means of word vectors, from co-occurrence counts of unlabelled text: minutes, not hours."""
 
 from __future__ import annotations
 
@@ -10,124 +10,136 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.linear.ngram_counts import NgramCounts
-from textgraft.linear.pool_words import Cutter, PoolWords, encode
+from textgraft.linear.pool_words import PoolWords, Segmenter, encode
 from textgraft.linear.residual_idf import POWER, residual_idf_shares
-from textgraft.linear.split_half_cca import ENOUGH, agreement, halves
+from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions, split_halves
 from textgraft.linear.state import State
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.word_embeddings.word_vectors import WordVectors
 
 RARITY = 1e-3
-"""a in the weight a / (a + p) of a word in a text."""
+"""Smoothing a of a word's weight a / (a + p) in a text."""
 
 
 class WordVectorFeatures:
-    """A vector a text: the mean of its words' vectors (pool_words), the rare words heavier, on the pool's own axes.
+    """Weighted mean of a text's word vectors (linear.pool_words), rare words heavier, on the pool's axes.
 
-    A text weighs each by a / (a + p) (Arora, Liang & Ma 2017); we keep the first principal component, which that paper
-    removes. Words are those of the linear baseline; where spaces do not part them, subwords learned from the pool stand
-    in for them. The axes are principal ones. With `even` words that crowd into few texts hardly weigh (residual-IDF
-    weighting.py), and of ENOUGH texts the axes are those along which a text's halves agree (halves.py).
+    A word of probability p weighs a / (a + p) (Arora, Liang & Ma 2017); the first principal component, which that paper
+    removes, is kept. Words are those of the linear baseline; where spaces do not separate them, subwords trained on the
+    pool. The axes are the principal ones, or with residual-IDF weighting and MIN_TEXTS texts those of split-half CCA
+    (linear.split_half_cca).
 
-    `given` are word vectors from elsewhere, to be used in place of counted ones; the pool still weighs words and sets
-    axes. Their words are kept whether or not the pool has them (p is 0 then), for it may be small.
+    Args:
+        dimensions: Number of dimensions D of vectors from co-occurrence counts.
+        residual_idf: Reduce the weight of words that are concentrated in few texts (linear.residual_idf).
+        seed: Seed of samples and SVD.
+        pretrained: Word vectors to use in place of counted ones; the pool still sets weights and axes. All their words
+            are kept, with p = 0 for those that a small pool lacks.
     """
 
     form: ClassVar[str] = "word vectors"
 
     def __init__(
-        self, *, dimensions: int = 200, even: bool = False, seed: int = 0, given: WordVectors | None = None
+        self, *, dimensions: int = 200, residual_idf: bool = False, seed: int = 0, pretrained: WordVectors | None = None
     ) -> None:
         self.dimensions = dimensions
-        self.even = even
+        self.residual_idf = residual_idf
         self.seed = seed
-        self._given = given
+        self._pretrained = pretrained
 
     def fit(self, texts: Sequence[str]) -> Self:
-        """Raises UserError where no word is seen five times, or hardly any has a given vector."""
-        return self.fit_words(PoolWords.of(texts, dimensions=self.dimensions, seed=self.seed, given=self._given))
+        """Fit to texts. Raises UserError if no word occurs five times, or too few have a pretrained vector."""
+        return self.fit_words(
+            PoolWords.of(texts, dimensions=self.dimensions, seed=self.seed, pretrained=self._pretrained)
+        )
 
     def fit_words(self, pool: PoolWords) -> Self:
-        """The same of texts whose words have vectors already."""
-        self._cutter, self.vectors = pool.cutter, pool.vectors
+        """Fit to texts whose words have vectors."""
+        self._segmenter, self.vectors = pool.segmenter, pool.vectors
         self._ids = {word: i for i, word in enumerate(pool.words)}
         self._weights = RARITY / (RARITY + pool.share)
-        if self.even:
+        if self.residual_idf:
             self._weights = self._weights * residual_idf_shares(pool.counts()) ** POWER
         means = self._means(pool.documents[i] for i in pool.sample)
         self._centre = means.mean(axis=0)
-        if self.even and len(pool.documents) >= ENOUGH:
-            one, other = (self._means(side) for side in zip(*map(halves, pool.documents), strict=True))
-            self._axes, axes = agreement(one, other), "axes on which halves agree"
+        if self.residual_idf and len(pool.documents) >= MIN_TEXTS:
+            first, second = (self._means(half) for half in zip(*map(split_halves, pool.documents), strict=True))
+            self._axes, axes_name = cca_directions(first, second), "CCA axes"
         else:
-            # Of the covariance, which has as many axes as there are dimensions, however few the texts.
-            _, found = np.linalg.eigh(np.cov(means - self._centre, rowvar=False).reshape(means.shape[1], -1))
-            self._axes, axes = np.ascontiguousarray(found[:, ::-1]), "principal axes"
-        self.about = f"{self.width} {axes} of means of {'even ' if self.even else ''}{pool.about}"
+            # The covariance has as many axes as there are dimensions, however few the texts.
+            _, eigenvectors = np.linalg.eigh(np.cov(means - self._centre, rowvar=False).reshape(means.shape[1], -1))
+            self._axes, axes_name = np.ascontiguousarray(eigenvectors[:, ::-1]), "principal axes"
+        self.about = (
+            f"{self.width} {axes_name} of means of {'residual-IDF weighted ' if self.residual_idf else ''}{pool.about}"
+        )
         return self
 
     @property
     def width(self) -> int:
-        """D."""
+        """Number of dimensions D."""
         return len(self._centre)
 
     def transform(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Texts as coordinates (N, D), the widest axis first; a text without known words lies at the centre."""
+        """Coordinates (N, D), the widest axis first; a text without known words is at the centre, 0."""
         if len(texts) == 0:
             return np.zeros((0, self.width))
         documents = [self._encode(text) for text in texts]
-        known = np.array([len(ids) > 0 for ids in documents])[:, None]
-        return ((self._means(documents) - self._centre) * known @ self._axes).astype(np.float64)
+        has_words = np.array([len(ids) > 0 for ids in documents])[:, None]
+        return ((self._means(documents) - self._centre) * has_words @ self._axes).astype(np.float64)
 
-    def place(self, texts: NgramCounts) -> NDArray[np.float64]:
-        """The same of texts that were counted before, which are read again: words are not n-grams, nor are subwords."""
+    def transform_counts(self, texts: NgramCounts) -> NDArray[np.float64]:
+        """Coordinates (N, D) of counted texts, which are segmented again: words are not n-grams, nor are subwords."""
         return self.transform(texts.texts)
 
     def size_in_bytes(self) -> int:
-        """Of the vectors, the words and the axes."""
+        """Size of the vectors, the words and the axes."""
         words = sum(len(word.encode("utf-8", "surrogatepass")) for word in self._ids)
         return words + self.vectors.nbytes + self._weights.nbytes + self._axes.nbytes
 
     def state(self) -> State:
         """The words in the order of their vectors, the vectors (V, D) as float16, and the axes."""
-        settings = {"dimensions": self.dimensions, "even": self.even, "seed": self.seed, "about": self.about}
+        settings = {"dimensions": self.dimensions, "even": self.residual_idf, "seed": self.seed, "about": self.about}
         arrays = {
             "vectors": self.vectors.astype(np.float16),
             "weights": self._weights,
             "centre": self._centre,
             "axes": self._axes,
         }
-        tokenizer = self._cutter.tokenizer
+        tokenizer = self._segmenter.tokenizer
         documents: dict[str, Any] = {"words": list(self._ids)}
         documents |= {"tokenizer": json.loads(tokenizer.to_json())} if tokenizer else {}
         return State(settings, arrays, documents)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """The inverse of `state`. Raises ValueError for what that cannot have given."""
+        """The inverse of `state`. Raises ValueError for an inconsistent state."""
         dimensions, seed = state.setting("dimensions", int), state.setting("seed", int)
-        space = cls(dimensions=dimensions, even=bool(state.settings.get("even", False)), seed=seed)
-        space.about, words = state.setting("about", str), state.words("words")
-        space._ids = {word: i for i, word in enumerate(words)}
-        space.vectors = state.array("vectors", len(words), None)
-        width = space.vectors.shape[1]
-        space._weights = state.array("weights", len(words))
-        space._centre, space._axes = state.array("centre", width), state.array("axes", width, width)
+        features = cls(dimensions=dimensions, residual_idf=bool(state.settings.get("even", False)), seed=seed)
+        features.about, words = state.setting("about", str), state.word_list("words")
+        features._ids = {word: i for i, word in enumerate(words)}
+        features.vectors = state.array("vectors", len(words), None)
+        width = features.vectors.shape[1]
+        features._weights = state.array("weights", len(words))
+        features._centre, features._axes = state.array("centre", width), state.array("axes", width, width)
         tokenizer = state.documents.get("tokenizer")
-        space._cutter = Cutter(None if tokenizer is None else Tokenizer.from_json(json.dumps(tokenizer)))
-        return space
+        features._segmenter = Segmenter(None if tokenizer is None else Tokenizer.from_json(json.dumps(tokenizer)))
+        return features
 
     def _encode(self, text: str) -> NDArray[np.int32]:
-        return encode(self._cutter.cut(text), self._ids)
+        return encode(self._segmenter.segment(text), self._ids)
 
     def _means(self, documents: Iterable[NDArray[np.int32]]) -> NDArray[np.float64]:
-        """(N, D), zeros for a text without words."""
+        """Weighted means (N, D); zeros for a text without words."""
         return np.stack([self._weights[ids] @ self.vectors[ids] / max(1, len(ids)) for ids in documents])
 
 
 def plain_and_residual_idf_words(
     texts: Sequence[str], *, seed: int = 0
 ) -> tuple[WordVectorFeatures, WordVectorFeatures]:
-    """Both spaces of the texts on the same word vectors: topics stand out in the plain one, judgements in the even."""
+    """Both variants on the same word vectors: the plain one separates topics, the residual-IDF weighted one
+    judgements.
+    """
     words = PoolWords.of(texts, seed=seed)
-    return WordVectorFeatures(seed=seed).fit_words(words), WordVectorFeatures(even=True, seed=seed).fit_words(words)
+    return WordVectorFeatures(seed=seed).fit_words(words), WordVectorFeatures(residual_idf=True, seed=seed).fit_words(
+        words
+    )

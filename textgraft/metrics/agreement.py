@@ -1,4 +1,4 @@
-"""Whether answers that come faster are the same ones."""
+"""Runtime check that faster predictions (int8) equal the reference ones."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ from typing import Any
 
 from textgraft.core.errors import UserError
 
-AGREEMENT = 0.99
-"""So many of the answers must stay."""
-LOOKED_AT = 200
-"""Texts, or sentences, of one call that are asked in both ways."""
+MIN_AGREEMENT = 0.99
+"""Share of predictions that must be equal."""
+SAMPLE_SIZE = 200
+"""Texts or sentences of one call that are predicted in both ways."""
 
 
 class Agreement:
-    """Answers `of` so many things were asked in both ways before the faster ones are believed."""
+    """Comparison of a sample of predictions in both precisions before the faster ones are used.
 
-    def __init__(self, of: str, enough: int) -> None:
-        self.of, self.enough = of, enough
-        self.asked = self.same = 0
+    Args:
+        unit: Name of what is compared, such as "texts".
+        sample_size: Number of predictions to compare.
+    """
+
+    def __init__(self, unit: str, sample_size: int) -> None:
+        self.unit, self.sample_size = unit, sample_size
+        self.compared = self.equal = 0
 
     @property
-    def believed(self) -> bool:
-        return self.asked >= self.enough
+    def passed(self) -> bool:
+        """True once enough predictions have been compared."""
+        return self.compared >= self.sample_size
 
-    def look_at(self, usual: Sequence[Any], faster: Sequence[Any]) -> None:
-        """Raises UserError where more answers differ than may of all that are to be looked at."""
-        self.same += sum(a == b for a, b in zip(usual, faster, strict=True))
-        self.asked += len(usual)
-        if self.asked - self.same > (1 - AGREEMENT) * max(self.asked, self.enough):
-            stay = f"{self.same / self.asked:.1%} of {self.asked:,} {self.of} keep their answer"
-            message = f"in int8 only {stay}, where {AGREEMENT:.0%} should."
+    def compare(self, reference: Sequence[Any], faster: Sequence[Any]) -> None:
+        """Compare predictions. Raises UserError if more differ than the whole sample may have."""
+        self.equal += sum(a == b for a, b in zip(reference, faster, strict=True))
+        self.compared += len(reference)
+        if self.compared - self.equal > (1 - MIN_AGREEMENT) * max(self.compared, self.sample_size):
+            share = f"{self.equal / self.compared:.1%} of {self.compared:,} {self.unit} keep their prediction"
+            message = f"in int8 only {share}, where {MIN_AGREEMENT:.0%} should."
             raise UserError(message, remedy="Leave out --precision int8.")

@@ -1,4 +1,4 @@
-"""Probabilities that mean what they say: temperature scaling, calibration error, and when not to answer."""
+"""Calibration of probabilities: temperature scaling, calibration error, and selective prediction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class Reliability:
-    """Per bin of confidence: its range, how many fell in, mean confidence and share right (None if empty)."""
+    """Reliability diagram by bin of confidence: edges, counts, mean confidence and accuracy (None if empty), and the
+    ECE.
+    """
 
-    edges: tuple[float, ...]  # bins + 1 of them
+    edges: tuple[float, ...]  # bins + 1 values
     counts: tuple[int, ...]
     confidence: tuple[float | None, ...]
     accuracy: tuple[float | None, ...]
@@ -27,7 +29,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What abstaining below `threshold` leaves: how much is answered, and how much of that is right."""
+    """Share of documents answered when abstaining below `threshold`, and the accuracy on these."""
 
     threshold: float
     answered: float
@@ -36,18 +38,28 @@ class Coverage:
 
 
 def probabilities(logits: NDArray, kind: TargetKind, temperature: float = 1.0) -> NDArray[np.float64]:
-    """Logits (N, C) divided by `temperature`, as probabilities: softmax for "single", sigmoid for "multi"."""
+    """Probabilities of logits (N, C) divided by `temperature`: softmax for "single", sigmoid for "multi".
+
+    >>> probabilities(np.zeros((1, 2)), "single")
+    array([[0.5, 0.5]])
+    """
     return np.exp(_log_likelihoods(np.asarray(logits, dtype=np.float64) / temperature, kind)[0])
 
 
 def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "single") -> float:
-    """The temperature that makes held-out documents most likely (Guo et al. 2017, section 4.2).
+    """The temperature that maximises the likelihood of held-out documents (Guo et al. 2017, section 4.2).
 
-    logits (N, C) of documents that the model was not trained on; targets (N,) class numbers, or (N, C) of 0/1
-    for "multi", where one temperature serves all labels. The class predicted never changes. We differ in one
-    thing: with the few held-out documents of small data, all of them right, the likelihood would grow without
-    end as T -> 0, so the targets are smoothed as in Platt 1999: the true class counts (N + 1) / (N + 2). No
-    documents give 1.0.
+    The predicted class never changes. Difference: with few held-out documents, all of them correct, the likelihood
+    would grow without limit as T -> 0, so targets are smoothed as in Platt 1999: the true class counts (N + 1) / (N +
+    2).
+
+    Args:
+        logits: Logits (N, C) of documents that the model was not trained on; -inf for an option that a question lacks.
+        targets: Class numbers (N,), or 0/1 (N, C) for "multi", where one temperature serves all labels.
+        kind: Kind of the targets.
+
+    Returns:
+        The temperature; 1.0 for no documents.
     """
     if len(logits) == 0:
         return 1.0
@@ -56,12 +68,12 @@ def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "singl
     scores = np.asarray(logits, dtype=np.float64)
     truth = np.eye(scores.shape[1])[targets] if kind in ONE_OF else np.asarray(targets, dtype=np.float64)
     spread = 2.0 / (len(scores) + 2.0)
-    there = np.isfinite(scores)  # an option that an example does not have scores -inf
-    smoothed = (1.0 - spread) * truth + spread * there / (there.sum(1, keepdims=True) if kind in ONE_OF else 2)
+    finite = np.isfinite(scores)  # options that an example lacks have -inf
+    smoothed = (1.0 - spread) * truth + spread * finite / (finite.sum(1, keepdims=True) if kind in ONE_OF else 2)
 
     def loss(log_temperature: float) -> float:
         yes, no = _log_likelihoods(scores / np.exp(log_temperature), kind)
-        yes = np.where(there, yes, 0.0)
+        yes = np.where(finite, yes, 0.0)
         return float(-(smoothed * yes + (1.0 - smoothed) * no).sum() / len(scores))
 
     low, high = np.log(TEMPERATURE_RANGE)
@@ -71,71 +83,86 @@ def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "singl
 def confidence_and_correct(
     probs: NDArray, targets: NDArray, kind: TargetKind = "single"
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """How sure the model is of each document (N,), and whether it is right (N,).
+    """Confidence (N,) of each prediction, and whether it is correct (N,).
 
-    "single": the highest probability. "multi": the least sure of the document's labels, right if all labels
+    "single": the highest probability. "multi": the lowest confidence of the document's labels; correct if all labels
     are.
     """
     if kind in ONE_OF:
         return probs.max(1).astype(np.float64), probs.argmax(1) == targets
-    sure = np.maximum(probs, 1.0 - probs).min(1)
-    return sure.astype(np.float64), ((probs >= 0.5) == (targets > 0.5)).all(1)
+    confidence = np.maximum(probs, 1.0 - probs).min(1)
+    return confidence.astype(np.float64), ((probs >= 0.5) == (targets > 0.5)).all(1)
 
 
 def reliability(probs: NDArray, targets: NDArray, kind: TargetKind = "single", *, bins: int = 15) -> Reliability:
     """Reliability diagram and expected calibration error over equal-width bins (Guo et al. 2017, eq. 3).
 
-    "single" bins the confidence in the predicted class; "multi" bins the probability of every label of every
-    document against whether the document has it. The error is None where there are no documents.
+    "single" bins the confidence of the predicted class; "multi" bins the probability of every label of every document
+    against its presence.
+
+    Args:
+        probs: Probabilities (N, C).
+        targets: Class numbers (N,), or 0/1 (N, C) for "multi".
+        kind: Kind of the targets.
+        bins: Number of bins.
+
+    Returns:
+        The diagram; its error is None for no documents.
     """
     if kind in ONE_OF:
         confidence, correct = confidence_and_correct(probs, targets)
     else:
         confidence, correct = probs.ravel().astype(np.float64), np.asarray(targets).ravel() > 0.5
-    # Bins are open on the left, closed on the right, as in the paper: a confidence of exactly 1 is in the
-    # last.
-    which = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    counts = np.bincount(which, minlength=bins)
-    sure = np.bincount(which, weights=confidence, minlength=bins)
-    right = np.bincount(which, weights=correct, minlength=bins)
+    # Bins are open on the left and closed on the right, as in the paper: a confidence of 1 is in the last.
+    bin_of = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    counts = np.bincount(bin_of, minlength=bins)
+    confidence_sums = np.bincount(bin_of, weights=confidence, minlength=bins)
+    correct_sums = np.bincount(bin_of, weights=correct, minlength=bins)
     return Reliability(
         edges=tuple(float(e) for e in np.linspace(0.0, 1.0, bins + 1)),
         counts=tuple(int(n) for n in counts),
-        confidence=tuple(float(s / n) if n else None for s, n in zip(sure, counts)),
-        accuracy=tuple(float(r / n) if n else None for r, n in zip(right, counts)),
-        ece=float(np.abs(sure - right).sum() / len(confidence)) if len(confidence) else None,
+        confidence=tuple(float(s / n) if n else None for s, n in zip(confidence_sums, counts)),
+        accuracy=tuple(float(r / n) if n else None for r, n in zip(correct_sums, counts)),
+        ece=float(np.abs(confidence_sums - correct_sums).sum() / len(confidence)) if len(confidence) else None,
     )
 
 
 def expected_calibration_error(
     probs: NDArray, targets: NDArray, kind: TargetKind = "single", *, bins: int = 15
 ) -> float | None:
-    """The mean gap between confidence and accuracy, weighted by how many documents fall in each bin."""
+    """Mean gap between confidence and accuracy, weighted by the number of documents in each bin; None for no
+    documents.
+    """
     return reliability(probs, targets, kind, bins=bins).ece
 
 
 def coverage_table(confidence: NDArray, correct: NDArray, thresholds: Sequence[float] = THRESHOLDS) -> list[Coverage]:
-    """For each threshold, the share of documents answered (confidence at or above it) and their accuracy.
+    """Share of documents answered, with confidence at or above each threshold, and their accuracy.
 
-    confidence and correct (N,), as from `confidence_and_correct`; accuracy is None where nothing is answered.
+    Args:
+        confidence, correct: (N,), as from `confidence_and_correct`.
+        thresholds: The thresholds.
+
+    Returns:
+        One row per threshold; accuracy is None where nothing is answered.
     """
     rows = []
     for threshold in thresholds:
-        kept = confidence >= threshold
-        count = int(kept.sum())
+        answered = confidence >= threshold
+        count = int(answered.sum())
         rows.append(
             Coverage(
                 threshold=float(threshold),
                 answered=count / len(confidence) if len(confidence) else 0.0,
                 count=count,
-                accuracy=float(correct[kept].mean()) if count else None,
+                accuracy=float(correct[answered].mean()) if count else None,
             )
         )
     return rows
 
 
 def _log_likelihoods(scores: NDArray[np.float64], kind: TargetKind) -> tuple[NDArray[np.float64], NDArray | float]:
-    """log P(class), and what an absent class contributes: log(1 - P) in a label set, nothing otherwise."""
+    """log P(class), and the term of an absent class: log(1 - P) in a label set, else 0."""
     if kind == "numeric":
         raise ValueError("Numeric targets have no probabilities to calibrate.")
     if kind in ONE_OF:

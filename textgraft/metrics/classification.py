@@ -1,4 +1,4 @@
-"""How good, how sure, and better than what: scores, bootstrap intervals and paired tests."""
+"""Classification and regression scores, bootstrap intervals and paired tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from textgraft.data.examples import ONE_OF, TargetKind
 
 Scores = dict[str, float | None]
-"""Metric name -> value; None where it cannot be computed from these documents (never a made-up number)."""
+"""Metric name -> value; None where it is undefined for these documents."""
 
 HEADLINE: dict[TargetKind, str] = {
     "single": "accuracy",
@@ -20,11 +20,11 @@ HEADLINE: dict[TargetKind, str] = {
     "numeric": "mae",
     "choice": "accuracy",
 }
-"""The metric that is a mean over documents, and so has a bootstrap interval and a paired test."""
+"""Main metric of each kind: a mean over documents, so that it has a bootstrap interval and a paired test."""
 
 
 class Interval(NamedTuple):
-    """A mean with the ends of its confidence interval."""
+    """A mean and its confidence interval."""
 
     mean: float
     low: float
@@ -32,7 +32,7 @@ class Interval(NamedTuple):
 
 
 class PairedTest(NamedTuple):
-    """The mean difference a - b over the same documents, and the two-sided p value of "there is none"."""
+    """Mean difference a - b over the same documents, and the two-sided p value of no difference."""
 
     difference: float
     p: float
@@ -40,7 +40,7 @@ class PairedTest(NamedTuple):
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """A metric over several training runs: mean, standard deviation between runs (None for one), interval."""
+    """A metric over several training runs: mean, standard deviation between runs (None for one run) and interval."""
 
     mean: float
     spread: float | None
@@ -50,7 +50,7 @@ class SeedSummary:
 
 @dataclass(frozen=True)
 class ClassScores:
-    """One class's scores; None where the ratio has nothing to divide by (never predicted, never there)."""
+    """Scores of one class; None where the denominator is 0 (never predicted, or absent)."""
 
     name: str
     precision: float | None
@@ -60,12 +60,14 @@ class ClassScores:
 
 
 def evaluate(kind: TargetKind, targets: NDArray, outputs: NDArray) -> Scores:
-    """All scores for targets of `kind`.
+    """All scores of a kind of target.
 
-    `outputs` are probabilities (N, C) for "single" and "choice" (targets (N,) class numbers) and for "multi" (targets
-    (N, C) of 0/1), predicted values (N,) for "numeric".
+    Args:
+        kind: Kind of the targets.
+        targets: Class numbers (N,) for "single" and "choice", 0/1 (N, C) for "multi", values (N,) for "numeric".
+        outputs: Probabilities (N, C), or predicted values (N,) for "numeric".
     """
-    if kind == "choice":  # the second option of one question and that of another are no class
+    if kind == "choice":  # options at the same position are not a class
         scores = single_label_scores(targets, outputs)
         return {name: scores[name] for name in ("accuracy", "log_loss")}
     if kind == "single":
@@ -74,7 +76,7 @@ def evaluate(kind: TargetKind, targets: NDArray, outputs: NDArray) -> Scores:
 
 
 def document_scores(kind: TargetKind, targets: NDArray, outputs: NDArray, *, threshold: float = 0.5) -> NDArray:
-    """The headline metric of each document (N,): 1.0 where it is right, or the absolute error if numeric."""
+    """Headline metric of each document (N,): 1.0 if correct, or the absolute error if numeric."""
     if kind in ONE_OF:
         return (outputs.argmax(1) == targets).astype(np.float64)
     if kind == "multi":
@@ -83,12 +85,18 @@ def document_scores(kind: TargetKind, targets: NDArray, outputs: NDArray, *, thr
 
 
 def single_label_scores(targets: NDArray, probabilities: NDArray) -> Scores:
-    """Accuracy, macro F1, micro F1 and log loss (nats) of one label a document.
+    """Accuracy, macro F1, micro F1 and log loss (nats) for one label per document.
 
-    targets (N,) class numbers, probabilities (N, C). Macro F1 averages the classes that occur in the targets
-    or the predictions, and is None where the targets hold fewer than two. Micro F1 over all classes equals
-    accuracy; it is given under its own name because people look for it. Log loss clips at the float64
-    epsilon.
+    Macro F1 averages over classes in the targets or predictions, and is None for targets of a single class. Micro F1
+    over all classes equals accuracy; it is included because readers look for it. Log loss clips at the float64 epsilon.
+
+    Args:
+        targets: Class numbers (N,).
+        probabilities: Probabilities (N, C).
+
+    >>> scores = single_label_scores(np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]))
+    >>> scores["accuracy"], round(scores["macro_f1"], 3)
+    (0.5, 0.333)
     """
     if len(targets) == 0:
         return dict.fromkeys(("accuracy", "macro_f1", "micro_f1", "log_loss"))
@@ -98,28 +106,32 @@ def single_label_scores(targets: NDArray, probabilities: NDArray) -> Scores:
     f1 = [c.f1 for c in class_scores(targets, predicted, [str(c) for c in range(probabilities.shape[1])])]
     return {
         "accuracy": accuracy,
-        "macro_f1": _mean_of_known(f1) if len(np.unique(targets)) > 1 else None,
+        "macro_f1": _mean_of_defined(f1) if len(np.unique(targets)) > 1 else None,
         "micro_f1": accuracy,
         "log_loss": float(-np.log(true_class.clip(np.finfo(np.float64).eps, 1.0)).mean()),
     }
 
 
 def multi_label_scores(targets: NDArray, probabilities: NDArray, *, threshold: float = 0.5) -> Scores:
-    """Micro F1, macro F1 and subset accuracy (every label right), and log loss (nats a label), of label sets.
+    """Micro F1, macro F1, subset accuracy (all labels correct) and log loss (nats per label) of label sets.
 
-    targets (N, C) of 0/1, probabilities (N, C); a label is predicted at `threshold` or above. An F1 with
-    neither targets nor predictions is None, and macro F1 averages the labels that have one.
+    An F1 without targets and predictions is None, and macro F1 averages the labels that have one.
+
+    Args:
+        targets: 0/1 (N, C).
+        probabilities: Probabilities (N, C).
+        threshold: Probability from which a label is predicted.
     """
     if len(targets) == 0:
         return dict.fromkeys(("subset_accuracy", "micro_f1", "macro_f1", "log_loss"))
     truth, predicted = targets > 0.5, probabilities >= threshold
-    hits, wrong = (truth & predicted).sum(0), (truth ^ predicted).sum(0)
+    hits, errors = (truth & predicted).sum(0), (truth ^ predicted).sum(0)
     eps = np.finfo(np.float64).eps
     likelihood = np.where(truth, probabilities, 1.0 - probabilities.astype(np.float64)).clip(eps, 1.0)
     return {
         "subset_accuracy": float((truth == predicted).all(1).mean()),
-        "micro_f1": _ratio(2 * hits.sum(), 2 * hits.sum() + wrong.sum()),
-        "macro_f1": _mean_of_known([_ratio(2 * h, 2 * h + w) for h, w in zip(hits, wrong)]),
+        "micro_f1": _ratio(2 * hits.sum(), 2 * hits.sum() + errors.sum()),
+        "macro_f1": _mean_of_defined([_ratio(2 * h, 2 * h + w) for h, w in zip(hits, errors)]),
         "log_loss": float(-np.log(likelihood).mean()),
     }
 
@@ -127,7 +139,7 @@ def multi_label_scores(targets: NDArray, probabilities: NDArray, *, threshold: f
 def numeric_scores(targets: NDArray, predicted: NDArray) -> Scores:
     """Mean absolute error, root mean squared error (in the target's unit), Pearson and Spearman correlation.
 
-    Correlations are None below two documents or where either side is constant.
+    Correlations are None for fewer than two documents, and where targets or predictions are constant.
     """
     if len(targets) == 0:
         return dict.fromkeys(("mae", "rmse", "pearson", "spearman"))
@@ -144,7 +156,11 @@ def numeric_scores(targets: NDArray, predicted: NDArray) -> Scores:
 
 
 def confusion_matrix(targets: NDArray, predicted: NDArray, num_classes: int) -> NDArray[np.int64]:
-    """Counts (C, C): row = true class, column = predicted class, both given as class numbers (N,)."""
+    """Counts (C, C) of class numbers (N,): row = true class, column = predicted class.
+
+    >>> confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
+    [[1, 0], [1, 1]]
+    """
     flat = np.bincount(np.asarray(targets) * num_classes + np.asarray(predicted), minlength=num_classes**2)
     return flat.reshape(num_classes, num_classes).astype(np.int64)
 
@@ -152,21 +168,23 @@ def confusion_matrix(targets: NDArray, predicted: NDArray, num_classes: int) -> 
 def class_scores(targets: NDArray, predicted: NDArray, names: Sequence[str]) -> list[ClassScores]:
     """Precision, recall, F1 and support of each of C classes.
 
-    Both arrays are class numbers (N,), or 0/1 label sets (N, C) for multi-label.
+    Args:
+        targets, predicted: Class numbers (N,), or 0/1 label sets (N, C).
+        names: The C class names.
     """
     if np.ndim(targets) == 2:
         truth, guess = np.asarray(targets) > 0.5, np.asarray(predicted) > 0.5
-        hits, support, claimed = (truth & guess).sum(0), truth.sum(0), guess.sum(0)
+        hits, support, predicted_counts = (truth & guess).sum(0), truth.sum(0), guess.sum(0)
     else:
         hits = np.bincount(np.asarray(targets)[targets == predicted], minlength=len(names))
         support = np.bincount(targets, minlength=len(names))
-        claimed = np.bincount(predicted, minlength=len(names))
+        predicted_counts = np.bincount(predicted, minlength=len(names))
     return [
         ClassScores(
             name=name,
-            precision=_ratio(hits[c], claimed[c]),
+            precision=_ratio(hits[c], predicted_counts[c]),
             recall=_ratio(hits[c], support[c]),
-            f1=_ratio(2 * hits[c], support[c] + claimed[c]),
+            f1=_ratio(2 * hits[c], support[c] + predicted_counts[c]),
             support=int(support[c]),
         )
         for c, name in enumerate(names)
@@ -174,16 +192,24 @@ def class_scores(targets: NDArray, predicted: NDArray, names: Sequence[str]) -> 
 
 
 def bootstrap_interval(scores: ArrayLike, level: float = 0.95, *, seed: int = 0, resamples: int = 2000) -> Interval:
-    """The mean of per-document scores and its percentile bootstrap interval.
+    """Mean of per-document scores with a percentile bootstrap interval.
 
-    scores: (N,) one score a test document, or (seeds, N) the same documents under several training runs; then
-    runs and documents are both resampled, independently (Owen 2007, "The pigeonhole bootstrap"), so that the
-    interval holds the luck of the seed as well as of the test set. With few runs the spread between them is
-    itself poorly known. Where all scores are 0, or all are 1, resampling sees no variation at all; the
-    interval is then the exact binomial one (Clopper & Pearson 1934), so that ten right of ten do not read as
-    certainty.
+    Where all scores are 0, or all are 1, resampling has no variation; the interval is then the exact binomial one
+    (Clopper & Pearson 1934), so that ten correct of ten are not certainty.
 
-    Raises ValueError for no scores or scores that are not finite.
+    Args:
+        scores: Scores (N,) of test documents, or (seeds, N) of the same documents under several training runs. Then
+            runs and documents are both resampled, independently (Owen 2007, "The pigeonhole bootstrap"), so the
+            interval includes the variation of seeds. With few runs the spread between them is itself poorly known.
+        level: Confidence level.
+        seed: Seed of the resampling.
+        resamples: Number of resamples.
+
+    Raises:
+        ValueError: There are no scores, or they are not finite.
+
+    >>> bootstrap_interval([0.0, 1.0, 1.0, 1.0])
+    Interval(mean=0.75, low=0.25, high=1.0)
     """
     table = _finite_table(scores)
     runs, documents = table.shape
@@ -201,16 +227,24 @@ def bootstrap_interval(scores: ArrayLike, level: float = 0.95, *, seed: int = 0,
 
 
 def difference_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
-    """The mean of paired differences and its interval over other documents and other runs.
+    """Mean of paired differences with an interval over other documents and other training runs.
 
-    differences: (N,) one a test document, or (seeds, N); the interval is in their unit. Runs and documents are crossed
-    random effects, as readers and cases are where a few doctors read the same many pictures: a t interval on the mean
-    squares of runs, documents and the rest (Dorfman, Berbaum & Metz 1992) with the degrees of freedom of Hillis 2007
-    (Statistics in Medicine 26), and never narrower than the paired t interval of these very runs, which is all there is
-    of a single one. Few runs tell their own spread badly, which t allows for and `bootstrap_interval` does not. Where
-    no document differs under any run, the ends are the largest share that could have been missed.
+    Runs and documents are crossed random effects, like readers and cases where a few doctors read the same images: a t
+    interval on the mean squares of runs, documents and residual (Dorfman, Berbaum & Metz 1992) with the degrees of
+    freedom of Hillis 2007 (Statistics in Medicine 26), never narrower than the paired t interval of these runs, which
+    is all there is for a single one. Few runs estimate their own spread badly, which t accounts for and
+    `bootstrap_interval` does not. Where no document differs under any run, the ends are the largest share that could
+    have been missed.
 
-    Raises ValueError for no differences or some that are not finite.
+    Args:
+        differences: Differences (N,) of test documents, or (seeds, N).
+        level: Confidence level.
+
+    Returns:
+        The interval, in the unit of the differences.
+
+    Raises:
+        ValueError: There are no differences, or they are not finite.
     """
     from scipy.stats import t
 
@@ -221,38 +255,42 @@ def difference_interval(differences: ArrayLike, level: float = 0.95) -> Interval
         missed = bootstrap_interval(table, level).high
         return Interval(0.0, -missed, missed)
 
-    def half(mean_square: float, freedom: float) -> float:
+    def half_width(mean_square: float, freedom: float) -> float:
         return float(t.ppf((1 + level) / 2, freedom)) * float(np.sqrt(mean_square / table.size))
 
     rows, columns = table.mean(1, keepdims=True), table.mean(0, keepdims=True)
-    of_columns = runs * float(columns.var(ddof=1)) if documents > 1 else 0.0
-    width = half(of_columns, documents - 1) if documents > 1 else 0.0
+    document_square = runs * float(columns.var(ddof=1)) if documents > 1 else 0.0
+    width = half_width(document_square, documents - 1) if documents > 1 else 0.0
     if runs > 1:
-        of_rows = documents * float(rows.var(ddof=1))
-        rest = float(((table - rows - columns + mean) ** 2).sum()) / ((runs - 1) * max(documents - 1, 1))
-        both = of_rows + max(of_columns - rest, 0.0)
-        if of_rows > 0:
-            width = max(width, half(both, (runs - 1) * (both / of_rows) ** 2))
+        run_square = documents * float(rows.var(ddof=1))
+        residual = float(((table - rows - columns + mean) ** 2).sum()) / ((runs - 1) * max(documents - 1, 1))
+        combined = run_square + max(document_square - residual, 0.0)
+        if run_square > 0:
+            width = max(width, half_width(combined, (runs - 1) * (combined / run_square) ** 2))
     return Interval(mean, mean - width, mean + width)
 
 
 def paired_test(a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = 20_000) -> PairedTest:
-    """Whether two models differ on the same documents, by flipping the sign of each document's difference.
+    """Test the difference of two models on the same documents by flipping the signs of the documents' differences.
 
-    a, b: (N,) or (seeds, N) per-document scores (0/1 for right and wrong, or errors), over the same documents
-    in the same order; several runs are averaged a document first. With one run of 0/1 scores this is the
-    exact McNemar test (a two-sided binomial on the documents where the two disagree). Otherwise it is the
-    sign-flip permutation test by Monte Carlo, p = (b + 1) / (m + 1) as in Phipson & Smyth 2010. Documents are
-    what is random here, the trained models are given: for "would another seed do it too" look at
-    `difference_interval(a - b)`.
+    With one run of 0/1 scores this is the exact McNemar test (a two-sided binomial test on the documents where the two
+    disagree). Otherwise it is the sign-flip permutation test by Monte Carlo, p = (b + 1) / (m + 1) as in Phipson &
+    Smyth 2010. Documents are random, the trained models fixed: to generalise to other seeds use `difference_interval(a
+    - b)`.
 
-    Raises ValueError where the numbers of documents differ.
+    Args:
+        a, b: Per-document scores (N,) or (seeds, N), over the same documents in the same order; several runs are
+            averaged per document.
+        seed: Seed of the permutations.
+        resamples: Number of permutations.
+
+    Raises:
+        ValueError: The numbers of documents differ.
     """
     first, second = _finite_table(a).mean(0), _finite_table(b).mean(0)
     if len(first) != len(second):
         raise ValueError(f"paired_test compares the same documents: got {len(first)} and {len(second)}.")
-    # Rounded so that equal thirds stay equal, which is what lets documents be counted instead of flipped one
-    # by one.
+    # Rounded so that equal thirds stay equal; documents of equal differences are counted instead of flipped singly.
     differences = np.round(first - second, 12)
     difference = float(differences.mean())
     sizes, counts = np.unique(np.abs(differences[differences != 0]), return_counts=True)
@@ -286,12 +324,12 @@ def summarise_seeds(scores: ArrayLike, level: float = 0.95, *, seed: int = 0) ->
 def mean_and_spread(
     runs: Sequence[Mapping[str, float | None]],
 ) -> dict[str, tuple[float, float | None] | None]:
-    """Each metric's (mean, standard deviation) over runs; None where a run lacks it, no spread for one."""
+    """Mean and standard deviation of each metric over runs; None where a run lacks it, no deviation for one run."""
     summary: dict[str, tuple[float, float | None] | None] = {}
     for name in runs[0] if runs else ():
-        known = [value for value in (run.get(name) for run in runs) if value is not None]
-        spread = float(np.std(known, ddof=1)) if len(known) > 1 else None
-        summary[name] = (float(np.mean(known)), spread) if len(known) == len(runs) else None
+        values = [value for value in (run.get(name) for run in runs) if value is not None]
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        summary[name] = (float(np.mean(values)), spread) if len(values) == len(runs) else None
     return summary
 
 
@@ -306,6 +344,6 @@ def _ratio(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
 
 
-def _mean_of_known(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return float(np.mean(known)) if known else None
+def _mean_of_defined(values: Sequence[float | None]) -> float | None:
+    defined = [v for v in values if v is not None]
+    return float(np.mean(defined)) if defined else None

@@ -1,4 +1,4 @@
-"""Whether one way of training is better than another: by its test texts, and by whoever trains it another time."""
+"""Comparison of two training methods over test texts and over repeated training."""
 
 from __future__ import annotations
 
@@ -11,26 +11,35 @@ from textgraft.core import formatting
 from textgraft.metrics.classification import difference_interval, paired_test
 
 ALPHA = 0.05
+"""Significance level."""
 Name = TypeVar("Name")
 
 
 def differences(pairs: Mapping[Name, tuple[NDArray, NDArray]]) -> dict[Name, dict[str, float]]:
-    """The first of each pair minus the second, both (seeds, N) scores of the same texts under the same seeds.
+    """First minus second scores of each pair, with tests and intervals.
 
-    "difference" and its paired test over the texts: "p", and "p_holm", which holds for all pairs together; "low" and
-    "high" are the ends of its 95 % interval over seeds and texts.
+    Args:
+        pairs: Scores (seeds, N) of two methods on the same texts under the same seeds.
+
+    Returns:
+        "difference"; "p" of its paired test over texts, and "p_holm", corrected for all pairs; "low" and "high" of its
+        95 % interval over seeds and texts.
     """
-    tests = {name: paired_test(ours, theirs) for name, (ours, theirs) in pairs.items()}
+    tests = {name: paired_test(first, second) for name, (first, second) in pairs.items()}
     adjusted = holm({name: test.p for name, test in tests.items()})
-    found = {}
-    for name, (ours, theirs) in pairs.items():
-        _, low, high = difference_interval(ours - theirs)
-        found[name] = {**tests[name]._asdict(), "p_holm": adjusted[name], "low": low, "high": high}
-    return found
+    results = {}
+    for name, (first, second) in pairs.items():
+        _, low, high = difference_interval(first - second)
+        results[name] = {**tests[name]._asdict(), "p_holm": adjusted[name], "low": low, "high": high}
+    return results
 
 
 def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
-    """P values that hold for all tests together (Holm 1979), in the order given."""
+    """P values corrected for multiple tests (Holm 1979), in the given order.
+
+    >>> holm({"a": 0.01, "b": 0.04})
+    {'a': 0.02, 'b': 0.04}
+    """
     adjusted, highest = {}, 0.0
     for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
         highest = max(highest, min(1.0, p_values[name] * (len(p_values) - rank)))
@@ -39,20 +48,20 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
 
 
 def significant(test: Mapping[str, Any]) -> bool:
-    """Whether the texts tell a difference of the networks that were trained, whatever others would do."""
+    """True if the trained models differ significantly on the texts, regardless of other seeds."""
     return bool(test.get("p_holm", test["p"]) < ALPHA)
 
 
-def sure(test: Mapping[str, Any]) -> bool:
-    """Whether neither chance in the texts nor in the seeds could give a difference."""
+def is_robust(test: Mapping[str, Any]) -> bool:
+    """True if neither chance in the texts nor in the seeds explains the difference."""
     return significant(test) and not test["low"] <= 0 <= test["high"]
 
 
-def certainty(test: Mapping[str, Any]) -> str:
-    """Whether a difference is more than the luck of the texts (by its test) and of the seeds (by its interval)."""
+def significance_text(test: Mapping[str, Any]) -> str:
+    """Verdict in words about a difference, by its test over texts and its interval over seeds."""
     if not significant(test):
         return "no more than chance could give"
-    return "more than chance explains" if sure(test) else "true of these trainings, but other seeds could undo it"
+    return "more than chance explains" if is_robust(test) else "true of these trainings, but other seeds could undo it"
 
 
 def difference_text(test: Mapping[str, float], metric: str) -> str:

@@ -1,8 +1,8 @@
-"""Exact match and F1 of answers, as the official scripts of SQuAD compute them.
+"""Exact match and F1 of answers, as in the official SQuAD scripts.
 
-`evaluate-v1.1.py` (Rajpurkar et al. 2016, §6.1) and, for questions without an answer, `evaluate-v2.0.py`. Both know the
-articles and the punctuation of English only, and count words by spaces: in a text without spaces, such as Thai, an
-answer is one word, so that its F1 hardly differs from its exact match.
+`evaluate-v1.1.py` (Rajpurkar et al. 2016, §6.1) and, for questions without an answer, `evaluate-v2.0.py`. Both handle
+articles and punctuation of English only, and split words at spaces: in text without spaces, such as Thai, an answer is
+one word, so that its F1 hardly differs from its exact match.
 """
 
 from __future__ import annotations
@@ -24,31 +24,39 @@ _PUNCTUATION = frozenset(string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without ASCII punctuation, without the words a, an and the, and with single spaces; in this order."""
+    """Lower-case, remove ASCII punctuation and the words a, an and the, and collapse spaces, in this order.
+
+    >>> normalize_answer("The Eiffel Tower!")
+    'eiffel tower'
+    """
     bare = "".join(c for c in text.lower() if c not in _PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
 def exact_match(predicted: str, gold: str) -> float:
-    """1.0 if the two are equal once normalised, else 0.0."""
+    """1.0 if both are equal after normalisation, else 0.0."""
     return float(normalize_answer(predicted) == normalize_answer(gold))
 
 
 def f1(predicted: str, gold: str) -> float:
-    """The harmonic mean of precision and recall over the words of the two as bags; 0.0 where they share none."""
-    of_predicted, of_gold = normalize_answer(predicted).split(), normalize_answer(gold).split()
-    shared = sum((Counter(of_predicted) & Counter(of_gold)).values())
+    """Harmonic mean of precision and recall over the two bags of words; 0.0 without common words.
+
+    >>> f1("the red house", "a red car")
+    0.5
+    """
+    predicted_words, gold_words = normalize_answer(predicted).split(), normalize_answer(gold).split()
+    shared = sum((Counter(predicted_words) & Counter(gold_words)).values())
     if not shared:
         return 0.0
-    precision, recall = shared / len(of_predicted), shared / len(of_gold)
+    precision, recall = shared / len(predicted_words), shared / len(gold_words)
     return 2 * precision * recall / (precision + recall)
 
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """N questions in their order, each with its exact match and its F1 (N,), between 0 and 1.
+    """Exact match (N,) and F1 (N,), between 0 and 1, of N questions.
 
-    `unanswered` are the ids that the predictions lacked, which count as wrong.
+    `unanswered` are the ids without a prediction, which count as wrong.
     """
 
     ids: list[str]
@@ -58,11 +66,11 @@ class AnswerScores:
     unanswered: list[str]
 
     def summary(self, *, seed: int = 0) -> dict[str, Any]:
-        """`questions`, and `exact_match` and `f1` each as mean, low and high of a 95 % bootstrap over questions.
+        """`questions`, and mean, low and high of `exact_match` and `f1` by a 95 % bootstrap over questions.
 
-        The interval is that of other questions on the same articles, about the same text: questions on one paragraph
-        are not drawn independently, so for other articles it is somewhat too narrow. With impossible questions, also
-        the two means over those that have an answer and the accuracy over those that have none.
+        The interval is for other questions on the same articles: questions on one paragraph are not independent, so for
+        other articles it is somewhat too narrow. With impossible questions, the result also has both means over
+        questions with an answer and the accuracy over those without.
         """
         result: dict[str, Any] = {"questions": len(self.ids), "unanswered": len(self.unanswered)}
         for name in ("exact_match", "f1"):
@@ -76,14 +84,19 @@ class AnswerScores:
         return result
 
 
-def score_answers(asked: Sequence[Question], predictions: Mapping[str, str]) -> AnswerScores:
-    """Each question's best exact match and best F1 over its gold answers; a missing prediction scores 0.
+def score_answers(questions: Sequence[Question], predictions: Mapping[str, str]) -> AnswerScores:
+    """Best exact match and F1 of each question over its gold answers.
 
-    An impossible question is right with the empty answer, and only so, by both measures (version 2's script). Raises
-    ValueError for a question that is neither answered nor impossible.
+    Args:
+        questions: The questions.
+        predictions: Predicted answer by question id; a missing one scores 0. For an impossible question only the empty
+            answer is correct, by both measures (version 2's script).
+
+    Raises:
+        ValueError: A question is neither answered nor impossible.
     """
     exact, overlap = [], []
-    for question in asked:
+    for question in questions:
         if not question.answers and not question.impossible:
             raise ValueError(f"question '{question.id}' has no answer to compare with")
         predicted = predictions.get(question.id)
@@ -97,9 +110,9 @@ def score_answers(asked: Sequence[Question], predictions: Mapping[str, str]) -> 
         exact.append(scores[0])
         overlap.append(scores[1])
     return AnswerScores(
-        ids=[q.id for q in asked],
-        impossible=np.array([q.impossible for q in asked], dtype=bool),
+        ids=[q.id for q in questions],
+        impossible=np.array([q.impossible for q in questions], dtype=bool),
         exact_match=np.array(exact),
         f1=np.array(overlap),
-        unanswered=[q.id for q in asked if q.id not in predictions],
+        unanswered=[q.id for q in questions if q.id not in predictions],
     )

@@ -1,4 +1,4 @@
-"""The few pieces of HTML that a report is made of; whatever comes in as text goes out escaped."""
+"""HTML elements of a report; all text is escaped."""
 
 from __future__ import annotations
 
@@ -31,18 +31,22 @@ PAGE = """<!DOCTYPE html>
 
 
 def text(value: object) -> str:
-    """Any user's text, harmless in an element or an attribute."""
+    """Escaped text for an element or an attribute.
+
+    >>> text("<b>")
+    '&lt;b&gt;'
+    """
     return html.escape(formatting.printable(value), quote=True)
 
 
 def page(title: str, body: str) -> str:
-    """A whole document with its style inside; it loads nothing and runs nothing, and says so to the browser."""
+    """A complete document with its style inside; its policy forbids loading or running anything."""
     style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
     return PAGE.format(title=text(title), style=style, body=body)
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """A section with a heading that can be linked to; nothing if all its parts are empty."""
+    """A section with a heading that can be linked to; empty if all its parts are."""
     body = "\n".join(part for part in parts if part)
     return f'<section id="{name}">\n<h2>{text(title)}</h2>\n{body}\n</section>' if body else ""
 
@@ -56,13 +60,20 @@ def figure(plot: Plot) -> str:
 
 
 def details(summary: str, *parts: str) -> str:
-    """What is shown when its one line is clicked; nothing if all parts are empty."""
+    """A collapsed block with a summary line; empty if all its parts are."""
     body = "\n".join(part for part in parts if part)
     return f"<details>\n<summary>{text(summary)}</summary>\n{body}\n</details>" if body else ""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], *, caption: str, css: Sequence[str] = ()) -> str:
-    """A table whose first column names the row; `css` gives each column's class ("number" sets it right)."""
+    """A table whose first column names the row.
+
+    Args:
+        head: Column headings.
+        rows: Cells of each row.
+        caption: Caption of the table.
+        css: Class of each column ("number" aligns right).
+    """
     if not rows:
         return ""
     classes = [*css, *[""] * (len(head) - len(css))]
@@ -75,7 +86,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], *, caption: str, c
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Names and values; a mapping among the values becomes a list of its own under its name."""
+    """A list of names and values; nested mappings become sublists under their names."""
     plain = {k: v for k, v in values.items() if not isinstance(v, Mapping)}
     parts = []
     if plain:

@@ -1,4 +1,4 @@
-"""The plots of the report and the command line: each a `Plot`, as SVG that follows the page's colours, or a file."""
+"""Plots of the report and the command line, as SVG with the page's colours or as files."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 INK, FAINT, ACCENT = "#1c2128", "#d3d8de", "#2563a8"
 SERIES = (ACCENT, "#c2590a", "#2a7f4f", "#7b4fa3", "#b3304a", "#0f7f8c", "#8a6d00", "#69707a")
 CSS_NAMES = {INK: "--ink", FAINT: "--faint", **{c: f"--series-{i + 1}" for i, c in enumerate(SERIES)}}
-"""Each colour's CSS variable: in a page that sets it, a plot is light or dark as the page is."""
+"""CSS variable of each colour: in a page that sets them, a plot follows its light or dark theme."""
 
 STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",  # the reader's fonts know scripts that ours do not, and the text can be searched
+    "svg.fonttype": "none",  # the reader's fonts cover more scripts, and the text can be searched
     "svg.hashsalt": "textgraft",
     "text.parse_math": False,  # a class may be called "$"
     "font.size": 10,
@@ -62,15 +62,15 @@ STYLE: dict[str, Any] = {
     "lines.markersize": 5,
     "legend.frameon": False,
 }
-# matplotlib writes powers of ten as formulas, which `text.parse_math` forbids.
+# matplotlib formats powers of ten as formulas, which `text.parse_math` disables.
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawn figure and, for those who cannot see it, what it shows.
+    """A figure with its alternative text.
 
-    `hints` are shown in a page where the pointer rests on the artist of that gid.
+    `hints` are tooltips of the artists with these gids in a page.
     """
 
     figure: Figure
@@ -78,7 +78,7 @@ class Plot:
     hints: Mapping[str, str] = field(default_factory=dict)
 
     def svg(self) -> str:
-        """One `<svg>` element to put into a page; the same input gives the same characters."""
+        """An `<svg>` element for a page; deterministic."""
         text = self._render("svg", transparent=True).decode("utf-8")
         text = text[text.index("<svg") :]
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -87,10 +87,10 @@ class Plot:
             text = text.replace(colour, f"var({name}, {colour})")
         for gid, hint in self.hints.items():
             text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(formatting.printable(hint))}</title>")
-        return _own_ids(re.sub(r"'DejaVu Sans'(, [^;\"]*)?", "system-ui, sans-serif", text), self.alt)
+        return _unique_ids(re.sub(r"'DejaVu Sans'(, [^;\"]*)?", "system-ui, sans-serif", text), self.alt)
 
     def save(self, path: Path | str) -> None:
-        """Write a .png or .svg file, `alt` in its metadata. Raises UserError where it cannot be written."""
+        """Write a .png or .svg file with `alt` in its metadata. Raises UserError if it cannot be written."""
         path = Path(path)
         write_atomically(path, self._render(path.suffix.lstrip(".") or "png", transparent=False))
 
@@ -105,8 +105,8 @@ class Plot:
 
     def _render(self, kind: str, *, transparent: bool) -> bytes:
         buffer = io.BytesIO()
-        absent = ("Date", "Creator") if kind == "svg" else ("Software",)
-        metadata = {"Description": self.alt, **dict.fromkeys(absent)}
+        omitted = ("Date", "Creator") if kind == "svg" else ("Software",)
+        metadata = {"Description": self.alt, **dict.fromkeys(omitted)}
         with style(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             self.figure.savefig(buffer, format=kind, dpi=150, transparent=transparent, metadata=metadata)
@@ -114,9 +114,11 @@ class Plot:
 
 
 def learning_curves(rows: Sequence[Mapping[str, Any]], metric: str | None = None) -> Plot:
-    """Training and validation loss, and `metric` if the rows have it, over the validations of one run.
+    """Training and validation loss, and a metric, over the validations of one run.
 
-    `rows` are a run's history: `train_loss` and, where something was validated, `loss` and metrics by name.
+    Args:
+        rows: A run's history: `train_loss` and, where validated, `loss` and metrics by name.
+        metric: Metric to plot, if the rows have it.
     """
     panels = 2 if metric and any(row.get(metric) is not None for row in rows) else 1
     steps = np.arange(1, len(rows) + 1)
@@ -141,12 +143,12 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], metric: str | None = None
             _mark_phases(axis, [str(row.get("phase", "")) for row in rows])
     last = rows[-1] if rows else {}
     keys = [key for key in ("train_loss", "loss", metric) if key and last.get(key) is not None]
-    said = ", ".join(f"{formatting.metric_name(key)} {last[key]:.4g}" for key in keys)
-    return laid_out(figure, f"Learning curves over {len(rows)} validations; at the end {said}.")
+    summary = ", ".join(f"{formatting.metric_name(key)} {last[key]:.4g}" for key in keys)
+    return laid_out(figure, f"Learning curves over {len(rows)} validations; at the end {summary}.")
 
 
 def schedule(curves: Mapping[str, Sequence[float]], steps_per_epoch: int) -> Plot:
-    """The learning rate of each layer group (bottom -> top) at every step, with gaps while a group is frozen."""
+    """Learning rate of each layer group (bottom -> top) at every step, with gaps while a group is frozen."""
     with style():
         figure = Figure(figsize=(7.6, 3.2))
         axis = figure.subplots()
@@ -170,7 +172,7 @@ def schedule(curves: Mapping[str, Sequence[float]], steps_per_epoch: int) -> Plo
 
 
 def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float | None = None) -> Plot:
-    """The loss of a learning-rate range test (Smith 2017), and where to start."""
+    """Loss of a learning-rate range test (Smith 2017), with the suggested rate."""
     with style():
         figure = Figure(figsize=(5.6, 3.2))
         axis = figure.subplots()
@@ -180,12 +182,12 @@ def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float |
         if suggestion is not None:
             axis.axvline(suggestion, color=SERIES[1], linestyle="--", label=f"suggested: {suggestion:.2g}")
             axis.legend()
-    said = f" Suggested: {suggestion:.2g}." if suggestion is not None else ""
-    return laid_out(figure, f"Loss against learning rate from {min(rates):.2g} to {max(rates):.2g}.{said}")
+    summary = f" Suggested: {suggestion:.2g}." if suggestion is not None else ""
+    return laid_out(figure, f"Loss against learning rate from {min(rates):.2g} to {max(rates):.2g}.{summary}")
 
 
 def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
-    """Each method's score with its 95 % interval, the best on top."""
+    """Score of each method with its 95 % interval, the best on top."""
     factor = 100 if formatting.is_share(metric) else 1
     ordered = sorted(scores.items(), key=lambda item: item[1].mean)
     if metric in ("mae", "rmse", "log_loss"):
@@ -202,12 +204,12 @@ def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
         axis.set_xlabel(formatting.metric_name(metric) + (" (%)" if factor == 100 else "") + ", 95 % interval")
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
-    said = "; ".join(f"{name} {formatting.interval(*value, metric)}" for name, value in reversed(ordered))
-    return laid_out(figure, f"{formatting.metric_name(metric)} by method: {said}.")
+    summary = "; ".join(f"{name} {formatting.interval(*value, metric)}" for name, value in reversed(ordered))
+    return laid_out(figure, f"{formatting.metric_name(metric)} by method: {summary}.")
 
 
 def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: str) -> Plot:
-    """Each method's score against the number of labels (on a logarithmic axis), with its 95 % interval as a band."""
+    """Score of each method against the number of labels (log scale), with its 95 % interval as a band."""
     factor = 100 if formatting.is_share(metric) else 1
     ticks = sorted({labels for points in curves.values() for labels, _ in points})
     with style():
@@ -226,26 +228,26 @@ def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: s
         axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    said = "; ".join(
+    summary = "; ".join(
         f"{name} {formatting.score(points[0][1].mean, metric)} to {formatting.score(points[-1][1].mean, metric)}"
         for name, points in curves.items()
         if points
     )
     return laid_out(
-        figure, f"{formatting.metric_name(metric)} by number of labels, from the fewest to the most: {said}."
+        figure, f"{formatting.metric_name(metric)} by number of labels, from the fewest to the most: {summary}."
     )
 
 
 def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
-    """A confusion matrix (C, C), rows true, columns predicted: counts, shaded by their share of the row."""
+    """Confusion matrix (C, C), rows true, columns predicted: counts, shaded by their share of the row."""
     counts = np.asarray(matrix)
     totals = counts.sum(1, keepdims=True)
     shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
     labels = [shortened(name) for name in names]
     size = len(labels)
-    side = min(9.0, max(2.4, 0.62 * size if size <= 12 else 0.3 * size))
+    width = min(9.0, max(2.4, 0.62 * size if size <= 12 else 0.3 * size))
     with style():
-        figure = Figure(figsize=(side + 1.6, side + 0.9))
+        figure = Figure(figsize=(width + 1.6, width + 0.9))
         axis = figure.subplots()
         for row in range(size):
             for column in range(size):
@@ -266,12 +268,12 @@ def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
         axis.set(xlim=(0, size), ylim=(size, 0), xlabel="predicted", ylabel="true", aspect="equal")
         axis.grid(False)
         axis.tick_params(length=0)
-    right = f"{np.trace(counts):,} of {counts.sum():,} right"
-    return laid_out(figure, f"Confusion matrix of {size} classes, {right}; the counts are in the table.")
+    correct = f"{np.trace(counts):,} of {counts.sum():,} right"
+    return laid_out(figure, f"Confusion matrix of {size} classes, {correct}; the counts are in the table.")
 
 
 def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
-    """Reliability diagrams (Guo et al. 2017, figure 1) by name, over how many texts stand behind each point."""
+    """Reliability diagrams (Guo et al. 2017, figure 1) by name, above the number of texts in each bin."""
     with style():
         figure = Figure(figsize=(4.8, 4.6))
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
@@ -280,11 +282,11 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
         for i, (name, diagram) in enumerate(diagrams.items()):
             colour = SERIES[(1, 0, 2)[i % 3]]
             filled = [b for b, n in enumerate(diagram.counts) if n]
-            sure = [100 * (diagram.confidence[b] or 0.0) for b in filled]
-            right = [100 * (diagram.accuracy[b] or 0.0) for b in filled]
+            confidence = [100 * (diagram.confidence[b] or 0.0) for b in filled]
+            accuracy = [100 * (diagram.accuracy[b] or 0.0) for b in filled]
             name = shortened(name)
             error = f"{name}, ECE {100 * diagram.ece:.1f} %" if diagram.ece is not None else name
-            upper.plot(sure, right, marker="o", label=error, color=colour)
+            upper.plot(confidence, accuracy, marker="o", label=error, color=colour)
             bin_width = 100 / len(diagram.counts)
             left = [(b + 0.1 + i * width) * bin_width for b in range(len(diagram.counts))]
             lower.bar(left, diagram.counts, width=width * bin_width, align="edge", color=colour)
@@ -292,14 +294,14 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
         upper.legend(loc="upper left")
         lower.set(xlabel="confidence (%)", ylabel="texts")
         lower.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=2))
-    said = "; ".join(
+    summary = "; ".join(
         f"{n}: expected calibration error {100 * d.ece:.1f} %" for n, d in diagrams.items() if d.ece is not None
     )
-    return laid_out(figure, f"Reliability diagram, share right against confidence. {said}.")
+    return laid_out(figure, f"Reliability diagram, share right against confidence. {summary}.")
 
 
 def laid_out(figure: Figure, alt: str, hints: Mapping[str, str] | None = None) -> Plot:
-    """The layout is made once and kept: one with an engine of its own is laid out and drawn again for each file."""
+    """A plot with its layout computed once; a layout engine would compute it again for each file."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         ConstrainedLayoutEngine().execute(figure)
@@ -316,20 +318,20 @@ def style() -> Iterator[None]:
 
 
 def legend_names(methods: Sequence[str]) -> dict[str, str]:
-    """What to call each of compare's methods where room is short: METHOD@MODEL without the model's folders.
+    """Legend label of each compared method: METHOD@MODEL without the model's folders.
 
-    In full where that would give two of them one name.
+    The full name where two methods would have the same label.
     """
     short = {}
     for name in methods:
         method, at, models = name.partition("@")
         short[name] = shortened(method + at + "+".join(Path(model).name for model in models.split("+")))
     counts = Counter(short.values())
-    return {name: cut if counts[cut] == 1 else formatting.printable(name) for name, cut in short.items()}
+    return {name: label if counts[label] == 1 else formatting.printable(name) for name, label in short.items()}
 
 
 def shortened(name: str) -> str:
-    """A user's name for something, short enough to leave room for the plot."""
+    """A user-given name, shortened to leave room for the plot."""
     return formatting.printable(name if len(name) <= 28 else name[:27] + "…")
 
 
@@ -338,14 +340,14 @@ def _column(rows: Sequence[Mapping[str, Any]], key: str) -> NDArray[np.float64]:
 
 
 def _mark_phases(axis: Axes, phases: Sequence[str]) -> None:
-    """A faint line where one phase ends and the next begins."""
+    """Draw a faint line between training phases."""
     for i, (before, after) in enumerate(pairwise(phases)):
         if before != after:
             axis.axvline(i + 1.5, color=FAINT, linewidth=1, linestyle="--", zorder=0)
 
 
-def _own_ids(svg: str, salt: str) -> str:
-    """Drops the ids that nothing refers to, and makes the rest differ from those of other plots on the page."""
+def _unique_ids(svg: str, salt: str) -> str:
+    """Remove unreferenced ids, and make the others unique among the plots of a page."""
     prefix = f"p{sum((i + 1) * ord(c) for i, c in enumerate(salt)) % 0xFFFFFF:06x}-"
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
     svg = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", svg)

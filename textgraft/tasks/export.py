@@ -11,7 +11,7 @@ import numpy as np
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
 from textgraft.data.examples import TargetKind
-from textgraft.metrics.agreement import AGREEMENT
+from textgraft.metrics.agreement import MIN_AGREEMENT
 from textgraft.models import loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.graph import OnnxModel
@@ -87,11 +87,11 @@ def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -
         after = outputs(made, texts)
         stay = _staying(whole, before, after)
         stayed.append(f"{stay:.1%}")
-        if stay >= AGREEMENT:
+        if stay >= MIN_AGREEMENT:
             moved = float(np.abs(before[1] - after[1]).max())
             size = len(made.graph) / 1e6
             return made, Export(found.out, size, moved, texts=len(texts), same=stay, products=products)
-    message = f"with int8 {', '.join(stayed)} of the answers stay, where {AGREEMENT:.0%} should: it is not written."
+    message = f"with int8 {', '.join(stayed)} of the answers stay, where {MIN_AGREEMENT:.0%} should: it is not written."
     raise UserError(message, where=name, remedy="Export it without --int8.")
 
 

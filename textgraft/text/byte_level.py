@@ -1,9 +1,9 @@
-"""The byte pair encodings of GPT and GPT-2, as the files that came with them say.
+"""Byte pair encodings of GPT and GPT-2.
 
-GPT-2's (Radford et al. 2019, §2.2) merges bytes, so that every text has tokens and every text comes back. GPT's
-(Radford et al. 2018) merges characters of lower-cased words, whose ends are marked `</w>`; it loses case, accents and
-kinds of spaces, and what it does not know reads as `<unk>`. GPT's authors also repaired broken Unicode (ftfy) and cut
-words with spaCy; we cut at spaces and punctuation, as transformers does without these.
+GPT-2 (Radford et al. 2019, §2.2) merges bytes, so every text has tokens and can be restored. GPT (Radford et al. 2018)
+merges characters of lower-cased words, whose ends are marked `</w>`; it loses case, accents and kinds of spaces, and
+unknown characters become `<unk>`. GPT's authors also repaired broken Unicode (ftfy) and split words with spaCy; here
+words are split at spaces and punctuation, as transformers does without these libraries.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ _NAMES = {
     "between": ("_delimiter_", "<|sep|>", "<sep>", "[SEP]"),
     "unk": ("<unk>", "<|unk|>", "[UNK]"),
 }
-"""What vocabularies call their special tokens; the first that is there counts."""
+"""Names of special tokens in common vocabularies; the first that exists is used."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class BytePairTokenizer(Tokenizer):
-    """A GPT's or GPT-2's vocabulary, with everything that `Tokenizer` has; made by the functions below or `load`.
+    """Tokenizer of GPT or GPT-2; created by the functions below or `load`.
 
-    Ids are those of the file's own program: a text starts with a special token only if the file says so, as those made
-    by `train_byte_level` do. Where a vocabulary has no token for padding, unknown, begin or end, another special one
-    stands in, GPT-2's `<|endoftext|>` for all four. An empty text is the one token that begins a text. Raises UserError
-    for ids with gaps.
+    Ids are those of the original program: a text starts with a special token only if the file says so, as those of
+    `train_byte_level` do. Missing tokens for padding, unknown, begin or end are replaced by another special one,
+    GPT-2's `<|endoftext|>` for all four. An empty text is encoded as the begin token. Raises UserError for ids with
+    gaps.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(pipeline)
         if pipeline.token_to_id(self.tokens[-1]) != self.vocab_size - 1:
-            raise UserError("the ids of this vocabulary have gaps.", remedy="Give every id from 0 on to one token.")
+            raise UserError("the ids of this vocabulary have gaps.", remedy="Assign every id from 0 to one token.")
         ids = {token: i for i, token in enumerate(self.tokens)}
-        found = {role: next((ids[n] for n in names if n in ids), None) for role, names in _NAMES.items()}
-        any_special = next(i for i in (*found.values(), 0) if i is not None)
-        self.eos_id = found["eos"] if found["eos"] is not None else any_special
-        self.bos_id = found["bos"] if found["bos"] is not None else self.eos_id
-        self.pad_id = found["pad"] if found["pad"] is not None else self.eos_id
-        self.unk_id = found["unk"] if found["unk"] is not None else self.eos_id
-        self.between_id = found["between"] if found["between"] is not None else self.eos_id
+        role_ids = {role: next((ids[n] for n in names if n in ids), None) for role, names in _NAMES.items()}
+        any_special = next(i for i in (*role_ids.values(), 0) if i is not None)
+        self.eos_id = role_ids["eos"] if role_ids["eos"] is not None else any_special
+        self.bos_id = role_ids["bos"] if role_ids["bos"] is not None else self.eos_id
+        self.pad_id = role_ids["pad"] if role_ids["pad"] is not None else self.eos_id
+        self.unk_id = role_ids["unk"] if role_ids["unk"] is not None else self.eos_id
+        self.between_id = role_ids["between"] if role_ids["between"] is not None else self.eos_id
         self.starts = pipeline.encode("").ids
 
     def encode(self, text: str) -> Encoding:
-        """One text with its tokens and their offsets; a token that is part of a character has the whole of it."""
+        """Tokens and offsets of one text; a token that is part of a character has the span of the whole character."""
         encoding = self._pipeline.encode(_valid(text))
         cluster_starts, cluster_ends = cluster_spans(text)
         offsets: list[Span] = []
@@ -72,66 +72,74 @@ class BytePairTokenizer(Tokenizer):
         return Encoding(ids=ids, tokens=[self.tokens[i] for i in ids], offsets=offsets or [(0, 0)])
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each text, int32; the same as `encode`'s."""
-        found = ids_of(self._pipeline, map(_valid, texts))
-        return [ids if len(ids) else np.array([self.bos_id], dtype=np.int32) for ids in found]
+        """Ids of each text, int32; the same as `encode`'s."""
+        encoded = ids_of(self._pipeline, map(_valid, texts))
+        return [ids if len(ids) else np.array([self.bos_id], dtype=np.int32) for ids in encoded]
 
     @property
     def pair_marks(self) -> PairMarks:
-        """What starts a text, first, the delimiter, second (Radford et al. 2018, figure 1).
+        """Start tokens, first text, delimiter, second text (Radford et al. 2018, figure 1).
 
-        GPT's delimiter was new to its vocabulary; where a vocabulary has none, its end of text parts the two.
+        GPT added its delimiter to the vocabulary; without one, the end-of-text token is used.
         """
         return PairMarks(tuple(self.starts), (self.between_id,))
 
     def bodies(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each text, int32, without what starts it."""
+        """Ids of each text, int32, without start tokens."""
         return [ids[len(self.starts) :] for ids in ids_of(self._pipeline, map(_valid, texts))]
 
     def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
-        """The ids of each word, int32, as if a space stood before it, which is how the vocabulary knows most words."""
+        """Ids of each word, int32, as if preceded by a space: the vocabulary has most words in that form."""
         return self.bodies(words if space == "none" else [f" {word}" for word in words])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text, to the last space if the vocabulary is one of bytes; a start that `encode` adds is left out."""
-        kept = list(ids)
-        if self.starts and kept[: len(self.starts)] == self.starts:
-            kept = kept[len(self.starts) :]
-        return str(self._pipeline.decode(kept, skip_special_tokens=False))
+        """The text, exactly for byte vocabularies, without the start tokens that `encode` adds."""
+        remaining = list(ids)
+        if self.starts and remaining[: len(self.starts)] == self.starts:
+            remaining = remaining[len(self.starts) :]
+        return str(self._pipeline.decode(remaining, skip_special_tokens=False))
 
     def settled(self, ids: Sequence[int]) -> str:
-        """The text but for a last character whose bytes are not all there yet."""
+        """The text without a last character whose bytes are incomplete."""
         return self.decode(ids).rstrip("\ufffd")
 
     def parting(self, ids: Sequence[int]) -> int:
-        """Behind any whole character; 0 where `decode` leaves out a start of several tokens, which others may make."""
+        """The end, if the last character is complete; 0 where `decode` removes a start of several tokens, which others
+        may form.
+        """
         return len(ids) if len(self.starts) < 2 and not self.decode(ids).endswith("\ufffd") else 0
 
 
 def _valid(text: str) -> str:
-    """Half of a surrogate pair, which no UTF-8 can hold, reads as U+FFFD."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 def is_byte_pair(pipeline: Pipeline) -> bool:
-    """Whether another program's tokenizer is one that `BytePairTokenizer` understands."""
+    """True for a tokenizer that `BytePairTokenizer` supports."""
     if not isinstance(pipeline.model, models.BPE):
         return False
-    of_gpt = isinstance(pipeline.decoder, decoders.BPEDecoder) and pipeline.model.end_of_word_suffix == WORD_END
-    return isinstance(pipeline.decoder, decoders.ByteLevel) or of_gpt
+    is_gpt = isinstance(pipeline.decoder, decoders.BPEDecoder) and pipeline.model.end_of_word_suffix == WORD_END
+    return isinstance(pipeline.decoder, decoders.ByteLevel) or is_gpt
 
 
 def train_byte_level(
     texts: Iterable[str], *, vocab_size: int = 10_000, min_frequency: int = 2, max_characters: int = 200_000_000
 ) -> BytePairTokenizer:
-    """A tokenizer as GPT-2's, learned from one pass over `texts`; each text it encodes starts with `<|endoftext|>`.
+    """Train a tokenizer like GPT-2's; each text it encodes starts with `<|endoftext|>`.
 
-    `vocab_size` counts the 256 bytes and `<|endoftext|>` (token 0), `min_frequency` is what a pair must reach to be
-    merged. Raises UserError for settings out of range or no text.
+    Args:
+        texts: Texts, read once.
+        vocab_size: Number of tokens, including 256 bytes and `<|endoftext|>` (token 0).
+        min_frequency: Occurrences of a pair to be merged.
+        max_characters: Characters to train on.
+
+    Raises:
+        UserError: A setting is out of range, or there is no text.
     """
     if vocab_size < 257 or min_frequency < 1:
         where, value = ("vocab_size", vocab_size) if vocab_size < 257 else ("min_frequency", min_frequency)
-        raise UserError(f"{value} is out of range.", where=where, remedy="Give 257 or more tokens, a frequency from 1.")
+        raise UserError(f"{value} is out of range.", where=where, remedy="Use 257 or more tokens, a frequency from 1.")
     pipeline = _of_bytes(models.BPE())
     trainer: Any = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -148,7 +156,7 @@ def train_byte_level(
 
 
 def read_gpt2(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:
-    """GPT-2's tokenizer from its vocab.json and merges.txt. Raises UserError for a missing or damaged file."""
+    """GPT-2's tokenizer from vocab.json and merges.txt. Raises UserError for a missing or damaged file."""
     ids, pairs = _read(vocab, merges)
     pipeline = _of_bytes(models.BPE(vocab=ids, merges=pairs))
     if END in ids:
@@ -157,7 +165,7 @@ def read_gpt2(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:
 
 
 def read_gpt(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:
-    """GPT's tokenizer from its vocab.json and merges.txt. Raises UserError for a missing or damaged file."""
+    """GPT's tokenizer from vocab.json and merges.txt. Raises UserError for a missing or damaged file."""
     ids, pairs = _read(vocab, merges)
     if UNKNOWN not in ids:
         message = f"there is no '{UNKNOWN}', so this is not GPT's vocabulary."
@@ -178,25 +186,25 @@ def _of_bytes(model: models.BPE) -> Pipeline:
 
 
 def _read(vocab: Path | str, merges: Path | str) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """The ids by token and the pairs to merge, in their order; the first line of merges.txt may be its version."""
+    """Ids by token, and the merges in order; the first line of merges.txt may be its version."""
     where = vocab
     try:
         ids = {str(token): int(i) for token, i in json.loads(Path(vocab).read_text(encoding="utf-8")).items()}
         where = merges
         lines = Path(merges).read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        remedy = "Give the files that came with the model."
+        remedy = "Use the files that came with the model."
         raise UserError(f"cannot read the vocabulary ({error}).", where=str(where), remedy=remedy) from error
     pairs = []
     for number, line in enumerate(lines, start=1):
         if not line or (number == 1 and line.startswith("#version")):
             continue
         left, _, right = line.partition(" ")
-        place, remedy = f"{merges} line {number}", "Give two files of one model."
+        location, remedy = f"{merges} line {number}", "Use two files of one model."
         if not left or not right or " " in right:
-            raise UserError("this is not a pair of tokens.", where=place, remedy=remedy)
-        lacking = [token for token in (left, right, left + right) if token not in ids]
-        if lacking:  # the library would end the program
-            raise UserError(f"the vocabulary has no '{lacking[0]}' to merge.", where=place, remedy=remedy)
+            raise UserError("this is not a pair of tokens.", where=location, remedy=remedy)
+        missing = [token for token in (left, right, left + right) if token not in ids]
+        if missing:  # the library would abort the process
+            raise UserError(f"the vocabulary has no '{missing[0]}' to merge.", where=location, remedy=remedy)
         pairs.append((left, right))
     return ids, pairs

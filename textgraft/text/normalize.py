@@ -1,9 +1,9 @@
-"""ULMFiT's text rules: case and repetition leave the words and become control words of their own.
+"""ULMFiT's text normalisation: case and repetition become control words.
 
-"The USA" reads `xxmaj the xxup usa`, so that a small vocabulary knows every word once. The rules are those of fastai
+"The USA" becomes `xxmaj the xxup usa`, so that a small vocabulary needs each word once. The rules are those of fastai
 (Howard & Gugger 2020, `fastai.text.core`), with these differences: Unicode is composed first (NFC); `<br />` is a
-space; a control word that stands in the user's own text is broken in two (`xxbos` -> `xx bos`) and so never acts as
-one. They run in Python because the `tokenizers` library cannot map offsets through such rewriting.
+space; a control word in the user's own text is split (`xxbos` -> `xx bos`) and so never acts as one. They run in Python
+because the `tokenizers` library cannot track offsets through such rewriting.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 
 Kind = Literal["subword", "word", "character"]
 RULES_VERSION = 1
-"""Raised whenever the same text would normalise differently; part of a tokenizer's fingerprint."""
+"""Increased whenever the normalisation of any text changes; part of a tokenizer's fingerprint."""
 
 CONTROL = ("xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj")
-"""The control words in the order of their ids, 0 to 8."""
+"""Control words in the order of their ids, 0 to 8."""
 
 _CONTROL_ENDINGS = "|".join(word[2:] for word in CONTROL)
 
@@ -39,7 +39,7 @@ def _case(match: re.Match[str]) -> str:
 
 
 def _case_spans(word: str, new: str) -> list[Span]:
-    # One character may lower to two (İ), so each is asked for its own length.
+    # The lower case of one character may have two (İ).
     spans = [(i, i + 1) for i, char in enumerate(word) for _ in char.lower()]
     return [(0, 0)] * (len(new) - len(spans)) + spans
 
@@ -53,7 +53,7 @@ def _repeated_word(match: re.Match[str]) -> str:
 
 
 def _repeated_spans(old: str, new: str) -> list[Span]:
-    """The repeated unit covers the whole repetition; control word and number cover nothing."""
+    """The repeated unit has the span of the whole repetition; control word and number have empty ones."""
     unit = len(new.split()[-1])
     return [(0, 0)] * (len(new) - unit - 1) + [(0, len(old))] * unit + [(len(old), len(old))]
 
@@ -70,20 +70,20 @@ def _whole(old: str, new: str) -> list[Span]:
 
 @dataclass(frozen=True)
 class Rule:
-    """One substitution, and where each character of its replacement came from within the match."""
+    """A substitution, with the origin of each replacement character within the match."""
 
     pattern: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str]
     spans: Callable[[str, str], list[Span]] = _whole
 
 
-# Unicode's Stream-Safe Text allows 30 marks in a row; sorting a run of a million (NFC does) would take for ever.
+# Unicode's Stream-Safe Text allows 30 marks in a row; sorting a run of a million, as NFC does, would take forever.
 _MARKS = Rule(
     re.compile(r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{31,}"),
     lambda match: match.group()[:30],
     lambda old, new: [(i, i + 1) for i in range(30)],
 )
-# JSON may carry half a surrogate pair; no encoder of Unicode text takes one.
+# JSON may contain lone surrogates, which no Unicode encoder accepts.
 _SURROGATE = Rule(re.compile(r"[\ud800-\udfff]"), "\ufffd")
 _ENTITY = Rule(re.compile(r"&(#\d{1,7}|#[xX][\da-fA-F]{1,6}|\w{2,31});"), _entity)
 _LINE_BREAK = Rule(re.compile(r"<br\s*+/?>"), " ")
@@ -117,11 +117,14 @@ RULES: dict[Kind, tuple[Rule, ...]] = {
 
 
 def normalize(text: str, kind: Kind = "subword") -> str:
-    """`text` as a tokenizer of this kind reads it.
+    """Normalise text for a tokenizer of this kind.
 
-    Word rules add `xxrep 4 c` for `cccc`, `xxwrep 3 word` for `word word word`, HTML entities, and WikiText's
-    ` @-@ ` and `<unk>`. Two differences from fastai: repeated words are replaced before repeated characters, so that
-    "aaa aaa aaa" is found, and digits may repeat ("2000" would become "2 xxrep 3 0").
+    Word-level rules add `xxrep 4 c` for `cccc`, `xxwrep 3 word` for `word word word`, HTML entities, and WikiText's `
+    @-@ ` and `<unk>`. Two differences from fastai: repeated words are replaced before repeated characters, so that "aaa
+    aaa aaa" is found, and digits may repeat ("2000" would become "2 xxrep 3 0").
+
+    >>> normalize("The USA")
+    'xxmaj the xxup usa'
     """
     if not text.isascii():
         text = unicodedata.normalize("NFC", _MARKS.pattern.sub(_MARKS.replacement, text))
@@ -132,9 +135,9 @@ def normalize(text: str, kind: Kind = "subword") -> str:
 
 @dataclass(frozen=True)
 class Aligned:
-    """A normalised text whose character i came from `original[starts[i]:ends[i]]`.
+    """A normalised text whose character i comes from `original[starts[i]:ends[i]]`.
 
-    Both arrays never fall. A character that a rule put in (a control word's) has an empty span.
+    Both arrays are non-decreasing. Characters inserted by a rule (control words) have empty spans.
     """
 
     text: str
@@ -143,7 +146,7 @@ class Aligned:
 
 
 def align(text: str, kind: Kind = "subword") -> Aligned:
-    """What `normalize` gives, with the origin of every character; several times slower."""
+    """`normalize` with the origin of every character; several times slower."""
     aligned = Aligned(text, array("q", range(len(text))), array("q", range(1, len(text) + 1)))
     if not text.isascii():
         aligned = _compose(_apply(_MARKS, aligned))
@@ -151,7 +154,7 @@ def align(text: str, kind: Kind = "subword") -> Aligned:
         aligned = _apply(rule, aligned)
     first = len(aligned.text) - len(aligned.text.lstrip())
     last = max(first, len(aligned.text.rstrip()))
-    # A rule that cuts through characters which share an origin (a merged stretch) leaves its own span out of order.
+    # A rule that splits characters with a shared origin (composed ones) leaves its span out of order.
     starts = np.minimum.accumulate(np.array(aligned.starts[first:last])[::-1])[::-1]
     ends = np.maximum.accumulate(np.array(aligned.ends[first:last]))
     return Aligned(aligned.text[first:last], array("q", starts.tolist()), array("q", ends.tolist()))
@@ -168,7 +171,7 @@ def _apply(rule: Rule, old: Aligned) -> Aligned:
         starts.extend(old.starts[done:begin])
         ends.extend(old.ends[done:begin])
         for first, last in rule.spans(match.group(), new):
-            # An empty span stands before its character, or after the last one of the match.
+            # An empty span is before its character, or after the last one of the match.
             begins = old.starts[begin + first] if begin + first < end else old.ends[end - 1]
             starts.append(begins)
             ends.append(old.ends[begin + last - 1] if last > first else begins)
@@ -179,7 +182,7 @@ def _apply(rule: Rule, old: Aligned) -> Aligned:
 
 
 def _compose(old: Aligned) -> Aligned:
-    """NFC with origins. A stretch that composition changes maps as one, since its parts have merged."""
+    """NFC with origins. A run that composition changes is mapped as a whole, since its parts have merged."""
     text = old.text
     if unicodedata.is_normalized("NFC", text):
         return old
@@ -199,7 +202,7 @@ def _compose(old: Aligned) -> Aligned:
 
 
 def _composes_apart(stretch: str, char: str) -> bool:
-    """Whether `char` neither merges with `stretch` nor is reordered into it, whatever follows."""
+    """True if `char` neither merges with `stretch` nor is reordered into it, whatever follows."""
     if char < "\u0300":
         return True
     if unicodedata.combining(unicodedata.normalize("NFD", char)[0]):

@@ -1,25 +1,29 @@
-"""Where the sentences of a plain text are: a simple splitter for text that nobody has split."""
+"""A simple sentence splitter for plain text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-# A mark, and the brackets or quotes that close behind it, before a space; Chinese and Japanese marks need none.
+# A full stop and closing brackets or quotes after it, before a space; Chinese and Japanese ones need no space.
 _END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _SPACES = re.compile(r"\s+")
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """The [start, end) of a text's sentences, without spaces at their ends.
+    """Start and end of each sentence, white space trimmed.
 
-    A text without any full stop or its like (Thai) is cut at its spaces, which end clauses there.
+    A text without full stops or similar (Thai) is split at its spaces, which end clauses there.
+
+    >>> text = "It rained. We left."
+    >>> [text[start:end] for start, end in sentence_spans(text)]
+    ['It rained.', 'We left.']
     """
     return list(_pieces(text, _END if has_ends(text) else _SPACES))
 
 
 def has_ends(text: str) -> bool:
-    """Whether there is any full stop or its like, or a line end, to cut the text at."""
+    """True if there is a full stop or similar, or a line end, to split at."""
     return bool(_END.search(text) or re.search(r"[.!?…。！？]\s*$", text))
 
 

@@ -1,9 +1,9 @@
-"""Where words begin in text that does not say it: dictionary segmentation for Thai, single clusters for other scripts.
+"""Word boundaries in scripts without spaces: dictionary segmentation for Thai, single clusters for other scripts.
 
-Word borders are marked by spaces in the normalised text, before the library's pipeline. Thai is cut by newmm (maximal
-matching bound to Thai character clusters, Chaovavanich 2016, in PyThaiNLP), in Rust where nlpo3 is there, with
-PyThaiNLP's dictionary. Unlike them we hand it stretches of Thai letters only, in windows, and never cut inside a
-grapheme cluster. Chinese, Japanese, Lao, Khmer and Burmese, for which it knows no words, are cut at every cluster.
+Boundaries become spaces in the normalised text, before the library's pipeline. Thai is segmented by newmm (maximal
+matching bound to Thai character clusters, Chaovavanich 2016, in PyThaiNLP), in Rust if nlpo3 is installed, with
+PyThaiNLP's dictionary. Unlike there, only runs of Thai letters are passed to it, in windows, and no grapheme cluster is
+split. Chinese, Japanese, Lao, Khmer and Burmese, which it has no words for, are split at every cluster.
 """
 
 from __future__ import annotations
@@ -29,29 +29,32 @@ from textgraft.text.clusters import joins
 from textgraft.text.normalize import Aligned
 
 WINDOW, MARGIN = 300, 60
-"""Newmm sees so many characters at once; words that end in the last MARGIN are cut again in the next window."""
+"""Characters that newmm segments at once; words that end in the last MARGIN of a window are segmented again in the
+next.
+"""
 SECONDS, SECONDS_PER_CHARACTER = 5.0, 2e-5
-"""Processor time for one document. Ordinary text takes far less than half of it; an ambiguous one may take fifty times
-as long as an ordinary one, for newmm compares all ways to cut it."""
+"""Limits on processor time for one document. Ordinary text takes far less than half of it; an ambiguous one may take
+fifty times as long as an ordinary one, since newmm compares all segmentations.
+"""
 
 _SLOW = (
-    "a text is too ambiguous to be cut into words by a dictionary within its time; the rest of it is read character "
-    "by character. Is it natural text?"
+    "a text is too ambiguous to be segmented into words by a dictionary in time; the rest of it is split into "
+    "characters. Check that it is natural text."
 )
 _INSTALL = 'Install it by: pip install "textgraft[thai]"'
 _ENGINES = ("nlpo3", "pythainlp")
-_THAI = "\u0e01-\u0e3a\u0e40-\u0e4e"  # without digits and punctuation, which the pipeline cuts
+_THAI = "\u0e01-\u0e3a\u0e40-\u0e4e"  # without digits and punctuation, which the pipeline splits
 _OTHERS = (
     "\u0e81-\u0ecf\u0edc-\u0edf\u1000-\u103f\u1050-\u109f\u1780-\u17d3\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _UNSPACED = re.compile(rf"(?P<thai>[{_THAI}]+)|[{_OTHERS}]+")
-_CUT_THAI = re.compile(rf"(?<=[{_THAI}{_OTHERS}]) (?=[{_THAI}{_OTHERS}])")
+_UNSPACED_GAP = re.compile(rf"(?<=[{_THAI}{_OTHERS}]) (?=[{_THAI}{_OTHERS}])")
 
 
 @dataclass(frozen=True)
 class Segmenter:
-    """Which program cuts words by which dictionary; part of a tokenizer's file, since the ids depend on it."""
+    """A segmentation program and its dictionary; part of a tokenizer's file, since ids depend on them."""
 
     name: str
     engine: str
@@ -60,30 +63,30 @@ class Segmenter:
 
     @classmethod
     def installed(cls) -> Segmenter:
-        """The fastest one that is here. Raises UserError without the extra."""
+        """The fastest segmenter installed. Raises UserError without the extra."""
         digest = _dictionary()[1]
         engine = next(engine for engine in _ENGINES if importlib.util.find_spec(engine))
         return cls("newmm", engine, _version("pythainlp"), digest)
 
     @classmethod
     def from_description(cls, content: Any, *, where: str) -> Segmenter:
-        """What `describe` gave. Raises UserError for a foreign one, and where this machine lacks what it names."""
+        """The inverse of `describe`. Raises UserError for an unknown one, and if this machine lacks its program or
+        dictionary.
+        """
         try:
             segmenter = cls(**content)
             if segmenter.name != "newmm" or segmenter.engine not in _ENGINES:
-                raise ValueError(f"there is no segmenter '{segmenter.name}' of '{segmenter.engine}'")
+                raise ValueError(f"unknown segmenter '{segmenter.name}' of '{segmenter.engine}'")
         except (TypeError, ValueError) as error:
-            remedy = "Give one that this version of textgraft wrote, or update textgraft."
+            remedy = "Use one written by this version of textgraft, or update textgraft."
             raise UserError(
-                f"this tokenizer cuts words in an unknown way ({error}).", where=where, remedy=remedy
+                f"this tokenizer segments words in an unknown way ({error}).", where=where, remedy=remedy
             ) from error
         if not importlib.util.find_spec(segmenter.engine):
-            raise UserError(f"this tokenizer needs {segmenter.engine} to cut words.", where=where, remedy=_INSTALL)
+            raise UserError(f"this tokenizer needs {segmenter.engine} to split words.", where=where, remedy=_INSTALL)
         if _dictionary()[1] != segmenter.dictionary_sha256:
-            message = (
-                f"this tokenizer cuts words by the dictionary of {segmenter.dictionary}, and the one here is another."
-            )
-            remedy = f"Install that one by: pip install {segmenter.dictionary.replace(' ', '==')}"
+            message = f"this tokenizer needs the dictionary of {segmenter.dictionary}, and another one is installed."
+            remedy = f"Install it by: pip install {segmenter.dictionary.replace(' ', '==')}"
             raise UserError(message, where=where, remedy=remedy)
         return segmenter
 
@@ -91,12 +94,12 @@ class Segmenter:
         return asdict(self)
 
     def spaced(self, text: str) -> str:
-        """Normalised `text` with a space at every word border that has none."""
+        """Normalised text with a space at every word boundary."""
         borders = self.borders(text)
         return " ".join(text[a:b] for a, b in zip([0, *borders], [*borders, len(text)]))
 
     def spaced_aligned(self, old: Aligned) -> Aligned:
-        """The same with origins: a space put in came from nothing."""
+        """`spaced` with origins; inserted spaces have empty spans."""
         borders = np.array(self.borders(old.text), dtype=np.int64)
         if not len(borders):
             return old
@@ -108,48 +111,47 @@ class Segmenter:
         )
 
     def borders(self, text: str) -> list[int]:
-        """Where words begin inside `text` without a space before them, rising; never inside a grapheme cluster.
+        """Ascending word starts inside `text` that have no space before them; never inside a grapheme cluster.
 
-        Warns once where a text takes more than its processor time (SECONDS and SECONDS_PER_CHARACTER): the rest of it
-        is cut at every cluster. The clock is looked at between windows, each of which takes a tenth of a second at
-        worst.
+        Warns once if a text exceeds its processor time (SECONDS and SECONDS_PER_CHARACTER): the rest of it is split at
+        every cluster. The time is checked between windows, each of which takes a tenth of a second at worst.
         """
-        until = time.thread_time() + SECONDS + SECONDS_PER_CHARACTER * len(text)
-        found: list[int] = []
+        deadline = time.thread_time() + SECONDS + SECONDS_PER_CHARACTER * len(text)
+        borders: list[int] = []
         for run in _UNSPACED.finditer(text):
             first, last = run.span()
-            found.append(first)
-            found += self._thai_borders(text, first, last, until) if run["thai"] else range(first + 1, last)
-            found.append(last)
-        inside = (b for b in dict.fromkeys(found) if 0 < b < len(text))
+            borders.append(first)
+            borders += self._thai_borders(text, first, last, deadline) if run["thai"] else range(first + 1, last)
+            borders.append(last)
+        inside = (b for b in dict.fromkeys(borders) if 0 < b < len(text))
         return [b for b in inside if " " not in text[b - 1 : b + 1] and not joins(text[b - 1], text[b])]
 
-    def _thai_borders(self, text: str, first: int, last: int, until: float) -> Iterator[int]:
-        """Borders of a run of Thai, by windows that overlap so that it does not matter where they end."""
-        cut = _cutter(self.engine, self.dictionary_sha256)
+    def _thai_borders(self, text: str, first: int, last: int, deadline: float) -> Iterator[int]:
+        """Boundaries in a run of Thai, from overlapping windows so that the windows' ends do not matter."""
+        segment = _load_newmm(self.engine, self.dictionary_sha256)
         while first < last:
-            if time.thread_time() > until:
+            if time.thread_time() > deadline:
                 warnings.warn(_SLOW, stacklevel=2)
                 yield from range(first + 1, last)
                 return
             window = text[first : min(last, first + WINDOW)]
-            ends = np.cumsum([len(word) for word in cut(window)])
-            if not len(ends) or ends[-1] != len(window):  # it lost or added characters
+            ends = np.cumsum([len(word) for word in segment(window)])
+            if not len(ends) or ends[-1] != len(window):  # newmm lost or added characters
                 ends = np.arange(1, len(window) + 1)
             if first + len(window) < last:
-                sure = ends[ends <= WINDOW - MARGIN]
-                ends = sure if len(sure) else ends[:1]
+                reliable = ends[ends <= WINDOW - MARGIN]
+                ends = reliable if len(reliable) else ends[:1]
             yield from (first + ends).tolist()
             first += int(ends[-1])
 
 
 def joined(text: str) -> str:
-    """`text` without the spaces between what is written without them."""
-    return _CUT_THAI.sub("", text)
+    """Text without spaces between characters of scripts that do not use them."""
+    return _UNSPACED_GAP.sub("", text)
 
 
 @lru_cache(maxsize=2)
-def _cutter(engine: str, digest: str) -> Callable[[str], list[str]]:
+def _load_newmm(engine: str, digest: str) -> Callable[[str], list[str]]:
     """Newmm with the installed dictionary, whose digest is `digest`."""
     words, _ = _dictionary()
     if engine == "pythainlp":
@@ -170,10 +172,12 @@ def _cutter(engine: str, digest: str) -> Callable[[str], list[str]]:
 
 @lru_cache(maxsize=1)
 def _dictionary() -> tuple[list[str], str]:
-    """PyThaiNLP's words, sorted, and their SHA-256 (hex). Read as a file: importing it would make a folder at home."""
+    """PyThaiNLP's words, sorted, and their SHA-256 (hex). Read as a file: importing it would create a folder at
+    home.
+    """
     package = importlib.util.find_spec("pythainlp")
     if package is None or package.origin is None:
-        raise UserError("cutting Thai into words needs pythainlp.", remedy=_INSTALL)
+        raise UserError("splitting Thai into words needs pythainlp.", remedy=_INSTALL)
     path = Path(package.origin).parent / "corpus" / "words_th.txt"
     try:
         words = sorted({line.strip() for line in path.read_text(encoding="utf-8").splitlines()} - {""})

@@ -1,7 +1,7 @@
-"""The tokenizers that are a class of their own: which of them a file is, and what trains one.
+"""Registry of tokenizer classes: which class a file needs, and which trainer a setting needs.
 
-Tokenizer's own constructors ask here. That is the one circle among the package's imports: whoever wants a tokenizer
-says Tokenizer.train or Tokenizer.load and need not know of which class it will be.
+`Tokenizer.train` and `Tokenizer.load` look here, so callers need not know the class. This is the only import cycle of
+the package.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 
-def trained(kind: Kind, model: str, texts: Iterable[str], *, lowercase: bool, **sizes: Any) -> Tokenizer | None:
-    """A tokenizer of a class of its own, learned from `texts`; None where `kind` and `model` name none of them.
+def train_kind(kind: Kind, model: str, texts: Iterable[str], *, lowercase: bool, **sizes: Any) -> Tokenizer | None:
+    """Train a tokenizer of a class of its own; None where `kind` and `model` need no special class.
 
-    `sizes` are vocab_size, min_frequency and max_characters. Raises UserError as the trainers do.
+    Args:
+        kind, model: As for `Tokenizer.train`.
+        texts: Texts, read once.
+        lowercase: For WordPiece.
+        sizes: vocab_size, min_frequency and max_characters.
+
+    Raises:
+        UserError: As the trainers do.
     """
     if kind == "character":
         return characters.train(texts, **sizes)
@@ -37,8 +44,8 @@ def trained(kind: Kind, model: str, texts: Iterable[str], *, lowercase: bool, **
     return None
 
 
-def found(pipeline: Pipeline, *, spelled: bool, where: str) -> Tokenizer | None:
-    """The tokenizer that a file's pipeline is, if it is of a class of its own. Raises UserError for a damaged one."""
+def from_pipeline(pipeline: Pipeline, *, spelled: bool, where: str) -> Tokenizer | None:
+    """The tokenizer of a file's pipeline, if it has a class of its own. Raises UserError for a damaged one."""
     if spelled:
         return CharacterEncodingTokenizer(pipeline, where=where)
     if is_byte_pair(pipeline):

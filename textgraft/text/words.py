@@ -1,8 +1,8 @@
-"""Words of plain text with where they stand: a simple splitter for text that nobody has split.
+"""A simple word splitter for plain text, with the position of each word.
 
-It cuts as treebanks of English do, more or less (do|n't, it|'s, every mark by itself), keeps web addresses, @names,
-#tags and numbers with their points whole, and never cuts inside a grapheme cluster. Thai is cut by the dictionary of
-thai.py where that is installed.
+It splits roughly like English treebanks (do|n't, it|'s, each punctuation mark), keeps web addresses, @names, #tags and
+numbers with their points whole, and never splits a grapheme cluster. Thai is segmented by a dictionary (text.thai) if
+that is installed.
 """
 
 from __future__ import annotations
@@ -28,21 +28,25 @@ _THAI = re.compile("[\u0e01-\u0e4e]{2}")
 RUN_ON = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uff01-\uff60\U00020000-\U0003ffff]"
 )
-"""A character of a script that runs words together: Thai, Lao, Tibetan, Burmese, Khmer, Japanese, Chinese."""
+"""A character of a script without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Japanese, Chinese."""
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """The [start, end) of the words of a text, in order; all but spaces is in one.
+    """Start and end of each word, in order, covering everything but white space.
 
-    Warns where a text is Thai and nothing is installed to cut it: its words are then what stands between spaces.
+    Warns about Thai if no segmenter is installed: its words are then separated by spaces only.
+
+    >>> text = "I don't know."
+    >>> [text[start:end] for start, end in split_words(text)]
+    ['I', 'do', "n't", 'know', '.']
     """
-    # Marks are no letters to Python; as letters they stay with the one before, and nothing moves.
+    # Python does not count marks as letters; replaced by letters they stay with the preceding one.
     plain = text if text.isascii() else "".join("a" if unicodedata.category(c)[0] == "M" else c for c in text)
-    found = [match.span() for match in _WORD.finditer(plain)]
+    spans = [match.span() for match in _WORD.finditer(plain)]
     if text.isascii():
-        return found
+        return spans
     segmenter = _segmenter() if _THAI.search(text) else None
-    borders = {b for start, end in found for b in (start, end)}
+    borders = {b for start, end in spans for b in (start, end)}
     if segmenter is not None:
         borders |= set(segmenter.borders(text))
     starts, _ = cluster_spans(text)
@@ -56,12 +60,12 @@ def split_words(text: str) -> list[tuple[int, int]]:
 
 
 def spaced(words: Sequence[str]) -> list[bool]:
-    """Whether a space stands before each of the words of a sentence (N,).
+    """Flags (N,): True if a space precedes the word in its sentence.
 
-    Not between two words of a script that runs them together, nor beside a word that is a space itself, as in ThaiNER.
+    False between two words of a script without spaces, and beside a word that is itself a space, as in ThaiNER.
     """
     if "".join(words).isascii() and " " not in words:
-        return [True] * len(words)  # as in most
+        return [True] * len(words)  # the common case
     run_on = [(bool(RUN_ON.match(w)), bool(RUN_ON.match(w[-1:])), w.isspace()) for w in words]
     return [not run_on[0][2]] + [
         not ((ends and begins) or is_space or was_space)
@@ -74,5 +78,5 @@ def _segmenter() -> Segmenter | None:
     try:
         return Segmenter.installed()
     except UserError as error:
-        warnings.warn(f"{error.message} Words of Thai are cut at spaces alone. {error.remedy}", stacklevel=3)
+        warnings.warn(f"{error.message} Thai is split at spaces only. {error.remedy}", stacklevel=3)
         return None

@@ -241,7 +241,7 @@ def test_mistakes_name_the_language(sources: dict[str, list[str | Path]], recipe
     (tmp_path / "one.txt").write_text("only one\n")
     cases: list[tuple[dict[str, list[str | Path]], str]] = [
         ({**sources, "lo": []}, "language lo: there is no source"),
-        ({**sources, "lo": [tmp_path / "empty.txt"]}, r"language lo, .*empty\.txt: there is not one text"),
+        ({**sources, "lo": [tmp_path / "empty.txt"]}, r"language lo, .*empty\.txt: the file contains no text"),
         ({**sources, "lo": [tmp_path / "nowhere.txt"]}, r"language lo, .*nowhere\.txt: no such file"),
         (
             {**sources, "lo": [tmp_path / "one.txt"]},

@@ -205,7 +205,7 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="these tags are plain, and those to learn from IOB2"):
         attempt(sentences(3, 1))
     empty = replace(TEST, sentences=(Sentence.of(["a"], ["O"]),))
-    with pytest.raises(UserError, match="not one entity to find"):
+    with pytest.raises(UserError, match="contain no entity"):
         attempt(empty)
     for settings, told in (({"scheme": "IOB"}, "learned as 'IOB'"), ({"piece": "x"}, "no piece 'x'")):
         with pytest.raises(UserError, match=told):

@@ -1,1 +1,1 @@
-"""What a training loop iterates over: batches in a fixed order that can be entered anywhere."""
+"""Training streams: batches in a fixed order that can be entered at any batch."""

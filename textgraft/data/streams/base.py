@@ -1,7 +1,7 @@
-"""What a training loop reads: a fixed order of batches for every epoch, which can be entered at any batch.
+"""Training streams: batches in a fixed order for every epoch, which can be entered at any batch.
 
-A stream has `length(epoch)`, `batches(epoch, start)` and `rate_scale(batch)`; all are pure functions of the seed, so
-that a run resumes by two integers.
+A stream has `length(epoch)`, `batches(epoch, start)` and `rate_scale(batch)`, all pure functions of the seed, so two
+integers are enough to resume a run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from textgraft.data.batch import Batch, iterate
 from textgraft.data.sequences import Direction, TokenIds, shuffled_batches
 
 MAX_SHUFFLED_TOKENS = 32_000_000
-"""Corpora of up to this many tokens are held in memory and their documents shuffled anew in each epoch."""
+"""Corpora of up to this many tokens are held in memory and their documents shuffled in each epoch."""
 
 
 class TokenSource(Protocol):
-    """A long row of token ids: a memory-mapped corpus or one in memory."""
+    """A long sequence of token ids: a memory-mapped corpus or one in memory."""
 
     @property
     def num_tokens(self) -> int: ...
@@ -36,41 +36,61 @@ class TokenSource(Protocol):
 
 
 class CountedTokens(TokenSource, Protocol):
-    """One that knows how much text it was: whitespace-separated words, and characters."""
+    """A token source with the numbers of whitespace-separated words and characters of its text."""
 
     num_words: int
     num_characters: int
 
 
 class Stream(Protocol):
+    """Protocol of training streams.
+
+    Attributes:
+        stateful: True if the encoder's state carries over from batch to batch.
+    """
+
     stateful: bool
 
-    def length(self, epoch: int) -> int: ...
+    def length(self, epoch: int) -> int:
+        """Number of batches of an epoch."""
+        ...
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Batches of an epoch from number `start`."""
+        ...
 
-    def rate_scale(self, batch: Batch) -> float: ...
+    def rate_scale(self, batch: Batch) -> float:
+        """Factor of the learning rate for a batch."""
+        ...
 
 
 def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches, the next one being made in a thread of its own while a GPU works on this one."""
-    with ThreadPoolExecutor(1) as maker:
-        coming = maker.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = maker.submit(next, batches, None)
+    """The same batches, each prepared in a thread while a GPU works on the one before."""
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(next, batches, None)
+        while (batch := future.result()) is not None:
+            future = executor.submit(next, batches, None)
             yield batch
 
 
 class LanguageModelStream:
-    """B contiguous streams through a corpus in windows of varying length, with the next (or previous) token as the
-    target.
+    """B contiguous streams through a corpus in windows of varying length, with the next token as the target.
 
-    Each lane is one contiguous stretch, so the encoder's state carries over from window to window. Variable-length
-    BPTT as in Merity et al. 2018, §4.1: a window is bptt long with probability 0.95, else half of it, plus normal
-    noise with deviation 5; the learning rate is rescaled by its length over bptt. `direction` "right" serves the
-    windows from the end of the text to its beginning, each in the order of the text.
+    The encoder's state carries over from window to window. Variable-length BPTT as in Merity et al. 2018, §4.1: a
+    window has length bptt with probability 0.95, else half of it, plus normal noise with deviation 5; the learning rate
+    is scaled by its length over bptt.
 
-    Raises UserError for a corpus without two tokens, in which nothing comes next.
+    Args:
+        corpus: The tokens.
+        rows: Batch size B: the number of contiguous streams; fewer for a tiny corpus.
+        bptt: Tokens of a window.
+        seed: Seed of lengths and order.
+        direction: "right" serves windows from the end of the text to its beginning, with the previous token as target.
+        variable: Vary the length of windows.
+        shuffle: Shuffle documents in each epoch, up to MAX_SHUFFLED_TOKENS.
+
+    Raises:
+        UserError: The corpus has fewer than two tokens.
     """
 
     stateful = True
@@ -86,24 +106,24 @@ class LanguageModelStream:
         variable: bool = True,
         shuffle: bool = True,
     ) -> None:
-        _refuse_too_short(corpus)
+        _validate_length(corpus)
         self.corpus, self.bptt, self.seed, self.direction = corpus, bptt, seed, direction
         self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= MAX_SHUFFLED_TOKENS
         # A tiny corpus gets fewer contiguous streams, so that each still holds a window or two.
         self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
-        self.lane = (corpus.num_tokens - 1) // self.rows
+        self.stream_length = (corpus.num_tokens - 1) // self.rows
         self._windows = lru_cache(maxsize=2)(self._draw_windows)
 
     def _draw_windows(self, epoch: int) -> np.ndarray:
-        """The borders of epoch's windows within a lane, from 0 to its length."""
+        """Borders of the epoch's windows within a stream, from 0 to its length."""
         if not self.variable:
-            return np.append(np.arange(0, self.lane, self.bptt), self.lane)
+            return np.append(np.arange(0, self.stream_length, self.bptt), self.stream_length)
         generator = np.random.default_rng([self.seed, epoch, 1])
-        count = int(self.lane / self.bptt * 1.3) + 10
+        count = int(self.stream_length / self.bptt * 1.3) + 10
         base = np.where(generator.random(count) < 0.95, self.bptt, self.bptt / 2)
         lengths = np.maximum(5, generator.normal(base, 5).astype(np.int64))
         borders = np.append(0, np.cumsum(lengths))
-        return np.append(borders[borders < self.lane], self.lane)
+        return np.append(borders[borders < self.stream_length], self.stream_length)
 
     def length(self, epoch: int) -> int:
         return len(self._windows(epoch)) - 1
@@ -112,9 +132,7 @@ class LanguageModelStream:
         return batch.ids.shape[1] / self.bptt if self.variable else 1.0
 
     def _contiguous_streams(self, epoch: int) -> Sequence[np.ndarray] | None:
-        """The contiguous streams in memory, documents shuffled for this epoch; None where the corpus is read as it
-        lies.
-        """
+        """The contiguous streams in memory, documents shuffled for this epoch; None to read the corpus in its order."""
         if not self.shuffle:
             return None
         starts = self.corpus.document_starts
@@ -122,7 +140,7 @@ class LanguageModelStream:
         ends = np.append(starts[1:], self.corpus.num_tokens)
         text = self.corpus.read(0, self.corpus.num_tokens)
         text = np.concatenate([text[starts[i] : ends[i]] for i in order])
-        return [text[r * self.lane : (r + 1) * self.lane + 1] for r in range(self.rows)]
+        return [text[r * self.stream_length : (r + 1) * self.stream_length + 1] for r in range(self.rows)]
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         borders, contiguous_streams = self._windows(epoch), self._contiguous_streams(epoch)
@@ -135,42 +153,49 @@ class LanguageModelStream:
             yield Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=targets)
 
     def _window(self, contiguous_streams: Sequence[np.ndarray] | None, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """Tokens first to last of every lane, (B, T), and for each of them the one after it."""
+        """Tokens first to last of every stream (B, T), and their next tokens (B, T)."""
         if contiguous_streams is not None:
-            block = np.stack([lane[first : last + 1] for lane in contiguous_streams])
+            block = np.stack([stream[first : last + 1] for stream in contiguous_streams])
         else:
-            offsets = [row * self.lane for row in range(self.rows)]
+            offsets = [row * self.stream_length for row in range(self.rows)]
             block = np.stack([self.corpus.read(o + first, o + last + 1) for o in offsets])
         text = torch.from_numpy(block.astype(np.int64))
         return text[:, :-1].contiguous(), text[:, 1:].contiguous()
 
 
 class ScatteredStream:
-    """Windows of `bptt` tokens from all over a corpus in random order, with the next token as the target.
+    """Windows of `bptt` tokens from random places of a corpus, with the next token as the target.
 
-    For encoders that hand on no state from window to window. Lanes would give them nothing, and cost much: one batch
-    after another from the same few documents, which a young model chases (docs/lab-notes.md). Windows do not overlap
-    but for the one token that is a target and then an input; each epoch cuts them at other places. The tokens before
-    the first and after the last whole window of an epoch are left out.
+    For encoders without state across windows. Contiguous streams would cost accuracy: consecutive batches from the same
+    few documents, to which a young model overfits (docs/lab-notes.md). Windows overlap by one token, a target and then
+    an input; each epoch cuts them at other offsets. Tokens before the first and after the last whole window of an epoch
+    are skipped.
 
-    Raises UserError for a corpus without two tokens, in which nothing comes next.
+    Args:
+        corpus: The tokens.
+        rows: Batch size.
+        bptt: Tokens of a window.
+        seed: Seed of offsets and order.
+
+    Raises:
+        UserError: The corpus has fewer than two tokens.
     """
 
     stateful = False
 
     def __init__(self, corpus: TokenSource, *, rows: int = 64, bptt: int = 70, seed: int = 0) -> None:
-        _refuse_too_short(corpus)
+        _validate_length(corpus)
         self.corpus, self.rows, self.seed = corpus, rows, seed
         # A tiny corpus still gives a batch or two.
         self.bptt = max(1, min(bptt, (corpus.num_tokens - 1) // 2))
         self._plan = lru_cache(maxsize=2)(self._draw_plan)
 
     def _draw_plan(self, epoch: int) -> np.ndarray:
-        """Where the epoch's windows begin, in their order."""
+        """Start of the epoch's windows, in order."""
         generator = np.random.default_rng([self.seed, epoch, 6])
-        most = self.corpus.num_tokens - 1
-        shift = int(generator.integers(min(self.bptt, most - self.bptt + 1)))
-        return generator.permutation(np.arange(shift, most - self.bptt + 1, self.bptt))
+        last = self.corpus.num_tokens - 1
+        shift = int(generator.integers(min(self.bptt, last - self.bptt + 1)))
+        return generator.permutation(np.arange(shift, last - self.bptt + 1, self.bptt))
 
     def length(self, epoch: int) -> int:
         return -(-len(self._plan(epoch)) // self.rows)
@@ -181,27 +206,35 @@ class ScatteredStream:
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         starts = self._plan(epoch)
         for first in range(start * self.rows, len(starts), self.rows):
-            wanted = starts[first : first + self.rows].tolist()
-            text = np.stack([self.corpus.read(at, at + self.bptt + 1) for at in wanted]).astype(np.int64)
+            window_starts = starts[first : first + self.rows].tolist()
+            text = np.stack(
+                [self.corpus.read(window_start, window_start + self.bptt + 1) for window_start in window_starts]
+            ).astype(np.int64)
             ids, targets = torch.from_numpy(text[:, :-1].copy()), torch.from_numpy(text[:, 1:].copy())
             yield Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool), targets=targets)
 
 
-def _refuse_too_short(corpus: TokenSource) -> None:
+def _validate_length(corpus: TokenSource) -> None:
     if corpus.num_tokens < 2:
         remedy = "Check that the files hold text."
-        raise UserError(f"{corpus.num_tokens} tokens are too few to learn a language from.", remedy=remedy)
+        raise UserError(f"{corpus.num_tokens} tokens are too few to train a language model.", remedy=remedy)
 
 
 class BothEndsStream(LanguageModelStream):
-    """The contiguous streams of a LanguageModelStream from both their ends at a time, for two language models side by
-    side.
+    """The contiguous streams of a LanguageModelStream from both ends at once, for a forward and a backward language
+    model.
 
-    While the one reads a window as far from the beginning of its lane (`Batch.ids`), the other reads one as far from
-    the end, backwards (`Batch.from_right`), so that each goes on from its own state and reads every token of an epoch.
-    Targets (B, T, 2) are the next token of the first and the previous one of the second. `spellings` (V, C) say how
-    each token of the corpus is written; a batch has those that occur in it, after one of nothing. Differs from
-    Peters et al. 2018's code, which goes through sentences in one order and turns each of them round.
+    While one model reads a window at some distance from the beginning of its stream (`Batch.ids`), the other reads one
+    at the same distance from the end, backwards (`Batch.from_right`): each continues from its own state and sees every
+    token of an epoch. Peters et al. 2018's code instead goes through sentences in one order and reverses each.
+
+    Targets (B, T, 2) are the next token of the first model and the previous one of the second.
+
+    Args:
+        corpus: The tokens.
+        spellings: Character encodings (V, C) of the vocabulary; a batch contains those of its words, after an empty
+            one.
+        settings: Arguments of LanguageModelStream.
     """
 
     def __init__(self, corpus: TokenSource, spellings: np.ndarray, **settings: Any) -> None:
@@ -213,19 +246,30 @@ class BothEndsStream(LanguageModelStream):
         nothing = torch.zeros_like(self.spellings[:1])
         for first, last in zip(borders[start:-1].tolist(), borders[start + 1 :].tolist(), strict=True):
             ids, following = self._window(contiguous_streams, first, last)
-            previous, from_right = self._window(contiguous_streams, self.lane - last, self.lane - first)
-            words, places = torch.stack([ids, from_right]).unique(return_inverse=True)
+            previous, from_right = self._window(
+                contiguous_streams, self.stream_length - last, self.stream_length - first
+            )
+            words, indices = torch.stack([ids, from_right]).unique(return_inverse=True)
             yield Batch(
-                ids=places[0] + 1,
+                ids=indices[0] + 1,
                 mask=torch.ones_like(ids, dtype=torch.bool),
                 targets=torch.stack([following, previous], dim=2),
                 spellings=torch.cat([nothing, self.spellings[words]]),
-                from_right=places[1] + 1,
+                from_right=indices[1] + 1,
             )
 
 
 class ExampleStream:
-    """Labelled texts in random batches, texts of like length together."""
+    """Labelled texts in random batches of similar length.
+
+    Args:
+        sequences: Token ids of N texts.
+        targets: Targets, first dimension N.
+        pad_id: Id of padding positions.
+        rows: Batch size.
+        tokens: Most positions of a batch.
+        seed: Seed of the order.
+    """
 
     stateful = False
 

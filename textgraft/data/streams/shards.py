@@ -1,8 +1,8 @@
-"""A corpus as memory-mapped token shards: built in one pass with flat memory, read at any place.
+"""Memory-mapped token shards of a corpus: built in one pass in constant memory, readable at any position.
 
-A folder holds `tokens-00000.bin`, … (ids, uint16 or, from 65,536 tokens of vocabulary on, uint32), beside each a
-`starts-00000.bin` (where its documents start in the whole corpus, uint64), all raw and little-endian, and
-`index.json` with counts and checksums. A shard ends with the first document that fills it.
+A folder contains `tokens-00000.bin`, … (ids, uint16, or uint32 for vocabularies of 65,536 tokens and more), for each a
+`starts-00000.bin` (start of its documents in the whole corpus, uint64), all raw and little-endian, and `index.json`
+with counts and checksums. A shard ends with the first document that fills it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from textgraft.text.tokenizer import Tokenizer
 INDEX = "index.json"
 SHARD_TOKENS = 16_777_216
 BATCH_CHARACTERS = 1_000_000
-"""Texts are encoded in batches of about so many characters, so that memory does not depend on their number."""
+"""Characters of a batch for the tokenizer, so that memory does not depend on the number of texts."""
 
 _FORMAT, _VERSION = "textgraft corpus", 1
 _DELETE = "Delete the folder and build the corpus again."
@@ -36,7 +36,7 @@ _DELETE = "Delete the folder and build the corpus again."
 
 @dataclass(frozen=True)
 class Shard:
-    """What the index knows of one shard. `texts_sha256` is of the texts that went in, with their lengths."""
+    """Index entry of one shard. `texts_sha256` is of the encoded texts with their lengths."""
 
     tokens: int
     documents: int
@@ -49,7 +49,7 @@ class Shard:
 
 @dataclass
 class Index:
-    """`index.json`: written anew after every shard, so that a killed build can go on after the last one."""
+    """Contents of `index.json`, rewritten after every shard so that an interrupted build can continue."""
 
     source: str
     tokenizer: str
@@ -59,8 +59,8 @@ class Index:
     shards: list[Shard] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        counted = ("documents", "tokens", "words", "characters")
-        counts = {name: sum(getattr(shard, name) for shard in self.shards) for name in counted}
+        names = ("documents", "tokens", "words", "characters")
+        counts = {name: sum(getattr(shard, name) for shard in self.shards) for name in names}
         content = {"format": _FORMAT, "version": _VERSION, **counts, **asdict(self)}
         write_atomically(folder / INDEX, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
@@ -75,8 +75,8 @@ class Index:
                     where=str(path),
                     remedy="Update textgraft, or build the corpus again in another folder.",
                 )
-            known = {f.name: content[f.name] for f in fields(cls)}
-            index = cls(**{**known, "shards": [Shard(**shard) for shard in known["shards"]]})
+            values = {f.name: content[f.name] for f in fields(cls)}
+            index = cls(**{**values, "shards": [Shard(**shard) for shard in values["shards"]]})
             np.dtype(index.dtype)
         except OSError as error:
             message = f"there is no corpus here ({error.strerror})."
@@ -89,11 +89,11 @@ class Index:
 
 
 class Corpus:
-    """N token ids in a row, documents one after another, on disk (`open`) or in memory (`from_ids`).
+    """A sequence of N token ids, documents one after another, on disk (`open`) or in memory (`from_ids`).
 
-    `document_starts` (documents,) int64 says where each begins; `num_words` counts what whitespace separates in the
-    original texts, `num_characters` their characters. Mapped pages count as resident until the system wants them
-    back; they cost no memory of the process's own.
+    `document_starts` (documents,) int64 are the documents' first tokens; `num_words` and `num_characters` count
+    whitespace-separated words and characters of the original texts. Memory-mapped pages count as resident until the
+    system reclaims them; they are not memory of the process.
     """
 
     def __init__(
@@ -115,16 +115,21 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Corpus:
-        """A finished corpus. Raises UserError for one that is missing, unfinished, truncated or altered.
+        """Open a finished corpus.
 
-        `verify` reads every byte once (about a second for each gigabyte); without it only sizes are checked.
+        Args:
+            folder: Its folder.
+            verify: Check all hashes (about a second per gigabyte); else only sizes.
+
+        Raises:
+            UserError: The corpus is missing, unfinished, truncated or altered.
         """
         folder = Path(folder)
         index = Index.read(folder)
         if not index.complete:
-            remedy = "Run the command that builds it once more: it goes on where it stopped."
+            remedy = "Run the command that builds it again: it continues where it stopped."
             raise UserError("this corpus is unfinished.", where=str(folder), remedy=remedy)
-        _check_shards(folder, index, verify=verify)
+        _validate_shards(folder, index, verify=verify)
         numbers = range(len(index.shards))
         starts = [np.fromfile(_starts_path(folder, i), dtype="<u8").astype(np.int64) for i in numbers]
         return cls(
@@ -137,7 +142,7 @@ class Corpus:
 
     @classmethod
     def from_ids(cls, ids: Sequence[np.ndarray], tokenizer: Tokenizer, *, words: int, characters: int) -> Corpus:
-        """A corpus in memory, from what `tokenizer.corpus_ids` gave."""
+        """A corpus in memory from the output of `tokenizer.corpus_ids`."""
         lengths = np.array([len(document) for document in ids], dtype=np.int64)
         tokens = np.concatenate([np.zeros(0, dtype=np.int32), *ids]).astype(_dtype(tokenizer))
         starts = np.cumsum(lengths) - lengths
@@ -167,15 +172,23 @@ def build_corpus(
     total: int | None = None,
     progress: bool = True,
 ) -> Corpus:
-    """Encode a stream of texts into shards under `folder` and open them.
+    """Encode a stream of texts into shards and open them.
 
-    Killed at any moment and called again, it skips the texts of complete shards and goes on; the result is the same
-    to the byte. A finished corpus of the same `source_description` (name the files and their hashes) and tokenizer
-    is opened at once. `total`, the number of texts, gives the progress bar (on stderr) its end and ETA; it is taken
-    from `texts` where that has a length. One process at a time may build in a folder.
+    An interrupted build, called again, skips the texts of complete shards and continues; the result is byte-identical.
+    A finished corpus of the same source and tokenizer is opened immediately. Only one process may build in a folder.
 
-    Raises UserError when the folder holds something else, was begun from another source or tokenizer, cannot be
-    written, or when there is no text.
+    Args:
+        texts: The texts.
+        tokenizer: The tokenizer.
+        folder: Folder of the shards.
+        source_description: Names of the files and their hashes.
+        shard_tokens: Tokens of a shard.
+        total: Number of texts for the progress bar; taken from `texts` if that has a length.
+        progress: Show a progress bar on stderr.
+
+    Raises:
+        UserError: The folder contains something else or a corpus of another source or tokenizer, cannot be written, or
+            there is no text.
     """
     folder = Path(folder)
     index = _begin_or_resume(folder, source_description, tokenizer, shard_tokens)
@@ -187,12 +200,12 @@ def build_corpus(
     with Meter("Encoding", total, shown=progress) as meter:
         for number, shard in enumerate(index.shards):
             _skip(stream, shard, number, folder, meter)
-        documents = _encoded(stream, tokenizer, folder)
+        documents = _encode_batches(stream, tokenizer, folder)
         first_token = sum(shard.tokens for shard in index.shards)
-        while added := _write_shard(documents, folder, index, first_token, meter):
-            index.shards.append(added)
+        while shard_written := _write_shard(documents, folder, index, first_token, meter):
+            index.shards.append(shard_written)
             index.write(folder)
-            first_token += added.tokens
+            first_token += shard_written.tokens
     if not index.shards:
         raise UserError("there is no text to encode.", where=source_description, remedy="Check that it is not empty.")
     index.complete = True
@@ -202,34 +215,34 @@ def build_corpus(
 
 def _begin_or_resume(folder: Path, source: str, tokenizer: Tokenizer, shard_tokens: int) -> Index:
     if shard_tokens < 1:
-        raise UserError(f"{shard_tokens} is out of range.", where="shard_tokens", remedy="Give 1 or more.")
+        raise UserError(f"{shard_tokens} is out of range.", where="shard_tokens", remedy="Use 1 or more.")
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    elsewhere = "Choose another folder, or delete this one."
+    remedy = "Choose another folder, or delete this one."
     if not (folder / INDEX).exists():
-        # What a build killed just before its first index.json leaves is its own, and is written over.
-        scraps = {_tokens_path(folder, 0), _starts_path(folder, 0)}
-        if any(path.suffix != ".part" and path not in scraps for path in folder.iterdir()):
-            raise UserError("this folder holds other files.", where=str(folder), remedy=elsewhere)
+        # Files of a build interrupted before its first index.json are overwritten.
+        leftovers = {_tokens_path(folder, 0), _starts_path(folder, 0)}
+        if any(path.suffix != ".part" and path not in leftovers for path in folder.iterdir()):
+            raise UserError("this folder holds other files.", where=str(folder), remedy=remedy)
         return Index(source, tokenizer.fingerprint, _dtype(tokenizer), shard_tokens)
     index = Index.read(folder)
     if index.tokenizer != tokenizer.fingerprint:
-        raise UserError("this folder holds a corpus of another tokenizer.", where=str(folder), remedy=elsewhere)
+        raise UserError("this folder holds a corpus of another tokenizer.", where=str(folder), remedy=remedy)
     if index.source != source:
         message = f"this folder holds a corpus of another source ({index.source})."
-        raise UserError(message, where=str(folder), remedy=elsewhere)
-    _check_shards(folder, index, verify=False)
+        raise UserError(message, where=str(folder), remedy=remedy)
+    _validate_shards(folder, index, verify=False)
     return index
 
 
-def _check_shards(folder: Path, index: Index, *, verify: bool) -> None:
+def _validate_shards(folder: Path, index: Index, *, verify: bool) -> None:
     size = np.dtype(index.dtype).itemsize
     for i, shard in enumerate(index.shards):
-        wanted = (
+        expected = (
             (_tokens_path(folder, i), shard.tokens * size, shard.tokens_sha256),
             (_starts_path(folder, i), shard.documents * 8, shard.starts_sha256),
         )
-        for path, length, digest in wanted:
+        for path, length, digest in expected:
             if not path.exists():
                 raise UserError("this part of the corpus is missing.", where=str(path), remedy=_DELETE)
             if path.stat().st_size != length:
@@ -245,20 +258,22 @@ def _sha256(path: Path) -> str:
 
 
 def _skip(stream: Iterator[tuple[int, Any]], shard: Shard, number: int, folder: Path, meter: Meter) -> None:
-    """Pass over the texts of a shard that an earlier run completed, making sure that they are the same."""
+    """Skip the texts of a shard that an earlier run completed, after checking that they are unchanged."""
     digest = hashlib.sha256()
     for _, text in islice(stream, shard.documents):
-        digest.update(_stamped(text) if isinstance(text, str) else b"")
+        digest.update(_length_prefixed(text) if isinstance(text, str) else b"")
     meter.skip(shard.documents)
     if digest.hexdigest() != shard.texts_sha256:
         raise UserError(
             f"the source has changed since shard {number} was made from it.",
             where=str(folder),
-            remedy="Choose another folder, or delete this one to begin anew.",
+            remedy="Choose another folder, or delete this one to start over.",
         )
 
 
-def _encoded(stream: Iterator[tuple[int, Any]], tokenizer: Tokenizer, folder: Path) -> Iterator[tuple[str, np.ndarray]]:
+def _encode_batches(
+    stream: Iterator[tuple[int, Any]], tokenizer: Tokenizer, folder: Path
+) -> Iterator[tuple[str, np.ndarray]]:
     batch: list[str] = []
     characters = 0
     for number, text in stream:
@@ -276,7 +291,7 @@ def _encoded(stream: Iterator[tuple[int, Any]], tokenizer: Tokenizer, folder: Pa
 def _write_shard(
     documents: Iterator[tuple[str, np.ndarray]], folder: Path, index: Index, first_token: int, meter: Meter
 ) -> Shard | None:
-    """The next shard, whole and in its place, or None when the documents are at an end."""
+    """Write the next shard; None when there are no more documents."""
     number = len(index.shards)
     count = tokens = words = characters = 0
     texts = hashlib.sha256()
@@ -285,7 +300,7 @@ def _write_shard(
         _ShardFile(_starts_path(folder, number)) as starts,
     ):
         for text, ids in documents:
-            raw = _stamped(text)
+            raw = _length_prefixed(text)
             texts.update(raw)
             starts.write(np.array([first_token + tokens], dtype="<u8").tobytes())
             ids_file.write(ids.astype(index.dtype).tobytes())
@@ -302,13 +317,13 @@ def _write_shard(
 
 
 class _ShardFile:
-    """A file written beside its place and moved there by `finish`; without it, nothing remains."""
+    """A temporary file that `finish` moves to its path; without it, nothing remains."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._beside = path, path.with_name(path.name + ".part")
+        self.path, self._temporary = path, path.with_name(path.name + ".part")
         self._digest = hashlib.sha256()
         with _writing(path):
-            self._file = open(self._beside, "wb")  # noqa: SIM115 (closed by __exit__)
+            self._file = open(self._temporary, "wb")  # noqa: SIM115 (closed by __exit__)
 
     @property
     def sha256(self) -> str:
@@ -324,7 +339,7 @@ class _ShardFile:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            os.replace(self._beside, self.path)
+            os.replace(self._temporary, self.path)
 
     def __enter__(self) -> _ShardFile:
         return self
@@ -334,7 +349,7 @@ class _ShardFile:
     ) -> None:
         with _writing(self.path):
             self._file.close()
-            self._beside.unlink(missing_ok=True)
+            self._temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -345,7 +360,7 @@ def _writing(path: Path) -> Iterator[None]:
         raise cannot_write(path, error) from error
 
 
-def _stamped(text: str) -> bytes:
+def _length_prefixed(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogatepass")
     return b"%d:%b" % (len(raw), raw)
 

@@ -1,4 +1,4 @@
-"""Windows of questions and contexts (windows.py) as batches, and as what a training loop reads."""
+"""Batches and a training stream of question windows (data.windows)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textgraft.data.windows import Window
 
 
 def window_batches(windows: Sequence[Window], batches: Sequence[Sequence[int]], pad_id: int) -> Iterator[Batch]:
-    """The padded batches for lists of indices, with segments, answerable positions and targets (B, 2)."""
+    """Padded batches of the windows at each list of indices, with segments, answerable positions and targets (B, 2)."""
     targets = torch.tensor([w.target for w in windows], dtype=torch.int64).reshape(-1, 2)
     for indices, batch in zip(batches, iterate([w.ids for w in windows], batches, pad_id, targets), strict=True):
         second = torch.tensor([windows[i].second for i in indices])
@@ -28,7 +28,15 @@ def window_batches(windows: Sequence[Window], batches: Sequence[Sequence[int]], 
 
 
 class WindowStream:
-    """Windows in random batches, those of like length together: what a training loop reads (see data.streams.base)."""
+    """Windows in random batches of similar length (a stream as in data.streams.base).
+
+    Args:
+        windows: The windows.
+        pad_id: Id of padding positions.
+        rows: Batch size.
+        tokens: Most positions of a batch.
+        seed: Seed of the order.
+    """
 
     stateful = False
 

@@ -1,4 +1,4 @@
-"""Windows of words (words.py) as batches, and as what a training loop reads."""
+"""Batches and a training stream of word windows (data.words)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from textgraft.data.tags import SubwordPooling
 from textgraft.data.words import WordWindow
 
 Vectors = Callable[[Sequence[int]], Sequence[np.ndarray]]
-"""Numbers of sentences to the vectors of all their words, (W, D) each."""
+"""Function from sentence indices to the vectors (W, D) of all their words."""
 
 
 def word_batches(
@@ -28,9 +28,18 @@ def word_batches(
     tags: Sequence[np.ndarray] | None = None,
     vectors: Vectors | None = None,
 ) -> Iterator[Batch]:
-    """The padded batches for lists of indices, with `words` (B, W) and, given sentences' `tags`, targets (B, W).
+    """Padded batches of the windows at each list of indices.
 
-    Given `vectors` of words, each of which is one token, the batches have these where the words stand.
+    Args:
+        windows: All windows.
+        batches: Indices of the windows in each batch.
+        pad_id: Id of padding positions.
+        piece: Subword that represents a word.
+        tags: Tag numbers of each sentence, for targets (B, W).
+        vectors: Word vectors, for sentences whose words are one token each.
+
+    Yields:
+        Batches with `words` (B, W) and, if given, targets and vectors.
     """
     for indices, batch in zip(batches, iterate([w.ids for w in windows], batches, pad_id), strict=True):
         chosen = [windows[i] for i in indices]
@@ -41,26 +50,34 @@ def word_batches(
             count = len(window.spans)
             words[row, :count] = torch.from_numpy(window.positions(piece).astype(np.int64))
             if tags is not None:
-                own = tags[window.sentence][window.start : window.start + count]
-                targets[row, :count] = torch.from_numpy(own.astype(np.int64))
-        placed = None if vectors is None else _placed(vectors, chosen, batch.ids.shape[1])
-        yield replace(batch, words=words, targets=None if tags is None else targets, vectors=placed)
+                window_tags = tags[window.sentence][window.start : window.start + count]
+                targets[row, :count] = torch.from_numpy(window_tags.astype(np.int64))
+        position_vectors = None if vectors is None else _vectors_at_positions(vectors, chosen, batch.ids.shape[1])
+        yield replace(batch, words=words, targets=None if tags is None else targets, vectors=position_vectors)
 
 
-def _placed(vectors: Vectors, windows: Sequence[WordWindow], width: int) -> Tensor:
-    """(B, T, D) float32: the words' vectors at their positions, zeros at marks and padding."""
-    found = vectors([window.sentence for window in windows])
-    placed = torch.zeros(len(windows), width, found[0].shape[1])
-    for row, window, own in zip(placed, windows, found, strict=True):
+def _vectors_at_positions(vectors: Vectors, windows: Sequence[WordWindow], width: int) -> Tensor:
+    """Word vectors (B, T, D), float32, at their positions; zeros at special tokens and padding."""
+    sentence_vectors = vectors([window.sentence for window in windows])
+    result = torch.zeros(len(windows), width, sentence_vectors[0].shape[1])
+    for row, window, word_vectors in zip(result, windows, sentence_vectors, strict=True):
         first, last = window.shown
         begin = int(window.spans[0, 0]) - (window.start - first)
-        row[begin : begin + last - first] = torch.from_numpy(np.array(own[first:last]))
-    return placed
+        row[begin : begin + last - first] = torch.from_numpy(np.array(word_vectors[first:last]))
+    return result
 
 
 class WordStream:
-    """Windows with tags in random batches, those of like length together: what a training loop reads
-    (data.streams.base).
+    """Windows with tags in random batches of similar length (a stream as in data.streams.base).
+
+    Args:
+        windows: The windows.
+        tags: Tag numbers of each sentence.
+        pad_id: Id of padding positions.
+        piece: Subword that represents a word.
+        rows: Batch size.
+        seed: Seed of the order.
+        vectors: Word vectors, see `word_batches`.
     """
 
     stateful = False

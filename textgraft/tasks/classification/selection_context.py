@@ -12,9 +12,9 @@ from textgraft.core.context import RunContext
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
-from textgraft.linear.fitted import Fitted
+from textgraft.linear.fitted import FittedModel
 
-Fit = Callable[[Sequence[str], np.ndarray], Fitted]
+Fit = Callable[[Sequence[str], np.ndarray], FittedModel]
 """From texts and their targets to a fitted classifier."""
 
 

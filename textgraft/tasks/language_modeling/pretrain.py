@@ -28,7 +28,7 @@ from textgraft.tasks.language_modeling.pretraining_text import (
     pretraining_text,
 )
 from textgraft.tasks.language_modeling.token_shards import Corpora
-from textgraft.text.tokenizer import Tokenizer, TokenizerSettings
+from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.driver import drive, measured, put_in_place, refuse_existing, weights_hash, work_folder
 from textgraft.training.loop import Run, Settings, load_values, prepared
 from textgraft.training.neighbour_attention import refuse_without_neighbours, start_near
@@ -47,7 +47,10 @@ VALIDATION_TOKENS = 100_000
 """How many of the held-out tokens a look during training reads; the end reads all of them."""
 VECTORS = "vectors.f32"
 COUNTED_AT_ONCE = 1 << 22
-TOKENIZER_SETTINGS = tuple(TokenizerSettings.__annotations__)
+TOKENIZER_SETTINGS = (
+    *("kind", "model", "vocab_size", "min_frequency"),
+    *("max_characters", "max_unspaced", "segmenter", "lowercase"),
+)
 """The keys of a recipe's tokenizer: the keyword arguments of Tokenizer.train."""
 
 

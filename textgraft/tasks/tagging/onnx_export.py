@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from textgraft.data.words import WHOLE, WordPieces, windows_of
+from textgraft.data.words import UNLIMITED_TOKENS, WordPieces, windows_of
 from textgraft.heads.tagging import TaggingHead
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import tokens_per_batch
@@ -30,7 +30,11 @@ def graph_of(artifact: Artifact) -> OnnxTagger:
     shape = ("sentences", "words")
     graph, (layers, _) = new_graph(encoder, words=shape)
     tags, sure = heads.tagging(graph, head, read(graph, artifact.model.layer_aggregation, layers), "words")
-    most = WHOLE if carries_state(encoder) else longest(encoder, int(artifact.run.get("max_tokens", MAX_TOKENS)))
+    most = (
+        UNLIMITED_TOKENS
+        if carries_state(encoder)
+        else longest(encoder, int(artifact.run.get("max_tokens", MAX_TOKENS)))
+    )
     return OnnxTagger(
         graph=graph.model({"tags": (tags, "int64", shape), "probabilities": (sure, "float32", shape)}),
         tokenizer=artifact.tokenizer,
