@@ -29,7 +29,7 @@ from textgraft.encoders import gpt
 from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.generation import decoding
-from textgraft.generation.decoding import Reader
+from textgraft.generation.decoding import Decoder
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.models.inference import embed_sequences
 from textgraft.models.loading import load_network as load_model
@@ -119,11 +119,11 @@ def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
     shape = {"name": "gpt", "vocab_size": 50, "embedding_dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
     head = {"name": "language_model", "vocab_size": 50, "input_dim": 16}
     with torch.no_grad():
-        reader = Reader(build({"encoder": shape, "head": head}), [[1, 2], [3], [4, 5]], "fp32")
+        reader = Decoder(build({"encoder": shape, "head": head}), [[1, 2], [3], [4, 5]], "fp32")
         for rows, same in (([0, 1, 2], True), ([0, 2], False), ([1, 0], False)):
             state = reader.encoded.state
             assert state is not None
-            found = decoding._rows_of(state, rows, before=len(reader.encoded.mask))
+            found = decoding._select_rows(state, rows, before=len(reader.encoded.mask))
             assert (found is state) == same
             for layer, kept in zip(state, found, strict=True):
                 assert all(torch.equal(a[rows], b) for a, b in zip(layer, kept, strict=True))
@@ -135,14 +135,14 @@ def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
 def test_what_a_text_has_been_read_to_is_copied_only_when_its_room_is_full(
     attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpt, "ROOM", 4)
+    monkeypatch.setattr(gpt, "CACHE_ROOM", 4)
     shape = {"name": "gpt", "vocab_size": 50, "embedding_dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
     shape |= {"attention": attention, "window": 3}
     head = {"name": "language_model", "vocab_size": 50, "input_dim": 16}
     model = build({"encoder": shape, "head": head}).eval()
     texts, places = [[1, 2, 3], [4], [5, 6]], []
     with torch.no_grad():
-        reader = Reader(model, texts, "fp32")
+        reader = Decoder(model, texts, "fp32")
         for step, rows in enumerate([[0, 1, 2]] * 6 + [[2, 0]] + [[0, 1]] * 3 + [[1, 1, 0]] + [[0, 1, 2]] * 5):
             tokens = [10 + step + row for row in range(len(rows))]
             reader.add(tokens, rows)

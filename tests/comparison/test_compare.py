@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save
 from small_comparisons import compare, examples, quick_options
 
 from textgraft.comparison import compare as stage
-from textgraft.comparison.cells import Cells, Place
+from textgraft.comparison.cells import CellKey, Cells
 from textgraft.comparison.methods import METHODS, MethodOptions, Predictions
 from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
@@ -103,15 +103,15 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
     asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "labels": [6, "all"]}
     asked |= {"seeds": 2, "options": quick}
     whole = compare(examples(), tmp_path / "whole", **asked)
-    answer, seen = METHODS["fasttext"].answer, []
+    train_and_predict, seen = METHODS["fasttext"].train_and_predict, []
 
     def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
         seen.append((len(train), seed))
         if len(seen) == 3:
             raise KeyboardInterrupt
-        return answer(self, train, texts, labels, seed, folder)
+        return train_and_predict(self, train, texts, labels, seed, folder)
 
-    monkeypatch.setattr(METHODS["fasttext"], "answer", counted)
+    monkeypatch.setattr(METHODS["fasttext"], "train_and_predict", counted)
     with pytest.raises(KeyboardInterrupt):
         compare(examples(), tmp_path / "cut", **asked)
     assert not (tmp_path / "cut").exists()
@@ -136,13 +136,13 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     grown = asked | {"methods": ["fasttext", "no-adapt"], "labels": [6, "all"], "seeds": 3}
     compare(examples(), tmp_path / "small", **asked, methods=["fasttext"], labels=[6], seeds=2)
     whole = compare(examples(), tmp_path / "whole", **grown)
-    answer, seen = METHODS["fasttext"].answer, []
+    train_and_predict, seen = METHODS["fasttext"].train_and_predict, []
 
     def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
         seen.append((len(train), seed))
-        return answer(self, train, texts, labels, seed, folder)
+        return train_and_predict(self, train, texts, labels, seed, folder)
 
-    monkeypatch.setattr(METHODS["fasttext"], "answer", counted)
+    monkeypatch.setattr(METHODS["fasttext"], "train_and_predict", counted)
     grown["options"] = replace(quick, show=True)
     more = compare(examples(), tmp_path / "more", **grown, reuse=tmp_path / "small")
     assert seen == [(6, 2), (40, 0), (40, 1), (40, 2)]
@@ -166,15 +166,15 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
 def killed_at(out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A comparison at `out` that has found what two methods make of six labels; what it was asked, but for labels."""
     asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "seeds": 2}
-    answer = METHODS["fasttext"].answer
+    train_and_predict = METHODS["fasttext"].train_and_predict
 
     def killed(self: Any, train: Examples, *rest: Any) -> Predictions:
         if len(train) > 6:
             raise KeyboardInterrupt
-        return answer(self, train, *rest)
+        return train_and_predict(self, train, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(METHODS["fasttext"], "answer", killed)
+        patched.setattr(METHODS["fasttext"], "train_and_predict", killed)
         with pytest.raises(KeyboardInterrupt):
             compare(examples(), out, **asked, labels=[6, "all"])
     return asked
@@ -200,7 +200,7 @@ def test_a_comparison_that_ends_while_another_reads_it(
     asked = killed_at(tmp_path / "cut", monkeypatch)
     before, times = getattr(Cells, asked_for), itertools.count()
 
-    def ended(self: Cells, place: Place) -> Any:
+    def ended(self: Cells, place: CellKey) -> Any:
         if next(times) == nth:
             compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
         return before(self, place)
@@ -290,7 +290,7 @@ def test_all_methods_get_the_same_texts_and_none_of_the_held_out(
             seen.setdefault(self.name, []).append((len(train), seed, frozenset(train.texts), tuple(texts)))
             return Predictions(np.full((len(texts), 2), 0.5), 1)
 
-        monkeypatch.setattr(METHODS[name], "answer", noted)
+        monkeypatch.setattr(METHODS[name], "train_and_predict", noted)
     texts, labels = reviews(50, 1)
     train = Examples([f"{i} {text}" for i, text in enumerate(texts)], labels, "single", source="train.csv")
     options = MethodOptions(seed=7, show=False)
@@ -315,7 +315,7 @@ def test_a_scale_is_learned_from_the_sample_alone(tmp_path: Path, monkeypatch: p
         assert labels.mean == pytest.approx(np.mean(train.labels))
         return Predictions(np.zeros(len(texts)), 1)
 
-    monkeypatch.setattr(METHODS["linear"], "answer", mean_of_sample)
+    monkeypatch.setattr(METHODS["linear"], "train_and_predict", mean_of_sample)
     values = [float(i**2) for i in range(30)]
     train, test = (Examples([f"text {i}" for i in range(30)], v, "numeric") for v in (values, values[::-1]))
     results = compare(train, tmp_path / "out", test=test, methods=["linear"], labels=[5, "all"], seeds=1)
@@ -328,11 +328,13 @@ def test_a_scale_is_learned_from_the_sample_alone(tmp_path: Path, monkeypatch: p
 def test_what_is_done_once_is_counted_in_every_row_and_what_was_interrupted_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
+    def train_and_predict(
+        self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
         return Predictions(np.full((len(texts), 2), 0.5), 3 * 2**20, seconds=60.0 * (1 + seed))
 
     monkeypatch.setattr(METHODS["linear"], "prepare", lambda self, pool, folder: 6_000.0)
-    monkeypatch.setattr(METHODS["linear"], "answer", answer)
+    monkeypatch.setattr(METHODS["linear"], "train_and_predict", train_and_predict)
     results = compare(examples(), tmp_path / "out", methods=["linear"], labels=[5, 10], seeds=3)
     rows = [budget["methods"]["linear"] for budget in results["budgets"]]
     assert [row["minutes"] for row in rows] == [pytest.approx(102.0)] * 2  # 100 once, and 1, 2, 3 for the seeds

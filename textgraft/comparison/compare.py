@@ -16,7 +16,7 @@ from textgraft.comparison.cells import ANSWERS, Cell, Cells, Known, Place
 from textgraft.comparison.learning_curve import budget_results, efficiency_verdicts, label_efficiency
 from textgraft.comparison.methods import (
     METHODS,
-    POOL_AT_LEAST,
+    MIN_UNLABELLED,
     Method,
     MethodOptions,
     method_class,
@@ -145,16 +145,16 @@ def chosen_methods(names: Sequence[str] | None, *, kind: TargetKind, pool: int) 
         able = [name for name, method in METHODS.items() if kind in method.kinds and not method.model]
         if not able:
             raise UserError(f"there is no method to compare for labels of kind '{kind}'.", remedy="Use finetune.")
-        return [name for name in able if pool >= POOL_AT_LEAST or not METHODS[name].needs_pool]
+        return [name for name in able if pool >= MIN_UNLABELLED or not METHODS[name].needs_pool]
     for name in names:
         method = method_class(name)
         if kind not in method.kinds:
             can = " or ".join(method.kinds)
             raise UserError(f"method '{name}' is for {can} labels, and these are {kind}.", remedy="Leave it out.")
-        if method.needs_pool and pool < POOL_AT_LEAST:
+        if method.needs_pool and pool < MIN_UNLABELLED:
             raise UserError(
                 f"method '{name}' learns from unlabelled texts, and there are {pool or 'none'}.",
-                remedy=f"Give {POOL_AT_LEAST} or more with --unlabelled, or leave the method out.",
+                remedy=f"Give {MIN_UNLABELLED} or more with --unlabelled, or leave the method out.",
             )
     if not names:
         raise UserError("no method is named.", remedy=did_you_mean("", METHODS))

@@ -26,7 +26,7 @@ class Batch:
     floats for multi-label, (B,) floats for a numeric target, (B, 2) first and last token of an answer, (B, W) tags of
     words, (B, T, 2) next and previous words for a bidirectional language model.
 
-    With `spellings` (character encodings, text.character_encoding) `ids` are row numbers of `spellings`: each distinct
+    With `character_ids` (character encodings, text.character_encoding) `ids` are row numbers of `character_ids`: each distinct
     word is encoded once. A bidirectional language model that carries state over a long text reads it from both ends at
     the same time; `from_right` is then a separate window, last column first.
     """
@@ -40,7 +40,7 @@ class Batch:
     pair_targets: Tensor | None = None  # (B,) int64, 0 if the second text of a pair follows the first, else 1
     answerable: Tensor | None = None  # (B, T) bool, True = an answer to a question may begin or end here
     words: Tensor | None = None  # (B, W) int64, position of each word (subword pooling), -1 = padding
-    spellings: Tensor | None = None  # (U, C) int64, character encodings of the words that `ids` number, 0 = padding
+    character_ids: Tensor | None = None  # (U, C) int64, character encodings of the words that `ids` number, 0 = padding
     from_right: Tensor | None = None  # (B, T) int64, input of the right-to-left direction, if it is not `ids`
     vectors: Tensor | None = None  # (B, T, D) word vectors of frozen models at these positions (word_features)
     seen: Tensor | None = None  # (E, D) input of a classifier's head for each example, where it has been computed
@@ -72,7 +72,7 @@ class Batch:
         Returns:
             The parts; the batch itself where it is small enough or cannot be split.
         """
-        if self.ids.numel() <= positions or self.groups is not None or self.spellings is not None:
+        if self.ids.numel() <= positions or self.groups is not None or self.character_ids is not None:
             return [self]
         widths = (self.mask * torch.arange(1, self.mask.shape[1] + 1)).amax(dim=1).clamp(min=1)
         if self.targets is not None and self.targets.shape[1:2] == self.ids.shape[1:]:
@@ -128,8 +128,8 @@ def _padded(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
 
 def _spelled(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
     """Character encodings (T, C) as numbers of the distinct words."""
-    ids, spellings = number_distinct(sequences, pad_id + 1)
-    return replace(_padded(ids, pad_id), spellings=torch.from_numpy(spellings))
+    ids, character_ids = number_distinct(sequences, pad_id + 1)
+    return replace(_padded(ids, pad_id), character_ids=torch.from_numpy(character_ids))
 
 
 def iterate(

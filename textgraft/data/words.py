@@ -58,9 +58,9 @@ class WordWindow:
     spans: np.ndarray
     shown: tuple[int, int]
 
-    def positions(self, piece: SubwordPooling) -> np.ndarray:
+    def positions(self, subword_pooling: SubwordPooling) -> np.ndarray:
         """Positions (n,) of the subword that represents each word."""
-        return self.spans[:, 0] if piece == "first" else self.spans[:, 1] - 1
+        return self.spans[:, 0] if subword_pooling == "first" else self.spans[:, 1] - 1
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from textgraft.data.examples import Examples, as_text
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import Truncation
 from textgraft.data.streams.base import ExampleStream
-from textgraft.distillation.losses import FromAnswers, Taught, soft_losses, without_labels
-from textgraft.distillation.options import ALPHA, TEMPERATURE, Distilled, DistilOptions, told_sizes
-from textgraft.distillation.teacher_answers import kept_answers
+from textgraft.distillation.losses import ClassifierDistillation, DistilledModel, soft_losses, without_labels
+from textgraft.distillation.options import ALPHA, TEMPERATURE, Distilled, DistilOptions, sizes_text
+from textgraft.distillation.teacher_answers import cached_teacher_logits
 from textgraft.metrics.classification import HEADLINE, bootstrap_interval, document_scores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
@@ -220,7 +220,7 @@ def _material(
         encoded[name] = EncodedTexts(sequences, targets.get(name))
         title = f"answers {name}"
         shown: Any = {"folder": context.work, "title": title, "show": context.show}
-        answers[name], seconds = kept_answers(teacher.outputs, texts, kind, **shown)
+        answers[name], seconds = cached_teacher_logits(teacher.outputs, texts, kind, **shown)
         total += seconds
     return Material(parts, answers, encoded, cut, labelled, total)
 
@@ -232,8 +232,8 @@ def _taught(
     temperature = TEMPERATURE if options.temperature is None else options.temperature
     alpha = ALPHA if options.alpha is None else options.alpha
     train, answers = material.encoded["train"], torch.from_numpy(material.answers["train"])
-    lesson = FromAnswers(answers, plan.labels.kind, temperature, alpha)
-    taught = Taught(new_classifier(plan, plan.settings.seed), lesson)
+    lesson = ClassifierDistillation(answers, plan.labels.kind, temperature, alpha)
+    taught = DistilledModel(new_classifier(plan, plan.settings.seed), lesson)
     run = _run(plan, taught, train, _validator(plan, material, temperature))
     drive(run, context.work / "distil.checkpoint.safetensors", title="distil", show=context.show)
     history, seconds = run.progress.history, run.progress.seconds
@@ -360,7 +360,7 @@ def _verdict(record: Mapping[str, Any]) -> str:
         agrees = f"On {texts} it is {share} from its teacher on average"
     else:
         agrees = f"It agrees with its teacher on {share} of {texts}"
-    return f"{agrees}. {told_sizes(record['sizes'])}."
+    return f"{agrees}. {sizes_text(record['sizes'])}."
 
 
 def _save(

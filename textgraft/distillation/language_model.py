@@ -15,8 +15,8 @@ from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.memory import keep_freed_memory
 from textgraft.data.streams.shards import Corpus
-from textgraft.distillation.losses import FromLanguageModel, Taught
-from textgraft.distillation.options import Distilled, DistilOptions, DistilRecipe, load_distil_recipe, told_sizes
+from textgraft.distillation.losses import DistilledModel, LanguageModelDistillation
+from textgraft.distillation.options import Distilled, DistilOptions, DistilRecipe, load_distil_recipe, sizes_text
 from textgraft.distillation.students import fresh_half_of, half_of, without_next_sentence
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
@@ -55,7 +55,7 @@ def distil_language_model(
     pupil, base = _pupil(teacher, student, recipe.stage, options)
     if _pairs(teacher.model) and not _pairs(pupil):
         teacher = replace(teacher, model=without_next_sentence(teacher.model))
-    lesson = FromLanguageModel(teacher.model, recipe.temperature, recipe.soft, recipe.hard, recipe.hidden)
+    lesson = LanguageModelDistillation(teacher.model, recipe.temperature, recipe.soft, recipe.hard, recipe.hidden)
     lesson.check(pupil)
     asked = {
         "stage": "distil",
@@ -74,7 +74,7 @@ def distil_language_model(
     of_teacher, teacher_seconds = scored(teacher.model)
     before, _ = scored(pupil.to(teacher.model.device))
     stream = learns.stream(pupil, train, teacher.tokenizer, recipe.stage, settings.seed)
-    taught = Taught(pupil, lesson)
+    taught = DistilledModel(pupil, lesson)
     run = Run(taught, recipe.stage.plan(len(taught.layer_groups())), stream, settings, validate)
     with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", title="distil", show=context.show)
@@ -168,4 +168,4 @@ def _verdict(record: dict[str, Any]) -> str:
     held = record["held_out"]
     losses = {name: f"{held[name]['loss']:.3f}" for name in ("teacher", "before", "after")}
     told = f"{losses['after']} nats a token, {losses['before']} before; its teacher {losses['teacher']}"
-    return f"On {held['tokens']:,} held-out tokens: {told}. {told_sizes(record['sizes'])}."
+    return f"On {held['tokens']:,} held-out tokens: {told}. {sizes_text(record['sizes'])}."

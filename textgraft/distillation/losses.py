@@ -1,8 +1,8 @@
 """What a small model learns from a large one: to answer as it does, not only rightly (Hinton, Vinyals & Dean 2015).
 
-A `Taught` model is the student while it trains: the training loop sees a model like any other, whose loss is a
+A `DistilledModel` model is the student while it trains: the training loop sees a model like any other, whose loss is a
 `Lesson`'s. The lesson, with the teacher in it, is no part of the model, so neither the optimizer nor a checkpoint ever
-holds the teacher. What is over when training is over is taken out again with `Taught.student`.
+holds the teacher. What is over when training is over is taken out again with `DistilledModel.student`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lesson(Protocol):
     def loss(self, student: Model, batch: Batch, state: State | None) -> Loss: ...
 
 
-class Taught(Model):
+class DistilledModel(Model):
     """A student and its lesson. In training its loss is the lesson's, in evaluation its own."""
 
     def __init__(self, student: Model, lesson: Lesson) -> None:
@@ -54,7 +54,7 @@ class Taught(Model):
 
 
 @dataclass(frozen=True)
-class FromAnswers:
+class ClassifierDistillation:
     """A classifier learns from what a teacher answered to its N training texts, and from labels where there are any.
 
     `answers` (N, C) are the teacher's logits (`answer_logits`), found by `Batch.rows`. A text without a label weighs
@@ -136,7 +136,7 @@ def answer_logits(outputs: np.ndarray, kind: TargetKind) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class FromLanguageModel:
+class LanguageModelDistillation:
     """A language model learns from a larger one over the same vocabulary (Sanh et al. 2019, §2 and §3).
 
     At every position that has a target, `soft` times T² KL of the two distributions at temperature T, and `hard` times

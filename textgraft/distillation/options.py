@@ -39,7 +39,7 @@ class DistilOptions:
 
     def __post_init__(self) -> None:
         if self.temperature is not None:
-            check_temperature(self.temperature)
+            validate_temperature(self.temperature)
         if self.alpha is not None and not 0 <= self.alpha <= 1:
             raise UserError(f"alpha is {self.alpha}.", remedy="It is a share: give a number from 0 to 1.")
         if self.max_tokens < 1:
@@ -69,7 +69,7 @@ class DistilRecipe:
     __pydantic_config__: ClassVar[Any] = STRICT
 
     def __post_init__(self) -> None:
-        check_temperature(self.temperature)
+        validate_temperature(self.temperature)
         for name in ("soft", "hard", "hidden"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="It must be 0 or more.")
@@ -83,7 +83,7 @@ class DistilRecipe:
         return identity_of(self)
 
 
-def check_temperature(value: float) -> None:
+def validate_temperature(value: float) -> None:
     """Raises UserError for a temperature that is not a positive number."""
     if not 0 < value < float("inf"):
         raise UserError(f"the temperature is {value}.", remedy="Give a number above 0; 1 leaves answers as they are.")
@@ -117,7 +117,7 @@ class Distilled:
         return "\n".join([*shown, self.record["verdict"]])
 
 
-def told_sizes(sizes: dict[str, Any]) -> str:
+def sizes_text(sizes: dict[str, Any]) -> str:
     """How much smaller and faster the student is, in words."""
     teacher, student = sizes["teacher"], sizes["student"]
     megabytes = f"{student['bytes'] / 1e6:,.1f} MB instead of {teacher['bytes'] / 1e6:,.1f}"

@@ -17,7 +17,7 @@ from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 TEXTS_AT_ONCE = 2048
 
 
-def kept_answers(
+def cached_teacher_logits(
     outputs: Callable[[Sequence[str]], np.ndarray],
     texts: Sequence[str],
     kind: TargetKind,

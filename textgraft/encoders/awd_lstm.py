@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
 from textgraft.data.sequences import Direction
-from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State, begun_by_length
+from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State, begin_by_length
 from textgraft.nn.dropout import embedding_dropout, variational_dropout
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer, reversed_within
@@ -111,7 +111,7 @@ class AWDLSTM(Encoder):
         return tuple(layer.initial_state(rows) for layer in layers)
 
     def begin(self, batch: Batch) -> Encoded:
-        return begun_by_length(self, batch)
+        return begin_by_length(self, batch)
 
     def _in_reading_order(self, x: Tensor, mask: Tensor) -> Tensor:
         """For a backward model, each row of x (B, T, D) reversed within its own length; its own inverse."""

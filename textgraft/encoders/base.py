@@ -53,7 +53,7 @@ class Encoder(nn.Module):
     `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and the only
     constructor argument. `max_length` is how many tokens of a text it can look at (None: any number). `uses_characters`
     says that it wants words by their characters (text.character_encoding), not token ids; `recurrent` that it takes a
-    step for each position, which costs the less a text the more texts go through together. `piece` is which of a word's
+    step for each position, which costs the less a text the more texts go through together. `subword_pooling` is which of a word's
     pieces speaks for it, where that does not follow from the direction (data.words). `method` is what fine-tuning it is
     called in tables.
     """
@@ -64,7 +64,7 @@ class Encoder(nn.Module):
     max_length: int | None = None
     uses_characters: ClassVar[bool] = False
     recurrent: ClassVar[bool] = True
-    piece: ClassVar[SubwordPooling | None] = None
+    subword_pooling: ClassVar[SubwordPooling | None] = None
     method: ClassVar[str] = "ulmfit"
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
@@ -110,7 +110,7 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
 
-def begun_by_length(encoder: Encoder, batch: Batch) -> Encoded:
+def begin_by_length(encoder: Encoder, batch: Batch) -> Encoded:
     """`Encoder.begin` of a recurrent family: padding would move the state, so rows of one length are read together."""
     top = next(encoder.parameters()).new_zeros(*batch.ids.shape, encoder.output_dim)
     state: list[list[Tensor]] | None = None

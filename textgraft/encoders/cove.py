@@ -62,7 +62,7 @@ class CoVe(Encoder):
 
     config: CoVeConfig
     direction: Direction = "both"
-    piece = "last"  # the first may be a mark that a capital follows, whose vector is not the word's
+    subword_pooling = "last"  # the first may be a mark that a capital follows, whose vector is not the word's
     method = "cove"
 
     def __init__(self, config: CoVeConfig) -> None:
@@ -114,7 +114,7 @@ class StaticVectors(Protocol):
 
 
 @torch.no_grad()
-def start_from_words(encoder: CoVe, tokens: Sequence[str], vectors: StaticVectors) -> tuple[int, int]:
+def init_from_word_vectors(encoder: CoVe, tokens: Sequence[str], vectors: StaticVectors) -> tuple[int, int]:
     """Start the table from static vectors; how many of the tokens have one, and how many stay as they were drawn.
 
     `tokens` are the vocabulary in the order of ids. Raises UserError for vectors of another width than the table's.

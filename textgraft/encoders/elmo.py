@@ -102,21 +102,21 @@ class CharacterCNN(nn.Module):
         nn.init.normal_(self.projection.weight, std=features**-0.5)
         nn.init.zeros_(self.projection.bias)
 
-    def forward(self, spellings: Tensor) -> Tensor:
+    def forward(self, character_ids: Tensor) -> Tensor:
         """(U, C) character ids -> (U, P)."""
-        lengths, order = ((spellings != PADDING) & (spellings != 0)).sum(dim=1).sort(stable=True)
+        lengths, order = ((character_ids != PADDING) & (character_ids != 0)).sum(dim=1).sort(stable=True)
         # Words of like length together, few at a time: most are short, and filters over all would fill gigabytes.
         parts = [
-            self._features(spellings[words], int(length[-1]))
+            self._features(character_ids[words], int(length[-1]))
             for words, length in zip(order.split(WORDS_AT_A_TIME), lengths.split(WORDS_AT_A_TIME), strict=True)
         ]
         vectors: Tensor = self.projection(self.highways(torch.cat(parts)))
         return vectors[order.argsort()]
 
-    def _features(self, spellings: Tensor, longest: int) -> Tensor:
+    def _features(self, character_ids: Tensor, longest: int) -> Tensor:
         """(U, F) maxima of the filters over words of at most so many characters."""
         # Where all words are over, every filter sees the same again and again: once is enough for its maximum.
-        characters = self.embedding(spellings[:, : longest + self.widest]).transpose(1, 2)
+        characters = self.embedding(character_ids[:, : longest + self.widest]).transpose(1, 2)
         return torch.cat([self.activation(conv(characters).amax(dim=2)) for conv in self.filters], dim=1)
 
 
@@ -147,17 +147,17 @@ class ELMo(Encoder):
         )
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) numbers of `batch.spellings` -> (B, T, 2P), and the state of either direction after its last word.
+        """(B, T) numbers of `batch.character_ids` -> (B, T, 2P), and the state of either direction after its last word.
 
         `layers` are the words' vectors twice, side by side, and each LSTM layer's of both directions. The state is
         (h, c) of the forward direction and (h, c) of the backward one for each layer, (B, P) and (B, H). One of fewer
         rows goes on with zeros, one of more keeps what it has for the others, as in the published code, whose batches
         are contiguous streams of text that end one after another. Raises UserError for a batch without spellings.
         """
-        if batch.spellings is None:
+        if batch.character_ids is None:
             remedy = "Encode texts with the tokenizer that came with the model."
             raise UserError("this model reads how words are spelled, and was given token ids.", remedy=remedy)
-        words = self.characters(batch.spellings).to(self.dtype)
+        words = self.characters(batch.character_ids).to(self.dtype)
         left = F.embedding(batch.ids, words)
         right = left if batch.from_right is None else F.embedding(batch.from_right, words)
         shown = [torch.cat([left, right], dim=2)]

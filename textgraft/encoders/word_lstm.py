@@ -66,10 +66,10 @@ class Characters(nn.Module):
         nn.init.uniform_(self.embedding.weight, -bound, bound)
         self.filters = nn.Conv1d(config.character_dim, config.character_filters, FILTER_WIDTH)
 
-    def forward(self, spellings: Tensor) -> Tensor:
+    def forward(self, character_ids: Tensor) -> Tensor:
         # Where all words are over, the filters see the same again and again: once is enough for their maximum.
-        written = ((spellings != PADDING) & (spellings != 0)).any(dim=0).sum()
-        read = self.embedding(spellings[:, : int(written) + FILTER_WIDTH]).transpose(1, 2)
+        written = ((character_ids != PADDING) & (character_ids != 0)).any(dim=0).sum()
+        read = self.embedding(character_ids[:, : int(written) + FILTER_WIDTH]).transpose(1, 2)
         features: Tensor = self.filters(read).amax(dim=2)
         return features
 
@@ -94,7 +94,7 @@ class WordLSTM(Encoder):
         self.backwards = nn.ModuleList(LSTMLayer(width, config.hidden_dim) for width in inputs)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) numbers of `batch.spellings` and `batch.vectors` (B, T, vectors_dim) -> (B, T, 2 hidden_dim).
+        """(B, T) numbers of `batch.character_ids` and `batch.vectors` (B, T, vectors_dim) -> (B, T, 2 hidden_dim).
 
         Raises UserError for a batch without what the network reads.
         """
@@ -122,10 +122,10 @@ class WordLSTM(Encoder):
             vectors = self._dropped(batch.vectors.to(self.dtype), whole)
             parts.append(vectors if self.projection is None else self.projection(vectors).to(self.dtype))
         if self.characters is not None:
-            if batch.spellings is None:
+            if batch.character_ids is None:
                 remedy = "Encode texts with the tokenizer that came with the model."
                 raise UserError("this model reads how words are spelled, and was given token ids.", remedy=remedy)
-            words = F.embedding(batch.ids, self.characters(batch.spellings).to(self.dtype))
+            words = F.embedding(batch.ids, self.characters(batch.character_ids).to(self.dtype))
             parts.append(self._dropped(words, whole))
         return torch.cat(parts, dim=2)
 

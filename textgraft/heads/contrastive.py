@@ -12,7 +12,7 @@ NEVER = -1e9
 """As good as minus infinity, but where a text is alone in its batch that would leave no number."""
 
 
-def contrast_loss(vectors: Tensor, targets: Tensor, temperature: float) -> Loss:
+def contrastive_loss(vectors: Tensor, targets: Tensor, temperature: float) -> Loss:
     """How badly each text's vector tells the texts of its class from the others of the batch, in nats, summed.
 
     Khosla et al. 2020 (arXiv:2004.11362), equation 2, for vectors (E, D) of any length and classes (E,), each text once

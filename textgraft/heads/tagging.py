@@ -13,13 +13,13 @@ from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.tags import OUTSIDE, Scheme, SubwordPooling, is_legal
 from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
-from textgraft.nn.crf import Chain, free, log_partition, marginals, path_score, viterbi
+from textgraft.nn.crf import Chain, log_partition, marginals, path_score, uniform_chain, viterbi
 from textgraft.nn.layer_aggregation import LAST
 
 
 @dataclass(frozen=True)
 class TaggingConfig:
-    """`tags` in the order of the outputs, of a `scheme`; `piece` is which of a word's pieces speaks for it.
+    """`tags` in the order of the outputs, of a `scheme`; `subword_pooling` is which of a word's pieces speaks for it.
 
     With `crf`, transitions between tags have learned scores. `layer_aggregation` is a name of
     nn.layer_aggregation.LAYER_AGGREGATIONS.
@@ -30,7 +30,7 @@ class TaggingConfig:
     input_dim: int
     tags: list[str] = field(default_factory=list)
     scheme: Scheme = "plain"
-    piece: SubwordPooling = "first"
+    subword_pooling: SubwordPooling = "first"
     crf: bool = False
     input_dropout: float = 0.1
     layer_aggregation: str = LAST
@@ -62,7 +62,7 @@ class TaggingHead(Head):
         if config.crf:
             self.transitions = nn.Parameter(torch.zeros(count, count))
             self.start, self.end = nn.Parameter(torch.zeros(count)), nn.Parameter(torch.zeros(count))
-        self._allowed = allowed_moves(config.tags, config.scheme)  # follows from the config, so not saved
+        self._allowed = allowed_transitions(config.tags, config.scheme)  # follows from the config, so not saved
 
     def forward(self, encoded: Encoded) -> Tensor:
         """(B, T, C) logits of each position, whatever stands there."""
@@ -83,7 +83,7 @@ class TaggingHead(Head):
         assert batch.targets is not None
         assert batch.words is not None
         mask = batch.words >= 0
-        logits = self._logits(at_words(encoded.top, batch.words))
+        logits = self._logits(gather_words(encoded.top, batch.words))
         if not self.config.crf:
             each = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
             return Loss(total=each, count=int(mask.sum()))
@@ -93,11 +93,11 @@ class TaggingHead(Head):
 
     def _moves(self, logits: Tensor) -> Chain:
         """The scores of beginnings, transitions and ends, -inf for those that are not allowed."""
-        chain = free(len(self.config.tags))
+        chain = uniform_chain(len(self.config.tags))
         if self.config.crf:
             chain = Chain(self.start, self.transitions, self.end)
         allowed = Chain(*(part.to(logits.device) for part in vars(self._allowed).values()))
-        return chain.to(logits).forbidding(allowed)
+        return chain.to(logits).masked(allowed)
 
     @torch.no_grad()
     def decode(self, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,13 +113,13 @@ class TaggingHead(Head):
         return tags, marginals(logits, mask, chain).gather(2, tags[:, :, None])[:, :, 0]
 
 
-def at_words(vectors: Tensor, words: Tensor) -> Tensor:
+def gather_words(vectors: Tensor, words: Tensor) -> Tensor:
     """(B, W, D) what (B, T, D) has at positions (B, W); anything at those below 0."""
     index = words.clamp(min=0)[:, :, None].expand(-1, -1, vectors.shape[2])
     return vectors.gather(1, index)
 
 
-def allowed_moves(tags: list[str], scheme: Scheme) -> Chain:
+def allowed_transitions(tags: list[str], scheme: Scheme) -> Chain:
     """Bools: which tags may begin a sentence, follow each other, and end one."""
     start = [is_legal(OUTSIDE, tag, scheme) for tag in tags]
     between = [[is_legal(before, tag, scheme) for tag in tags] for before in tags]

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textgraft.core.device import on_cpu
-from textgraft.nn.cpu.lstm_inference import read_in_bfloat16, read_in_int8, sooner_than_in_int8
+from textgraft.nn.cpu.lstm_inference import faster_than_int8, lstm_in_bfloat16, lstm_in_int8
 from textgraft.nn.cpu.matmul import Product
-from textgraft.nn.cpu.precision import cast_once, compute_dtype, in_int8, int8_is_wanted
+from textgraft.nn.cpu.precision import cast_once, compute_dtype, in_int8, int8_is_enabled
 
 
 class _LSTMSequence(torch.autograd.Function):
@@ -93,7 +93,7 @@ def lstm_sequence(
     return h, c
 
 
-def _windows_in_torch(
+def _torch_lstm(
     x: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, truncate: int
 ) -> tuple[Tensor, Tensor]:
     """The same through torch's own LSTM kernel: on a processor oneDNN's, on a GPU cuDNN's.
@@ -155,22 +155,22 @@ class LSTMLayer(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """x (T, B, D) -> h (T, B, H) and the state (h_T, c_T), each (B, H)."""
         h0, c0 = state if state is not None else self.initial_state(x.shape[1])
-        if int8_is_wanted() and not self._is_read_sooner_in(compute_dtype(x)):
+        if int8_is_enabled() and not self._is_read_sooner_in(compute_dtype(x)):
             of_x, of_h = in_int8(self.weight_ih), in_int8(self.weight_hh)
             assert of_x is not None
             assert of_h is not None
-            h, c = read_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
+            h, c = lstm_in_int8(x.float(), h0.float(), c0.float(), of_x, of_h, self.bias.float())
             return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
         w_hh = F.dropout(self.weight_hh, self.weight_dropout, self.training)
         dtype = compute_dtype(x)
         w_ih, w_hh, bias = (cast_once(w, dtype).to(dtype) for w in (self.weight_ih, w_hh, self.bias))
         if dtype == torch.bfloat16 and on_cpu(x):
             given = x.to(dtype), h0.to(dtype), c0, w_ih, w_hh, bias
-            h, c = lstm_sequence(*given, truncate) if torch.is_grad_enabled() else read_in_bfloat16(*given)
+            h, c = lstm_sequence(*given, truncate) if torch.is_grad_enabled() else lstm_in_bfloat16(*given)
         else:
             with torch.autocast(x.device.type, enabled=False):
-                h, c = _windows_in_torch(x.to(dtype), h0.to(dtype), c0.to(dtype), w_ih, w_hh, bias, truncate)
+                h, c = _torch_lstm(x.to(dtype), h0.to(dtype), c0.to(dtype), w_ih, w_hh, bias, truncate)
         return h, (h[-1].to(c0.dtype), c.to(c0.dtype))
 
     def _is_read_sooner_in(self, dtype: torch.dtype) -> bool:
-        return dtype == torch.bfloat16 and sooner_than_in_int8(self.hidden_dim)
+        return dtype == torch.bfloat16 and faster_than_int8(self.hidden_dim)

@@ -34,5 +34,5 @@ def drawn_ids(artifact: Artifact, size: int, generator: np.random.Generator) -> 
     """Drawn token ids (T,), or character-encoded words (T, 50)."""
     ids = generator.integers(0, artifact.tokenizer.vocab_size, size).astype(np.int32)
     if isinstance(artifact.tokenizer, CharacterEncodingTokenizer):
-        return artifact.tokenizer.spellings[ids]
+        return artifact.tokenizer.character_ids[ids]
     return ids

@@ -104,7 +104,7 @@ class CharacterEncodingTokenizer(Tokenizer):
         return {word: i for i, word in enumerate(self.tokens) if i >= len(MARKS)}
 
     @cached_property
-    def spellings(self) -> np.ndarray:
+    def character_ids(self) -> np.ndarray:
         """Encodings (V, 50), int16, of the vocabulary; "<UNK>" for the unknown word."""
         rows = [np.array(self.bos_id), np.array(self.eos_id), np.array(self.unk_id)]
         rows += [encode_word(word) for word in self.tokens[len(MARKS) :]]

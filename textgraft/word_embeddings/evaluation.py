@@ -21,7 +21,7 @@ QUESTIONS = 512
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedPair:
     """Two words and how alike people found them."""
 
     first: str
@@ -37,7 +37,7 @@ class Section:
     questions: list[tuple[str, str, str, str]]
 
 
-def read_similarities(path: str | Path) -> list[Judged]:
+def read_similarities(path: str | Path) -> list[JudgedPair]:
     """A file of lines `word word score`, parted by tabs, else commas, else spaces; # begins a comment.
 
     Raises UserError, with the line, for one of another shape, and for a file without two pairs.
@@ -58,7 +58,7 @@ def read_similarities(path: str | Path) -> list[Judged]:
             raise UserError(
                 f"'{text[:60]}' is not two words and a score.", where=f"{path} line {number}", remedy=remedy
             )
-        found.append(Judged(first, second, score))
+        found.append(JudgedPair(first, second, score))
     if len(found) < 2:
         raise UserError(
             "there are fewer than two pairs of words in it.", where=str(path), remedy="Is it the right file?"
@@ -88,7 +88,7 @@ def read_analogies(path: str | Path) -> list[Section]:
     return sections
 
 
-def similarity(vectors: WordVectors, pairs: Sequence[Judged]) -> dict[str, Any]:
+def similarity(vectors: WordVectors, pairs: Sequence[JudgedPair]) -> dict[str, Any]:
     """Spearman's rank correlation of cosines with people's scores, over the pairs whose words both have vectors.
 
     Keys: `spearman` with `low` and `high` of its 95 % interval (Bonett & Wright 2000; None for fewer than ten pairs or

@@ -45,7 +45,7 @@ def train_vectors(
     """
     chosen = replace(options or VectorOptions(), method=method).filled()
     if chosen.method != "glove":
-        word2vec.check_installed()
+        word2vec.validate_installed()
     began = time.monotonic()
     if work is not None:
         Path(work).mkdir(parents=True, exist_ok=True)

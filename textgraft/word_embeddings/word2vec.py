@@ -15,7 +15,7 @@ from textgraft.word_embeddings.progress import Bar
 from textgraft.word_embeddings.subwords import ComposedRows, Subwords
 
 
-def check_installed() -> None:
+def validate_installed() -> None:
     """Raises UserError where gensim is not there."""
     try:
         import gensim.models  # noqa: F401

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from textgraft.comparison.methods.base import POOL_AT_LEAST, Method, MethodOptions, Predictions
+from textgraft.comparison.methods.base import MIN_UNLABELLED, Method, MethodOptions, Predictions
 from textgraft.comparison.methods.default import Default
 from textgraft.comparison.methods.features import Cove, Elmo, Features, Flair
 from textgraft.comparison.methods.fine_tuned import Bert, Frozen, Gpt, MeanOf, NoAdapt, Scratch, Ulmfit
@@ -32,7 +32,7 @@ METHODS: dict[str, type[Method]] = {
     "gpt": Gpt,
 }
 """By name, the quick ones first, and last those with models of their own."""
-OF_MODEL: dict[str, type[Method]] = {
+MODEL_METHODS: dict[str, type[Method]] = {
     **{name: kind for name, kind in METHODS.items() if issubclass(kind, NoAdapt | Features | Default)},
     "vectors": GivenVectors,
 }
@@ -49,12 +49,12 @@ def method_class(name: str) -> type[Method]:
     method, at, model = name.partition("@")
     if method not in METHODS:
         raise UserError(f"unknown method '{method}'.", remedy=did_you_mean(method, METHODS))
-    if at and method not in OF_MODEL:
+    if at and method not in MODEL_METHODS:
         raise UserError(f"method '{method}' has no language model.", where=name, remedy=f"Call it '{method}'.")
     if at and not model:
         remedy = f"Write it behind the @, as in {method}@th-ulmfit."
         raise UserError("there is no language model.", where=name, remedy=remedy)
-    return OF_MODEL[method] if at else METHODS[method]
+    return MODEL_METHODS[method] if at else METHODS[method]
 
 
 def model_for(name: str, options: MethodOptions) -> str | Path:
@@ -102,8 +102,8 @@ def _refuse_missing(method: str, models: Sequence[str]) -> None:
 
 __all__ = [
     "METHODS",
-    "OF_MODEL",
-    "POOL_AT_LEAST",
+    "MIN_UNLABELLED",
+    "MODEL_METHODS",
     "Method",
     "MethodOptions",
     "Predictions",

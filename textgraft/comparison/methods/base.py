@@ -19,7 +19,7 @@ from textgraft.models.default_models import ENGLISH, DefaultModels
 from textgraft.training.driver import allowed_seconds, content_hash, weights_hash
 from textgraft.training.loop import Settings
 
-POOL_AT_LEAST = 20
+MIN_UNLABELLED = 20
 """Unlabelled texts, as many as adapting a language model takes."""
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from textgraft.comparison.methods.base import KINDS, POOL_AT_LEAST, MethodOptions, Predictions
+from textgraft.comparison.methods.base import KINDS, MIN_UNLABELLED, MethodOptions, Predictions
 from textgraft.comparison.methods.fine_tuned import Ulmfit, mean_answers
 from textgraft.core.context import RunContext
 from textgraft.data.examples import Examples
@@ -62,7 +62,7 @@ class EnsembleModel(Ulmfit):
 
     @property
     def _adapts(self) -> bool:
-        return len(self._pool) >= POOL_AT_LEAST and bool(self._adapt_stage().phases)
+        return len(self._pool) >= MIN_UNLABELLED and bool(self._adapt_stage().phases)
 
     def _adapted(self) -> Artifact:
         """The language model that has read the unlabelled texts, now or for an earlier training."""

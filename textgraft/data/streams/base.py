@@ -237,13 +237,13 @@ class BothEndsStream(LanguageModelStream):
         settings: Arguments of LanguageModelStream.
     """
 
-    def __init__(self, corpus: TokenSource, spellings: np.ndarray, **settings: Any) -> None:
+    def __init__(self, corpus: TokenSource, character_ids: np.ndarray, **settings: Any) -> None:
         super().__init__(corpus, **settings)
-        self.spellings = torch.from_numpy(spellings.astype(np.int64))
+        self.character_ids = torch.from_numpy(character_ids.astype(np.int64))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         borders, contiguous_streams = self._windows(epoch), self._contiguous_streams(epoch)
-        nothing = torch.zeros_like(self.spellings[:1])
+        nothing = torch.zeros_like(self.character_ids[:1])
         for first, last in zip(borders[start:-1].tolist(), borders[start + 1 :].tolist(), strict=True):
             ids, following = self._window(contiguous_streams, first, last)
             previous, from_right = self._window(
@@ -254,7 +254,7 @@ class BothEndsStream(LanguageModelStream):
                 ids=indices[0] + 1,
                 mask=torch.ones_like(ids, dtype=torch.bool),
                 targets=torch.stack([following, previous], dim=2),
-                spellings=torch.cat([nothing, self.spellings[words]]),
+                character_ids=torch.cat([nothing, self.character_ids[words]]),
                 from_right=indices[1] + 1,
             )
 

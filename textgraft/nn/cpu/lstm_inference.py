@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from textgraft.nn.cpu.int8 import Int8Matrix
-from textgraft.nn.cpu.matmul import Product
+from textgraft.nn.cpu.matmul import PackedMatrix
 from textgraft.nn.cpu.tanh import tanh, tanh_
 
 ROWS_NEARBY = 256
@@ -41,7 +41,7 @@ def _read(
     return outputs, c
 
 
-def read_in_int8(
+def lstm_in_int8(
     x: Tensor, h: Tensor, c: Tensor, w_ih: Int8Matrix, w_hh: Int8Matrix, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """h (T, B, H) of every step and the last cells (B, H); products in eight bits, the rest in float32.
@@ -62,7 +62,7 @@ WIDEST_IN_BFLOAT16 = 800
 """In cells: with AMX oneDNN's layer takes half to five sixths of int8's time up to 640, and one and a half at 1,152."""
 
 
-def read_in_bfloat16(
+def lstm_in_bfloat16(
     x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """h (T, B, H) of every step and the last cells (B, H), which stay in float32, as between all steps.
@@ -76,7 +76,7 @@ def read_in_bfloat16(
     if more:
         x, h, c = F.pad(x, (0, 0, 0, more)), F.pad(h, (0, 0, 0, more)), F.pad(c, (0, 0, 0, more))
     parts: list[Tensor] = []
-    able = c.shape[1] <= WIDEST and _onednn_reads()
+    able = c.shape[1] <= WIDEST and _onednn_is_usable()
     for part in x.split(_parts(len(x), rows + more) if able else len(x)):
         read = _layer_of_onednn if able and len(part) >= LEAST_STEPS else _read_in_steps
         part, c = read(part, h, c, w_ih, w_hh, bias)
@@ -87,7 +87,7 @@ def read_in_bfloat16(
 
 
 def _read_in_steps(x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    recurrent = Product(w_hh, len(x), x.shape[1])
+    recurrent = PackedMatrix(w_hh, len(x), x.shape[1])
     return _read(x, h, c, lambda part: torch.addmm(bias, part, w_ih.t()), recurrent.add_to)
 
 
@@ -119,7 +119,7 @@ def _parts(steps: int, rows: int) -> list[int]:
 
 
 @lru_cache
-def _onednn_reads() -> bool:
+def _onednn_is_usable() -> bool:
     """Whether this torch and this processor can do so, which torch does not promise: tried, beside our own steps."""
     generator = torch.Generator().manual_seed(0)
     x, w_ih, w_hh, bias = (
@@ -137,9 +137,9 @@ def _onednn_reads() -> bool:
 
 
 @lru_cache
-def sooner_than_in_int8(cells: int) -> bool:
-    """Whether `read_in_bfloat16` is quicker here than `read_in_int8`, for so many cells."""
-    return cells <= WIDEST_IN_BFLOAT16 and bool(torch.cpu.get_capabilities().get("amx_bf16")) and _onednn_reads()
+def faster_than_int8(cells: int) -> bool:
+    """Whether `lstm_in_bfloat16` is quicker here than `lstm_in_int8`, for so many cells."""
+    return cells <= WIDEST_IN_BFLOAT16 and bool(torch.cpu.get_capabilities().get("amx_bf16")) and _onednn_is_usable()
 
 
 def _round(rows: int) -> int:

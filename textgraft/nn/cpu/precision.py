@@ -84,13 +84,13 @@ def _laid_out(weight: Tensor) -> Tensor:
     return laid_out
 
 
-def _linear_laid_out(x: Tensor, laid_out: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _packed_linear(x: Tensor, laid_out: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     product: Tensor = torch.ops.mkl._mkl_linear(x, laid_out, weight, bias, x.numel() // x.shape[-1])
     return product
 
 
 @lru_cache
-def _may_be_laid_out(outputs: int, inputs: int) -> bool:
+def _packing_is_usable(outputs: int, inputs: int) -> bool:
     """Whether a matrix laid out once serves any number of rows, which MKL does and does not promise: tried."""
     if not (torch.backends.mkl.is_available() and hasattr(torch.ops.mkl, "_mkl_linear")):
         return False
@@ -100,7 +100,7 @@ def _may_be_laid_out(outputs: int, inputs: int) -> bool:
     for rows in (1, 2, 5, 13, 64, FEW_ROWS):
         x = torch.randn(rows, inputs, generator=generator)
         expected = F.linear(x, weight)
-        if not torch.allclose(_linear_laid_out(x, laid_out, weight, None), expected, rtol=1e-3, atol=1e-3):
+        if not torch.allclose(_packed_linear(x, laid_out, weight, None), expected, rtol=1e-3, atol=1e-3):
             return False
     return True
 
@@ -129,14 +129,14 @@ def computing_in(precision: str, device: torch.device = CPU, *, casts: Casts | N
         _IN_INT8.reset(before[1])
 
 
-def int8_is_wanted() -> bool:
+def int8_is_enabled() -> bool:
     """Whether `computing_in` says so and no gradients are wanted."""
     return _IN_INT8.get() and not torch.is_grad_enabled()
 
 
 def in_int8(weight: Tensor) -> Int8Matrix | None:
     """The matrix as whole numbers where these are wanted, from the `casts` of `computing_in`."""
-    if not int8_is_wanted():
+    if not int8_is_enabled():
         return None
     casts = _CASTS.get()
     return Int8Matrix(weight) if casts is None else casts.in_int8(weight)
@@ -165,7 +165,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return whole.linear(x.reshape(-1, x.shape[-1]).float(), bias).view(*x.shape[:-1], -1)
     dtype = compute_dtype(x)
     if (casts := _casts_for(x, weight, dtype)) is not None:
-        return _linear_laid_out(x, casts.laid_out(weight), weight, bias)
+        return _packed_linear(x, casts.laid_out(weight), weight, bias)
     return F.linear(x, cast_once(weight, dtype), None if bias is None else cast_once(bias, dtype))
 
 
@@ -175,7 +175,7 @@ def _casts_for(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Casts | None:
     if casts is None or dtype != torch.float32 or torch.is_grad_enabled() or x.device != CPU:
         return None
     few = 0 < x.numel() <= FEW_ROWS * x.shape[-1] and x.dtype == weight.dtype == dtype
-    return casts if few and _may_be_laid_out(*weight.shape) else None
+    return casts if few and _packing_is_usable(*weight.shape) else None
 
 
 class Linear(nn.Linear):

@@ -18,7 +18,7 @@ from textgraft.data.batch import IGNORE, pad
 from textgraft.data.examples import each_text, validate_types
 from textgraft.data.parallel import Parallel
 from textgraft.data.sequences import budget_batches
-from textgraft.generation.decoding import GenerateOptions, Tokens, go_on, search
+from textgraft.generation.decoding import GenerateOptions, Tokens, continue_from, search
 from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
 from textgraft.metrics.bleu import corpus_bleu, sacrebleu
 from textgraft.models import artifact, loading, model_folder
@@ -148,7 +148,7 @@ class Translator:
             found = [one.ids for one in search(reader, prompts, rooms, options, tokens)]
         else:
             found = [[] for _ in ids]
-            for written in go_on(reader, prompts, rooms, options, tokens):
+            for written in continue_from(reader, prompts, rooms, options, tokens):
                 found[written.row].append(written.token)
         self.model.train(was_training)
         return [[token for token in one if token != END] for one in found]
