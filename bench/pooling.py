@@ -186,7 +186,7 @@ class Draws:
                 candidates.append(self.probe(self.probed, ground))
         else:
             about = (train, self.test.texts, self.labels, splits, seed, folder)
-            candidates = list(self.method.weighed(*about)[0].candidates)
+            candidates = list(self.method.weighted_ensemble(*about)[0].candidates)
         known = np.array(sorted({int(i) for _, fold in splits for i in fold}))
         held = np.stack([candidate.held_out[known] for candidate in candidates]).astype(float)
         asked = np.stack([candidate.outcome.outputs[0] for candidate in candidates]).astype(float)

@@ -23,7 +23,7 @@ from small_comparisons import examples, quick_options
 
 import textgraft
 from textgraft.comparison import compare as stage
-from textgraft.comparison.cells import Cells, Place
+from textgraft.comparison.cells import CellKey, Cells
 from textgraft.comparison.methods import METHODS, MethodOptions, Predictions
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
@@ -105,15 +105,15 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
     asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "labels": [6, "all"]}
     asked |= {"seeds": 2, "options": quick}
     whole = textgraft.compare(examples(), tmp_path / "whole", **asked)
-    answer, seen = METHODS["fasttext"].answer, []
+    train_and_predict, seen = METHODS["fasttext"].train_and_predict, []
 
     def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
         seen.append((len(train), seed))
         if len(seen) == 3:
             raise KeyboardInterrupt
-        return answer(self, train, texts, labels, seed, folder)
+        return train_and_predict(self, train, texts, labels, seed, folder)
 
-    monkeypatch.setattr(METHODS["fasttext"], "answer", counted)
+    monkeypatch.setattr(METHODS["fasttext"], "train_and_predict", counted)
     with pytest.raises(KeyboardInterrupt):
         textgraft.compare(examples(), tmp_path / "cut", **asked)
     assert not (tmp_path / "cut").exists()
@@ -138,20 +138,20 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     grown = asked | {"methods": ["fasttext", "no-adapt"], "labels": [6, "all"], "seeds": 3}
     textgraft.compare(examples(), tmp_path / "small", **asked, methods=["fasttext"], labels=[6], seeds=2)
     whole = textgraft.compare(examples(), tmp_path / "whole", **grown)
-    answer, seen = METHODS["fasttext"].answer, []
+    train_and_predict, seen = METHODS["fasttext"].train_and_predict, []
 
     def counted(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
         seen.append((len(train), seed))
-        return answer(self, train, texts, labels, seed, folder)
+        return train_and_predict(self, train, texts, labels, seed, folder)
 
-    monkeypatch.setattr(METHODS["fasttext"], "answer", counted)
+    monkeypatch.setattr(METHODS["fasttext"], "train_and_predict", counted)
     grown["options"] = replace(quick, show=True)
     more = textgraft.compare(examples(), tmp_path / "more", **grown, reuse=tmp_path / "small")
     assert seen == [(6, 2), (40, 0), (40, 1), (40, 2)]
     assert more["run"].pop("reused") == "2 of 12 trainings, with their minutes, from small"
     assert "<dd>2 of 12 trainings, with their minutes, from small</dd>" in (tmp_path / "more/report.html").read_text()
     assert settled(more) == settled(whole)
-    assert f"2 of 12 trainings are taken from {tmp_path / 'small'}" in capsys.readouterr().err
+    assert f"2 of 12 trainings are reused from {tmp_path / 'small'}" in capsys.readouterr().err
     seen.clear()
     again = textgraft.compare(examples(), tmp_path / "again", **grown, reuse=tmp_path / "more")
     assert seen == []
@@ -162,21 +162,21 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     other.write_text((tmp_path / "quick.toml").read_text().replace("lr = 0.01", "lr = 0.02"))
     grown["options"] = replace(quick, recipe=str(other), show=True)
     textgraft.compare(examples(), tmp_path / "slower", **grown, reuse=tmp_path / "more")
-    assert "6 of 12 trainings are taken" in capsys.readouterr().err
+    assert "6 of 12 trainings are reused" in capsys.readouterr().err
 
 
 def killed_at(out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A comparison at `out` that has found what two methods make of six labels; what it was asked, but for labels."""
     asked: dict[str, Any] = {"test": examples(30, 2), "methods": ["linear", "fasttext"], "seeds": 2}
-    answer = METHODS["fasttext"].answer
+    train_and_predict = METHODS["fasttext"].train_and_predict
 
     def killed(self: Any, train: Examples, *rest: Any) -> Predictions:
         if len(train) > 6:
             raise KeyboardInterrupt
-        return answer(self, train, *rest)
+        return train_and_predict(self, train, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(METHODS["fasttext"], "answer", killed)
+        patched.setattr(METHODS["fasttext"], "train_and_predict", killed)
         with pytest.raises(KeyboardInterrupt):
             textgraft.compare(examples(), out, **asked, labels=[6, "all"])
     return asked
@@ -202,7 +202,7 @@ def test_a_comparison_that_ends_while_another_reads_it(
     asked = killed_at(tmp_path / "cut", monkeypatch)
     before, times = getattr(Cells, asked_for), itertools.count()
 
-    def ended(self: Cells, place: Place) -> Any:
+    def ended(self: Cells, place: CellKey) -> Any:
         if next(times) == nth:
             textgraft.compare(examples(), tmp_path / "cut", **asked, labels=[6, "all"])
         return before(self, place)
@@ -234,8 +234,8 @@ def test_answers_lie_beside_the_results_in_the_order_of_the_texts(tmp_path: Path
         ({"unlabelled": POOL}, r"differs in: unlabelled\."),
         ({"options": MethodOptions(seed=1)}, r"differs in: seed\."),
         ({"options": MethodOptions(max_tokens=16, precision="float32")}, r"differs in: max_tokens, precision\."),
-        ({"reuse": "nowhere"}, r"nowhere.*no answers of a comparison"),
-        ({"reuse": "adapted"}, r"adapted\.run.*no plan of a comparison"),
+        ({"reuse": "nowhere"}, r"nowhere.*no predictions of a comparison"),
+        ({"reuse": "adapted"}, r"adapted\.run.*not the plan of a comparison"),
         ({"reuse": "cut"}, r"differs in: test\."),
         ({"reuse": "broken"}, r"broken.*damaged"),
         ({"reuse": "model"}, r"model.*damaged"),
@@ -292,7 +292,7 @@ def test_all_methods_get_the_same_texts_and_none_of_the_held_out(
             seen.setdefault(self.name, []).append((len(train), seed, frozenset(train.texts), tuple(texts)))
             return Predictions(np.full((len(texts), 2), 0.5), 1)
 
-        monkeypatch.setattr(METHODS[name], "answer", noted)
+        monkeypatch.setattr(METHODS[name], "train_and_predict", noted)
     texts, labels = reviews(50, 1)
     train = Examples([f"{i} {text}" for i, text in enumerate(texts)], labels, "single", source="train.csv")
     options = MethodOptions(seed=7, show=False)
@@ -317,7 +317,7 @@ def test_a_scale_is_learned_from_the_sample_alone(tmp_path: Path, monkeypatch: p
         assert labels.mean == pytest.approx(np.mean(train.labels))
         return Predictions(np.zeros(len(texts)), 1)
 
-    monkeypatch.setattr(METHODS["linear"], "answer", mean_of_sample)
+    monkeypatch.setattr(METHODS["linear"], "train_and_predict", mean_of_sample)
     values = [float(i**2) for i in range(30)]
     train, test = (Examples([f"text {i}" for i in range(30)], v, "numeric") for v in (values, values[::-1]))
     results = textgraft.compare(train, tmp_path / "out", test=test, methods=["linear"], labels=[5, "all"], seeds=1)
@@ -330,11 +330,13 @@ def test_a_scale_is_learned_from_the_sample_alone(tmp_path: Path, monkeypatch: p
 def test_what_is_done_once_is_counted_in_every_row_and_what_was_interrupted_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer(self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path) -> Predictions:
+    def train_and_predict(
+        self: Any, train: Examples, texts: Any, labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
         return Predictions(np.full((len(texts), 2), 0.5), 3 * 2**20, seconds=60.0 * (1 + seed))
 
     monkeypatch.setattr(METHODS["linear"], "prepare", lambda self, pool, folder: 6_000.0)
-    monkeypatch.setattr(METHODS["linear"], "answer", answer)
+    monkeypatch.setattr(METHODS["linear"], "train_and_predict", train_and_predict)
     results = textgraft.compare(examples(), tmp_path / "out", methods=["linear"], labels=[5, 10], seeds=3)
     rows = [budget["methods"]["linear"] for budget in results["budgets"]]
     assert [row["minutes"] for row in rows] == [pytest.approx(102.0)] * 2  # 100 once, and 1, 2, 3 for the seeds
@@ -359,31 +361,31 @@ def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
     ("changed", "parts"),
     [
         ({"methods": ["linear", "fastext"]}, ["unknown method 'fastext'", "Did you mean 'fasttext'?"]),
-        ({"methods": ["lsa"]}, ["'lsa' learns from unlabelled texts, and there are none"]),
-        ({"methods": ["ulmfit"], "unlabelled": ["one"]}, ["'ulmfit' learns", "there are 1", "20 or more"]),
-        ({"methods": ["linear@en-ulmfit"]}, ["method 'linear' has no language model", "Call it 'linear'"]),
-        ({"methods": ["ulmfit@"]}, ["there is no language model", "ulmfit@th-ulmfit"]),
+        ({"methods": ["lsa"]}, ["'lsa' needs unlabelled texts; there are none"]),
+        ({"methods": ["ulmfit"], "unlabelled": ["one"]}, ["'ulmfit' needs", "there are 1", "20 or more"]),
+        ({"methods": ["linear@en-ulmfit"]}, ["method 'linear' does not use a language model", "Write 'linear'"]),
+        ({"methods": ["ulmfit@"]}, ["the language model is missing", "ulmfit@th-ulmfit"]),
         ({"methods": ["scratch@nowhere"]}, ["nowhere"]),
         ({"methods": ["features@nowhere"]}, ["no model 'nowhere'"]),
         ({"methods": ["features@en-ulmfit@top"]}, ["unknown layer aggregation 'top'"]),
         ({"methods": ["features@en-ulmfit+"]}, ["en-ulmfit+: a model's name is missing", "MODEL+MODEL"]),
         ({"methods": ["no-adapt@en-ulmfit+en-ulmfit"]}, ["a model comes twice"]),
         ({"methods": ["default@en-ulmfit+nowhere"]}, ["no model 'nowhere'"]),
-        ({"methods": ["vectors"], "unlabelled": ["one"]}, ["'vectors' learns from unlabelled texts"]),
+        ({"methods": ["vectors"], "unlabelled": ["one"]}, ["'vectors' needs unlabelled texts"]),
         ({"methods": ["vectors@en-ulmfit"], "unlabelled": POOL}, ["this is a model, not word vectors", "features@"]),
-        ({"methods": ["bert@en-ulmfit"], "unlabelled": POOL}, ["models of the family 'bert', and this is 'awd_lstm'"]),
-        ({"methods": ["elmo@en-ulmfit"]}, ["models of the family 'elmo', and this is 'awd_lstm'"]),
-        ({"methods": []}, ["no method is named"]),
-        ({"labels": [41]}, ["41 labels are asked for, and there are 40 to train on.", "'all'"]),
-        ({"labels": [33], "test": None}, ["there are 32 to train on when 8 are held out to measure on"]),
-        ({"labels": [1]}, ["1 is too few labels for 2 classes", "Ask for 2 or more"]),
+        ({"methods": ["bert@en-ulmfit"], "unlabelled": POOL}, ["models of the family 'bert'; this is 'awd_lstm'"]),
+        ({"methods": ["elmo@en-ulmfit"]}, ["models of the family 'elmo'; this is 'awd_lstm'"]),
+        ({"methods": []}, ["there are no methods to compare"]),
+        ({"labels": [41]}, ["41 labels are more than the 40 to train on.", "or all"]),
+        ({"labels": [33], "test": None}, ["more than the 32 to train on after 8 are held out for testing"]),
+        ({"labels": [1]}, ["1 is too few labels for 2 classes", "Give 2 or more"]),
         ({"labels": [0]}, ["0 is too few labels"]),
-        ({"labels": ["-5"]}, ["'-5' is no number of labels"]),
-        ({"labels": ["ten"]}, ["'ten' is no number of labels"]),
-        ({"labels": []}, ["no number of labels is named"]),
+        ({"labels": ["-5"]}, ["'-5' is not a number of labels"]),
+        ({"labels": ["ten"]}, ["'ten' is not a number of labels"]),
+        ({"labels": []}, ["there are no numbers of labels"]),
         ({"seeds": 0}, ["seeds is 0"]),
         ({"test": Examples(["a text"])}, ["there are no labels"]),
-        ({"test": Examples([], [], "single")}, ["the test set holds no texts"]),
+        ({"test": Examples([], [], "single")}, ["the test set has no texts"]),
         ({"test": Examples(["a"], ["postive"], "single")}, ["'postive' is not one of: neg, pos", "'pos'?"]),
         ({"options": MethodOptions(model="no-such-model"), "methods": ["frozen"]}, ["no-such-model"]),
         ({"options": MethodOptions(recipe="no-such-recipe"), "methods": ["no-adapt"]}, ["no-such-recipe"]),
@@ -406,7 +408,7 @@ def test_without_a_choice_all_is_run_that_can_be() -> None:
     without = stage.chosen_methods(None, kind="single", pool=19)
     assert without == ["linear", "fasttext", "features", "scratch", "frozen", "no-adapt", "default"]
     assert "self-trained" not in stage.chosen_methods(None, kind="multi", pool=20)
-    with pytest.raises(UserError, match=r"'self-trained' is for single labels, and these are multi\. Leave it out\."):
+    with pytest.raises(UserError, match=r"'self-trained' supports single labels; these are multi\. Leave it out\."):
         stage.chosen_methods(["linear", "self-trained"], kind="multi", pool=20)
     assert stage.chosen_budgets(None, examples(300), classes=2) == (50, 100, 200, 300)
     assert stage.chosen_budgets(None, examples(30), classes=2) == (30,)

@@ -19,7 +19,7 @@ from small_comparisons import examples, family_model, quick_options, write_famil
 
 import textgraft
 from textgraft.comparison.methods import METHODS, MethodOptions, new_method
-from textgraft.comparison.methods.features import Elmo, Features, without_middle
+from textgraft.comparison.methods.features import Elmo, Features, drop_middle
 from textgraft.comparison.methods.fine_tuned import Bert
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
@@ -104,8 +104,8 @@ def test_a_pair_is_both_vectors_their_distance_and_their_product(models: dict[st
 
 
 def test_of_a_long_text_the_middle_is_left_out(models: dict[str, str], tmp_path: Path) -> None:
-    assert without_middle("abcdefghij", 4) == ["a", "h", "i", "j"]
-    assert without_middle("abc", 3) == "abc"
+    assert drop_middle("abcdefghij", 4) == ["a", "h", "i", "j"]
+    assert drop_middle("abc", 3) == "abc"
     name = f"features@{models['vectors']}"
     cut = rows_of(name, tmp_path, ["great it it it awful awful awful"], max_tokens=4)
     np.testing.assert_allclose(cut, rows_of(name, tmp_path, ["great awful awful awful"]), atol=1e-6)
@@ -134,7 +134,7 @@ def test_scaled_rows_are_centred_alike_and_of_length_one(rows: NDArray, empty: i
 def test_texts_without_a_word_are_answered_too(models: dict[str, str], tmp_path: Path) -> None:
     method = features(f"features@{models['bert']}", tmp_path)
     train = Examples([" ", "\n", "  "], ["pos", "neg", "pos"], "single")
-    outputs = method.answer(train, ["", "great"], Labels.fit(train), 0, tmp_path).outputs
+    outputs = method.train_and_predict(train, ["", "great"], Labels.fit(train), 0, tmp_path).outputs
     assert outputs.sum(1) == pytest.approx(np.ones(2))
 
 
@@ -142,7 +142,7 @@ def test_features_learn_what_word_vectors_know(models: dict[str, str], tmp_path:
     train, test = examples(30), examples(40, seed=2)
     labels = Labels.fit(train)
     for name in (f"features@{models['vectors']}", f"features@{models['bert']}+{models['vectors']}"):
-        outputs = features(name, tmp_path).answer(train, test.texts, labels, 0, tmp_path).outputs
+        outputs = features(name, tmp_path).train_and_predict(train, test.texts, labels, 0, tmp_path).outputs
         assert (outputs.argmax(1) == labels.encode(test)).mean() > 0.8, name
 
 
@@ -180,15 +180,15 @@ def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
     asked["methods"] = [f"flair@{models['flair']}", f"vectors@{models['vectors']}"]
     asked["options"] = MethodOptions(show=False)
     textgraft.compare(examples(), tmp_path / "whole", **asked)
-    answer, answered = Features.answer, []
+    train_and_predict, answered = Features.train_and_predict, []
 
     def cut_short(self: Any, *given: Any) -> Any:
         answered.append(given)
         if len(answered) == 3:
             raise KeyboardInterrupt
-        return answer(self, *given)
+        return train_and_predict(self, *given)
 
-    monkeypatch.setattr(Features, "answer", cut_short)
+    monkeypatch.setattr(Features, "train_and_predict", cut_short)
     with pytest.raises(KeyboardInterrupt):
         textgraft.compare(examples(), tmp_path / "cut", **asked)
     textgraft.compare(examples(), tmp_path / "cut", **asked)
@@ -207,7 +207,7 @@ def test_two_models_fine_tuned_are_averaged(models: dict[str, str], tmp_path: Pa
     def answered(name: str) -> Any:
         method = new_method(name, options)
         method.prepare([], tmp_path / "prepared")
-        return method.answer(train, texts, labels, 3, tmp_path / "work" / str(len(name)))
+        return method.train_and_predict(train, texts, labels, 3, tmp_path / "work" / str(len(name)))
 
     flair = models["flair"].split("+")[0]
     alone = [answered(f"no-adapt@{model}") for model in (tiny_lm, flair)]
@@ -223,7 +223,7 @@ def test_given_vectors_know_words_that_the_pool_has_not(models: dict[str, str], 
     method = new_method(f"vectors@{models['vectors']}", options)
     method.prepare(pool, tmp_path)
     labels = Labels.fit(train)
-    outputs = method.answer(train, [*test.texts, "great", "awful"], labels, 0, tmp_path).outputs
+    outputs = method.train_and_predict(train, [*test.texts, "great", "awful"], labels, 0, tmp_path).outputs
     assert (outputs.argmax(1)[:-2] == labels.encode(test)).mean() > 0.8
     assert [labels.names[i] for i in outputs.argmax(1)[-2:]] == ["pos", "neg"]
 
@@ -298,14 +298,20 @@ def test_a_family_whose_model_is_not_there_says_how_it_is_made(name: str, monkey
         new_method(name, MethodOptions())
     said = str(refused.value)
     missing = models_of(METHODS[name].model)[0]
-    for part in (f"method '{name}'", f"'{missing}' is not here", "textgraft ", f"--out {missing}", f"{name}@FOLDER"):
+    for part in (
+        f"method '{name}'",
+        f"'{missing}' is not installed",
+        "textgraft ",
+        f"--out {missing}",
+        f"{name}@FOLDER",
+    ):
         assert part in said, said
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_refuses_models_of_another(name: str, models: dict[str, str]) -> None:
     other = models["gpt" if name == "bert" else "bert"]
-    with pytest.raises(UserError, match=f"method '{name}' is for models of the family '{name}'"):
+    with pytest.raises(UserError, match=f"method '{name}' supports models of the family '{name}'"):
         new_method(f"{name}@{other}", MethodOptions())
 
 

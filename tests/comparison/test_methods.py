@@ -11,7 +11,15 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import examples, quick_options, write_family, write_vectors
 
-from textgraft.comparison.methods import METHODS, OF_MODEL, Method, MethodOptions, Predictions, model_for, new_method
+from textgraft.comparison.methods import (
+    METHODS,
+    MODEL_METHODS,
+    Method,
+    MethodOptions,
+    Predictions,
+    model_for,
+    new_method,
+)
 from textgraft.comparison.methods.default import Default
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
@@ -77,7 +85,7 @@ def test_every_method_answers(
     def answered(folder: Path) -> Predictions:
         method = called(name, models, quick)
         method.prepare(reviews(60, 3)[0] if method.needs_pool else [], folder / "prepared")
-        return method.answer(train, unseen, labels, 5, folder / "cell")
+        return method.train_and_predict(train, unseen, labels, 5, folder / "cell")
 
     answers = answered(tmp_path / "one")
     assert answers.outputs.shape == ((9,) if kind == "numeric" else (9, 2))
@@ -98,8 +106,8 @@ def test_every_method_says_what_it_is(name: str) -> None:
     method = METHODS[name]
     assert method.name == name
     assert method.about.endswith(".")
-    assert OF_MODEL.get(name, method).name == name
-    assert not method.model or name in OF_MODEL
+    assert MODEL_METHODS.get(name, method).name == name
+    assert not method.model or name in MODEL_METHODS
 
 
 @pytest.mark.parametrize("name", ["linear", "lsa", "vectors", "self-trained", "fasttext"])
@@ -107,7 +115,7 @@ def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path
     train, test = examples(60), examples(40, seed=2)
     labels, method = Labels.fit(train), METHODS[name](quick)
     method.prepare(reviews(100, 3)[0], tmp_path)
-    outputs = method.answer(train, test.texts, labels, 0, tmp_path).outputs
+    outputs = method.train_and_predict(train, test.texts, labels, 0, tmp_path).outputs
     assert (outputs.argmax(1) == labels.encode(test)).mean() > 0.8
 
 
@@ -119,7 +127,7 @@ def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> No
     for one in method._models:  # finetune leaves adapting to the command line
         one._adapt_stage = Stage  # type: ignore[method-assign]
     method.prepare(pool, tmp_path / "prepared")
-    answers = method.answer(train, test.texts, Labels.fit(train), 4, tmp_path / "cell")
+    answers = method.train_and_predict(train, test.texts, Labels.fit(train), 4, tmp_path / "cell")
     assert made.comparison.outcomes[0].name == "blend"
     np.testing.assert_array_equal(answers.outputs, made.comparison.outcomes[0].outputs[0])
     assert answers.about.startswith(made.comparison.outcomes[0].about)
@@ -152,7 +160,7 @@ def test_what_a_model_that_stands_still_says_of_the_test_is_asked_once(
 
     def answered(method: Method, count: int, cell: str) -> np.ndarray:
         some = train.take(list(range(count)))
-        return method.answer(some, asked, labels, 5, tmp_path / cell).outputs
+        return method.train_and_predict(some, asked, labels, 5, tmp_path / cell).outputs
 
     once, cells = made(), [(20, "a"), (30, "b"), (20, "c")]
     together = [answered(once, count, cell) for count, cell in cells]
@@ -162,7 +170,7 @@ def test_what_a_model_that_stands_still_says_of_the_test_is_asked_once(
         np.testing.assert_array_equal(one, other)
     assert tests_read == readings  # of default: the probe's, and each training's
     assert answered(once, 20, "again").tolist() == together[0].tolist()
-    other = once.answer(train.take(list(range(20))), asked[:5], labels, 5, tmp_path / "others")
+    other = once.train_and_predict(train.take(list(range(20))), asked[:5], labels, 5, tmp_path / "others")
     np.testing.assert_allclose(other.outputs, together[0][:5], atol=1e-5)
 
 
@@ -175,7 +183,7 @@ def test_where_no_model_is_named_a_blend_has_the_gpt_and_who_is_asked_about_ulmf
     }
     assert model_for("default@a+b", MethodOptions(model="th-ulmfit")) == "a+b"
     assert {model_for(name, MethodOptions(model="th-ulmfit")) for name in ("default", "ulmfit")} == {"th-ulmfit"}
-    thai = MethodOptions(usual=THAI)
+    thai = MethodOptions(default_models=THAI)
     assert [model_for(name, thai) for name in ("default", "ulmfit", "bert")] == [*reversed(THAI), "en-bert-small"]
 
 
@@ -193,6 +201,8 @@ def test_the_ngrams_that_fasttext_hashes() -> None:
 def test_fasttext_reads_scripts_without_spaces(quick: MethodOptions, tmp_path: Path) -> None:
     texts = [("ดีมากชอบ" if i % 2 else "แย่มากไม่ชอบเลย") * (1 + i % 3) for i in range(30)]
     train = Examples(texts, ["good" if i % 2 else "bad" for i in range(30)], "single")
-    answers = METHODS["fasttext"](quick).answer(train, ["ดีมาก", "แย่ไม่เลย", ""], Labels.fit(train), 0, tmp_path)
+    answers = METHODS["fasttext"](quick).train_and_predict(
+        train, ["ดีมาก", "แย่ไม่เลย", ""], Labels.fit(train), 0, tmp_path
+    )
     assert answers.outputs.argmax(1)[:2].tolist() == [1, 0]
     assert "character" in answers.about

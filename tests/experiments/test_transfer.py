@@ -18,7 +18,7 @@ from textgraft import Settings, UserError, inspect_transfer
 from textgraft.data.examples import Examples
 from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.experiments import transfer
-from textgraft.experiments.transfer import FRESH, OWN_SEED, B, Kind, TransferOptions, chosen_layers, prepared
+from textgraft.experiments.transfer import B_SEED_OFFSET, FRESH, B, Kind, TransferOptions, chosen_layers, prepare_setup
 from textgraft.models.loading import load
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.classification.training import as_model, new_classifier, train_classifier
@@ -125,11 +125,11 @@ TRAIN, TEST = made_up(20, 1), made_up(14, 2)
 def test_frozen_groups_do_not_move_by_a_bit_and_all_others_do(
     arm: str, n: int, tiny_lm: Path, tmp_path: Path, options: TransferOptions
 ) -> None:
-    question = prepared(TRAIN, TEST, tiny_lm, options)
-    source = question.source.model.encoder
-    plan = transfer._plan(question, Kind(arm, n), 3, source)
+    setup = prepare_setup(TRAIN, TEST, tiny_lm, options)
+    source = setup.source.model.encoder
+    plan = transfer._plan(setup, Kind(arm, n), 3, source)
     start = groups_of(new_classifier(plan, 3).encoder)
-    trained = train_classifier(plan, question.encoded["train"], {}, seed=3, folder=tmp_path, title="x", show=False)
+    trained = train_classifier(plan, setup.encoded["train"], {}, seed=3, folder=tmp_path, title="x", show=False)
     model = as_model(plan, trained)
     moved = [not same(a, b) for a, b in zip(groups_of(model.encoder), start, strict=True)]
     assert moved == [index >= n or arm.endswith("+") for index in range(4)]
@@ -141,22 +141,22 @@ def test_frozen_groups_do_not_move_by_a_bit_and_all_others_do(
 def test_networks_of_a_seed_share_their_fresh_weights_and_b_has_its_own(
     tiny_lm: Path, options: TransferOptions
 ) -> None:
-    question = prepared(TRAIN, TEST, tiny_lm, options)
-    source = question.source.model.encoder
+    setup = prepare_setup(TRAIN, TEST, tiny_lm, options)
+    source = setup.source.model.encoder
 
     def fresh(kind: Kind, seed: int) -> dict[str, Tensor]:
-        return copied(new_classifier(transfer._plan(question, kind, seed, source), seed))
+        return copied(new_classifier(transfer._plan(setup, kind, seed, source), seed))
 
     nothing = fresh(FRESH, 0)
-    scratch = replace(transfer._plan(question, FRESH, 0, source), from_scratch=True)
+    scratch = replace(transfer._plan(setup, FRESH, 0, source), from_scratch=True)
     for name, value in copied(new_classifier(scratch, 0)).items():  # what `finetune --from-scratch` starts from
         assert torch.equal(nothing[name], value), name
     top = [name for name in nothing if name.startswith(("encoder.layers.2", "head"))]
     for kind in (Kind("AnB", 1), Kind("BnB+", 2)):
         assert all(torch.equal(fresh(kind, 0)[name], nothing[name]) for name in top)
-    own = transfer._plan(question, B, 0, source).language_model.encoder
+    own = transfer._plan(setup, B, 0, source).language_model.encoder
     assert not any(map(same, groups_of(own), groups_of(with_fresh_top(source, 0, 0))))
-    assert all(map(same, groups_of(own), groups_of(with_fresh_top(source, 0, OWN_SEED))))
+    assert all(map(same, groups_of(own), groups_of(with_fresh_top(source, 0, B_SEED_OFFSET))))
 
 
 def numbers(results: dict[str, Any]) -> dict[str, Any]:
@@ -275,11 +275,11 @@ def test_killed_while_tidying_up_the_result_is_taken_and_a_strangers_folder_is_n
 def test_without_a_test_set_a_fifth_is_held_out_and_trained_on_by_nobody(
     tiny_lm: Path, options: TransferOptions
 ) -> None:
-    question = prepared(made_up(40, 3), None, tiny_lm, options)
-    assert question.held_out
-    assert (len(question.train), len(question.test)) == (32, 8)
-    assert not set(question.train.lines or ()) & set(question.test.lines or ())
-    assert sorted(question.test.labels or ()) == ["neg"] * 4 + ["pos"] * 4
+    setup = prepare_setup(made_up(40, 3), None, tiny_lm, options)
+    assert setup.held_out
+    assert (len(setup.train), len(setup.test)) == (32, 8)
+    assert not set(setup.train.lines or ()) & set(setup.test.lines or ())
+    assert sorted(setup.test.labels or ()) == ["neg"] * 4 + ["pos"] * 4
 
 
 def test_layers_are_sorted_with_both_ends_and_refused_out_of_range() -> None:
@@ -297,11 +297,11 @@ def test_a_classifier_is_refused_and_so_is_a_recipe_without_phases(
     finetune(TRAIN, tmp_path / "clf", model=tiny_lm, test=TEST, options=asked, show=False)
     assert load(tmp_path / "clf").labels is not None
     with pytest.raises(UserError, match="this is a classifier"):
-        prepared(TRAIN, TEST, tmp_path / "clf", options)
+        prepare_setup(TRAIN, TEST, tmp_path / "clf", options)
     empty = tmp_path / "empty.toml"
     empty.write_text(RECIPE.split("[finetune]")[0] + "[finetune]\n")
-    with pytest.raises(UserError, match="no phases"):
-        prepared(TRAIN, TEST, tiny_lm, replace(options, recipe=str(empty)))
+    with pytest.raises(UserError, match="no fine-tuning phases"):
+        prepare_setup(TRAIN, TEST, tiny_lm, replace(options, recipe=str(empty)))
     with pytest.raises(UserError, match="seeds is 0"):
         replace(options, seeds=0)
 

@@ -56,7 +56,7 @@ def transfer(
     from textgraft.cli.train import resumable
     from textgraft.core.files import check_writable
     from textgraft.data.checks import check
-    from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepared
+    from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepare_setup
     from textgraft.training.loop import Settings
     from textgraft.training.results_folder import refuse_existing
 
@@ -75,7 +75,7 @@ def transfer(
     columns |= {"encoding": encoding, "delimiter": delimiter}
     examples = o.read_file(train, **columns)
     tested = o.read_file(test, **columns) if test is not None else None
-    prepared(examples, tested, model, options)  # for all that it refuses, before anything else is said
+    prepare_setup(examples, tested, model, options)  # for all that it refuses, before anything else is said
     print_problems(check(examples, test=tested), errors_only=quiet)
     if tested is None and not quiet:
         say("textgraft: there is no --test, so a fifth of the texts is held out to measure on.")
