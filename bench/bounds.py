@@ -39,7 +39,7 @@ def measured(model: Model, texts: list[TokenIds], truth: np.ndarray, pad_id: int
     """Accuracy, log loss and log loss at the texts' own temperature of a classifier's answers within each bound."""
     found = {}
     for name, bound in BOUNDS.items():
-        with patch.object(batch_norm, "WIDEST", bound):
+        with patch.object(batch_norm, "MAX_DEVIATIONS", bound):
             logits = predict_logits(model, texts, pad_id, "fp32")
         temperatures = (1.0, fit_temperature(logits, truth))
         losses = [mean_loss("single", truth, probabilities(logits, "single", t)) for t in temperatures]

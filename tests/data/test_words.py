@@ -145,7 +145,7 @@ def test_batches_say_where_words_are_and_what_they_should_be() -> None:
     tokenizer = TOKENIZERS["word"]
     windows, _ = word_windows(tokenizer, [["the", "quick"], ["foxes"]], 20)
     tags = [np.array([3, 1]), np.array([2])]
-    (batch,) = word_batches(windows, [[1, 0]], tokenizer.pad_id, piece="last", tags=tags)
+    (batch,) = word_batches(windows, [[1, 0]], tokenizer.pad_id, subword_pooling="last", tags=tags)
     assert batch.words is not None
     assert batch.targets is not None
     assert batch.words[0].tolist() == [windows[1].spans[0, 1] - 1, -1]
@@ -153,7 +153,7 @@ def test_batches_say_where_words_are_and_what_they_should_be() -> None:
     for row, window in enumerate((windows[1], windows[0])):
         positions = batch.words[row, : len(window.spans)]
         assert torch.equal(batch.ids[row, positions], torch.tensor(window.ids[window.spans[:, 1] - 1]).long())
-    (unasked,) = word_batches(windows, [[0, 1]], tokenizer.pad_id, piece="first")
+    (unasked,) = word_batches(windows, [[0, 1]], tokenizer.pad_id, subword_pooling="first")
     assert unasked.targets is None
 
 
@@ -161,7 +161,7 @@ def test_a_stream_goes_on_where_it_was() -> None:
     tokenizer = TOKENIZERS["word"]
     sentences = [["the"] * n for n in range(1, 30)]
     windows, _ = word_windows(tokenizer, sentences, 64)
-    stream = WordStream(windows, [np.zeros(len(s)) for s in sentences], pad_id=1, piece="first", rows=4)
+    stream = WordStream(windows, [np.zeros(len(s)) for s in sentences], pad_id=1, subword_pooling="first", rows=4)
     whole = list(stream.batches(0))
     assert len(whole) == stream.length(0)
     assert sum(int((b.words >= 0).sum()) for b in whole if b.words is not None) == sum(range(1, 30))

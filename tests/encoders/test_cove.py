@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
-from textgraft.encoders.cove import CoVe, CoVeConfig, start_from_words
+from textgraft.encoders.cove import CoVe, CoVeConfig, init_from_word_vectors
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.translation import BEGIN, TranslationConfig, TranslationHead
 from textgraft.models.artifact import Artifact
@@ -104,7 +104,7 @@ class Vectors:
 def test_the_table_starts_from_vectors() -> None:
     model, tokens = encoder(), ["xxunk", "cat", "dog", *[f"other {i}" for i in range(V - 3)]]
     before = model.embedding.weight.detach().clone()
-    assert start_from_words(model, tokens, Vectors()) == (2, V - 2)
+    assert init_from_word_vectors(model, tokens, Vectors()) == (2, V - 2)
     after = model.embedding.weight.detach()
     assert after[1].tolist() == [2.0] * E
     assert after[2].tolist() == [1.0] * E
@@ -115,14 +115,14 @@ def test_the_table_starts_from_vectors() -> None:
 def test_vectors_that_know_no_word_change_nothing() -> None:
     model = encoder()
     before = model.embedding.weight.detach().clone()
-    assert start_from_words(model, [f"other {i}" for i in range(V)], Vectors()) == (0, V)
+    assert init_from_word_vectors(model, [f"other {i}" for i in range(V)], Vectors()) == (0, V)
     assert torch.equal(model.embedding.weight, before)
 
 
 def test_vectors_of_another_width_are_refused() -> None:
     model = CoVe(CoVeConfig(V, E + 1, H))
     with pytest.raises(UserError, match=f"{E} dimensions and the table {E + 1}"):
-        start_from_words(model, ["dog"] * V, Vectors())
+        init_from_word_vectors(model, ["dog"] * V, Vectors())
 
 
 def translator(reach: str = "global", num_layers: int = 2, words_dim: int = E) -> Model:

@@ -114,9 +114,9 @@ def test_words_equal_a_loop_over_characters(activation: Any, words: list[str]) -
     torch.manual_seed(0)
     cnn = CharacterCNN(ELMoConfig(**SMALL, activation=activation)).double()
     tokenizer = CharacterEncodingTokenizer.from_vocabulary()
-    spellings = torch.from_numpy(np.concatenate(tokenizer.words(words)).astype(np.int64))
+    character_ids = torch.from_numpy(np.concatenate(tokenizer.words(words)).astype(np.int64))
     parameters = dict(cnn.named_parameters())
-    for row, found in zip(spellings, cnn(spellings), strict=True):
+    for row, found in zip(character_ids, cnn(character_ids), strict=True):
         characters = cnn.embedding.weight[row]
         features = []
         for i, (width, count) in enumerate(SMALL["filters"]):
@@ -140,13 +140,13 @@ def test_words_are_read_in_parts_and_come_back_in_order(monkeypatch: pytest.Monk
     torch.manual_seed(0)
     cnn = CharacterCNN(ELMoConfig(**SMALL)).double()
     words = ["extraordinary", "a", "of", "é" * 30, "cat", "a"]
-    spellings = torch.from_numpy(
+    character_ids = torch.from_numpy(
         np.concatenate(CharacterEncodingTokenizer.from_vocabulary().words(words)).astype(np.int64)
     )
-    expected = torch.cat([cnn(spelling[None]) for spelling in spellings])
+    expected = torch.cat([cnn(spelling[None]) for spelling in character_ids])
     for words_at_a_time in (1, 4, 512):
         monkeypatch.setattr(elmo, "WORDS_AT_A_TIME", words_at_a_time)
-        torch.testing.assert_close(cnn(spellings), expected)
+        torch.testing.assert_close(cnn(character_ids), expected)
 
 
 def made(**settings: Any) -> ELMo:
@@ -165,7 +165,7 @@ def test_both_directions_layer_by_layer() -> None:
     """Each row by itself: LSTMs by steps, the second layer's input added to its output, directions side by side."""
     encoder, batch = made(), spelled(*TEXTS)
     shown = encoder(batch, keep="all")
-    words = encoder.characters(batch.spellings)
+    words = encoder.characters(batch.character_ids)
     for row, length in enumerate(batch.mask.sum(dim=1).tolist()):
         x = words[batch.ids[row, :length]]
         torch.testing.assert_close(shown.layers[0][row, :length], torch.cat([x, x], dim=1))
@@ -210,7 +210,7 @@ def test_lanes_that_end_keep_their_state_and_new_ones_start_from_nothing() -> No
 def test_the_direction_from_the_right_may_read_another_window() -> None:
     encoder = made()
     both = spelled("the cat sat", "on a mat")
-    one = Batch(both.ids[:1], both.mask[:1], spellings=both.spellings, from_right=both.ids[1:])
+    one = Batch(both.ids[:1], both.mask[:1], character_ids=both.character_ids, from_right=both.ids[1:])
     found, apart = encoder(one, keep="all"), encoder(both, keep="all")
     for layer, whole in zip(found.layers, apart.layers, strict=True):
         torch.testing.assert_close(layer[0], torch.cat([whole[0, :, :P], whole[1, :, P:]], dim=1))

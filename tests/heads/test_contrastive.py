@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.heads.contrastive import contrast_loss
+from textgraft.heads.contrastive import contrastive_loss
 from textgraft.models.model import Model, build
 from textgraft.training.contrastive import contrast_backward
 from textgraft.training.phases import Phase, Stage
@@ -36,7 +36,7 @@ def by_hand(vectors: torch.Tensor, targets: list[int], temperature: float) -> fl
 @given(targets=st.lists(st.integers(0, 3), min_size=1, max_size=12), seed=st.integers(0, 99))
 def test_the_loss_is_the_papers(targets: list[int], seed: int) -> None:
     vectors = torch.randn(len(targets), 5, generator=torch.Generator().manual_seed(seed)).requires_grad_()
-    loss = contrast_loss(vectors, torch.tensor(targets), 0.3)
+    loss = contrastive_loss(vectors, torch.tensor(targets), 0.3)
     assert float(loss.total.detach()) == pytest.approx(by_hand(vectors.detach(), targets, 0.3), rel=1e-4, abs=1e-4)
     assert loss.count == max(1, sum(targets.count(t) > 1 for t in targets))
     loss.total.backward()
@@ -46,10 +46,10 @@ def test_the_loss_is_the_papers(targets: list[int], seed: int) -> None:
 
 def test_neither_the_vectors_lengths_nor_texts_without_another_of_their_class_count() -> None:
     vectors, targets = torch.randn(6, 4), torch.tensor([0, 0, 1, 1, 2, 3])
-    whole = contrast_loss(vectors, targets, 0.1)
-    assert float(contrast_loss(vectors * 7, targets, 0.1).total) == pytest.approx(float(whole.total), rel=1e-5)
+    whole = contrastive_loss(vectors, targets, 0.1)
+    assert float(contrastive_loss(vectors * 7, targets, 0.1).total) == pytest.approx(float(whole.total), rel=1e-5)
     assert whole.count == 4
-    assert float(contrast_loss(vectors[3:], targets[3:], 0.1).total) == 0.0
+    assert float(contrastive_loss(vectors[3:], targets[3:], 0.1).total) == 0.0
 
 
 def classifier() -> Model:
@@ -94,7 +94,7 @@ def test_dropout_is_the_same_in_both_readings() -> None:
     parts = batch().parts(20)
     torch.manual_seed(3)
     known = [model.vectors(part) for part in parts]
-    loss = contrast_loss(torch.cat(known), torch.cat([p.targets for p in parts if p.targets is not None]), 0.2)
+    loss = contrastive_loss(torch.cat(known), torch.cat([p.targets for p in parts if p.targets is not None]), 0.2)
     model.zero_grad()
     loss.total.backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

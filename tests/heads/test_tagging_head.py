@@ -14,8 +14,8 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.tags import illegal
 from textgraft.encoders.base import Encoded
-from textgraft.heads.tagging import TaggingConfig, TaggingHead, allowed_moves
-from textgraft.nn.crf import Chain, free, log_partition, marginals, path_score, viterbi
+from textgraft.heads.tagging import TaggingConfig, TaggingHead, allowed_transitions
+from textgraft.nn.crf import Chain, log_partition, marginals, path_score, uniform_chain, viterbi
 
 TAGS = ["O", "B-a", "I-a", "B-b"]
 BIOES = ["O", "B-a", "I-a", "E-a", "S-a"]
@@ -37,7 +37,7 @@ def drawn(seed: int, tags: list[str], scheme: str) -> tuple[torch.Tensor, torch.
     parts = (
         torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((count,), (count,) * 2, (count,))
     )
-    return logits, mask, lengths, Chain(*parts).forbidding(allowed_moves(tags, scheme))
+    return logits, mask, lengths, Chain(*parts).masked(allowed_transitions(tags, scheme))
 
 
 @pytest.mark.parametrize("scale", [30, 200])
@@ -127,7 +127,7 @@ def test_loss_of_a_crf_is_over_all_legal_paths() -> None:
     batch = Batch(torch.zeros(1, 3, dtype=torch.int64), mask, torch.tensor([[2, 2]]), words=torch.tensor([[0, 2]]))
     encoded = Encoded(torch.randn(1, 3, 4), mask)
     logits = head(encoded).detach()[0, [0, 2]]
-    moves = head.transitions.detach().masked_fill(~allowed_moves(TAGS, "IOB2").between, -math.inf)
+    moves = head.transitions.detach().masked_fill(~allowed_transitions(TAGS, "IOB2").between, -math.inf)
     chain = Chain(head.start.detach(), moves, head.end.detach())
     scores = {p: score(logits, p, chain) for p in itertools.product(range(4), repeat=2)}
     expected = math.log(sum(map(math.exp, scores.values()))) - scores[(2, 2)]  # a window may begin inside an entity
@@ -140,8 +140,8 @@ def test_loss_of_a_crf_is_over_all_legal_paths() -> None:
 def test_a_free_chain_takes_the_best_tag_of_each_word() -> None:
     torch.manual_seed(0)
     logits, mask = torch.randn(2, 5, 3), torch.arange(5) < torch.tensor([5, 2])[:, None]
-    assert torch.equal(viterbi(logits, mask, free(3)), logits.argmax(2).masked_fill(~mask, 0))
-    torch.testing.assert_close(marginals(logits, mask, free(3))[mask].float(), torch.softmax(logits, 2)[mask])
+    assert torch.equal(viterbi(logits, mask, uniform_chain(3)), logits.argmax(2).masked_fill(~mask, 0))
+    torch.testing.assert_close(marginals(logits, mask, uniform_chain(3))[mask].float(), torch.softmax(logits, 2)[mask])
 
 
 def test_dropout_acts_in_training_alone() -> None:

@@ -25,7 +25,9 @@ TOKEN_HEADS = ("language_model", "masked_language_model", "bidirectional_languag
 POSITION_HEADS = (*TOKEN_HEADS, "span", "tagging")
 ENTITY_TAGS = ["O", "B-a", "I-a", "B-b", "I-b"]
 LENGTHS = (9, 7, 5, 2)
-SPELLINGS = torch.from_numpy(np.stack([spell(token * (1 + i % 4)) for i, token in enumerate(TOKENIZER.tokens)])).long()
+CHARACTER_IDS = torch.from_numpy(
+    np.stack([spell(token * (1 + i % 4)) for i, token in enumerate(TOKENIZER.tokens)])
+).long()
 """How each id is written, for encoders that read spellings: words of one to sixteen characters."""
 
 AWD_LSTM = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 5, "truncate": 4}
@@ -137,7 +139,7 @@ HEADS |= {
     "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
     "span": {"name": "span"},
     "tags": {"name": "tagging", "tags": ["x", "y", "z"]},
-    "tags-last-piece": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "piece": "last"},
+    "tags-last-piece": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "subword_pooling": "last"},
     "tags-crf": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "crf": True},
 }
 HEADS |= {
@@ -300,7 +302,7 @@ def drawn_batch(model: Model, lengths: tuple[int, ...] = LENGTHS, *, extra: int 
         pair_targets=torch.from_numpy(generator.integers(2, size=len(lengths))),
         answerable=_answerable(lengths, width),
         words=words(lengths),
-        spellings=SPELLINGS if model.describe()["encoder"]["name"] in SPELLED else None,
+        character_ids=CHARACTER_IDS if model.describe()["encoder"]["name"] in SPELLED else None,
         vectors=VECTORS[ids] if model.describe()["encoder"]["name"] == "word_lstm" else None,
     )
 
@@ -384,13 +386,13 @@ def embedded(model: Model, batch: Batch) -> Tensor:
                 known if encoder.segments is None else known + encoder.segments(batch.segments)
             )
         case "elmo":
-            assert batch.spellings is not None
-            return torch.cat([encoder.characters(batch.spellings)] * 2, dim=1)[batch.ids]
+            assert batch.character_ids is not None
+            return torch.cat([encoder.characters(batch.character_ids)] * 2, dim=1)[batch.ids]
         case "word_lstm":
             given = [] if not encoder.config.vectors_dim else [batch.vectors]
             parts = [v if encoder.projection is None else encoder.projection(v) for v in given]
             if encoder.characters is not None:
-                parts.append(encoder.characters(batch.spellings)[batch.ids])
+                parts.append(encoder.characters(batch.character_ids)[batch.ids])
             return torch.cat(parts, dim=2)
         case "transformer_xl":
             return encoder.embedding(batch.ids) * encoder.config.embedding_dim**0.5
@@ -426,7 +428,7 @@ def some_rows(batch: Batch, rows: slice) -> Batch:
         pair_targets=batch.pair_targets[rows],
         answerable=batch.answerable[rows, :width],
         words=batch.words[rows, :width],
-        spellings=batch.spellings,
+        character_ids=batch.character_ids,
         vectors=None if batch.vectors is None else batch.vectors[rows, :width],
     )
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.nn.attention import Attention, banded, causal, mixed_values
+from textgraft.nn.attention import Attention, attend, banded, causal
 
 
 @given(st.integers(1, 6), st.integers(0, 5), st.integers(1, 7))
@@ -78,7 +78,7 @@ def test_bfloat16_gradients_are_those_of_float32(masked: bool) -> None:
     results = []
     for dtype in (torch.float32, torch.bfloat16):
         query, key, value = (x.to(dtype, copy=True).requires_grad_() for x in made)
-        mixed = mixed_values(query, key, value, seen)
+        mixed = attend(query, key, value, seen)
         assert mixed.dtype == dtype
         mixed.pow(2).sum().backward()
         results.append([mixed, query.grad, key.grad, value.grad])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from textgraft.encoders.base import Encoded
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
-from textgraft.nn.batch_norm import WIDEST, BoundedBatchNorm
+from textgraft.nn.batch_norm import MAX_DEVIATIONS, BoundedBatchNorm
 
 D = 5
 
@@ -45,7 +45,7 @@ def test_near_the_mean_it_is_torchs() -> None:
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_beyond_the_bound_there_is_one_answer(side: float) -> None:
     ours, _ = both()
-    expected = side * WIDEST * ours.weight + ours.bias
+    expected = side * MAX_DEVIATIONS * ours.weight + ours.bias
     for far in (20.0, 1e6):
         found = ours.eval()(ours.running_mean + torch.full((2, D), side * far))
         torch.testing.assert_close(found, expected.expand(2, D))
@@ -58,7 +58,7 @@ def test_no_batch_of_64_reaches_the_bound_in_training(rows: int, seed: int, one:
     x = torch.randn(rows, D, dtype=torch.float64)
     x[0] *= one
     layer = BoundedBatchNorm(D, affine=True).double()
-    assert float(layer(x).detach().abs().max()) <= (rows - 1) ** 0.5 + 1e-6 <= WIDEST + 1e-6
+    assert float(layer(x).detach().abs().max()) <= (rows - 1) ** 0.5 + 1e-6 <= MAX_DEVIATIONS + 1e-6
 
 
 def encoded(top: Tensor) -> Encoded:
@@ -85,5 +85,5 @@ def test_a_text_unlike_all_others_is_not_answered_with_a_certainty_that_none_of_
     other = texts[:1].clone()
     other[:, -1] = -0.3
     assert head(encoded(other)).abs().max() < 3 * known
-    monkeypatch.setattr("textgraft.nn.batch_norm.WIDEST", math.inf)
+    monkeypatch.setattr("textgraft.nn.batch_norm.MAX_DEVIATIONS", math.inf)
     assert head(encoded(other)).abs().max() > 10 * known

@@ -19,9 +19,9 @@ from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.models.inference import embed_sequences
 from textgraft.models.model import Model, build
 from textgraft.nn.layer_aggregation import (
-    LAMBDA,
     LAYER_AGGREGATIONS,
     LAYER_DROPOUT,
+    MIX_PENALTY,
     ELMoMix,
     Mix,
     new_layer_aggregation,
@@ -139,7 +139,7 @@ def test_elmos_weights_are_drawn_to_their_average_in_training_alone() -> None:
         for made in (model, plain):
             torch.manual_seed(3)
             losses.append(made.train(training).loss(batch()))
-        expected = losses[0].count * LAMBDA * float(weights.square().sum()) if training else 0.0
+        expected = losses[0].count * MIX_PENALTY * float(weights.square().sum()) if training else 0.0
         assert float((losses[0].total - losses[1].total).detach()) == pytest.approx(expected, abs=1e-5)
 
 

@@ -90,7 +90,7 @@ def test_a_tagger_that_the_library_has_not_is_refused(tmp_path: Path) -> None:
     config, _ = to_huggingface(tagger)
     assert config["architectures"] == ["BertForTokenClassification"]
     assert config["id2label"] == {str(i): tag for i, tag in enumerate(TAGS)}
-    for settings in ({"crf": True}, {"piece": "last"}):
+    for settings in ({"crf": True}, {"subword_pooling": "last"}):
         odd = Model(encoder, TaggingHead(TaggingConfig(12, TAGS, "IOB2", **settings)))  # type: ignore[arg-type]
         with pytest.raises(textgraft.UserError, match="no Bert with such a head") as caught:
             to_huggingface(odd)

@@ -92,11 +92,11 @@ def test_a_text_comes_back_word_by_word(tokenizer: CharacterEncodingTokenizer) -
 
 def test_the_vocabulary_goes_by_falling_frequency(tokenizer: CharacterEncodingTokenizer) -> None:
     assert tokenizer.tokens[:5] == [*MARKS, "film", "A"]
-    assert tokenizer.vocab_size == len(tokenizer.tokens) == len(tokenizer.spellings)
+    assert tokenizer.vocab_size == len(tokenizer.tokens) == len(tokenizer.character_ids)
     assert train(TEXTS, vocab_size=5, min_frequency=1).tokens == [*MARKS, "film", "A"]
     assert "cat" not in train(TEXTS, min_frequency=3).tokens
     for i, word in list(enumerate(tokenizer.tokens))[3:]:
-        assert tokenizer.spellings[i].tolist() == as_published(word)
+        assert tokenizer.character_ids[i].tolist() == as_published(word)
     assert tokenizer.corpus_ids(["film nobody knows A <UNK>"])[0].tolist()[:5] == [0, 3, 2, 2, 4]
     assert 2 not in [tokenizer.word_ids[word] for word in tokenizer.tokens[3:]]
 
@@ -119,9 +119,9 @@ def test_batches_spell_each_distinct_word_once(tokenizer: CharacterEncodingToken
     batch = pad([a, b], tokenizer.pad_id)
     assert batch.ids.tolist() == [[1, 2, 3, 2, 4], [1, 4, 0, 0, 0]]
     assert batch.mask.sum(dim=1).tolist() == [5, 2]
-    assert batch.spellings is not None
-    assert not batch.spellings[0].any()
-    assert np.array_equal(batch.spellings[batch.ids[0]].numpy(), a)
+    assert batch.character_ids is not None
+    assert not batch.character_ids[0].any()
+    assert np.array_equal(batch.character_ids[batch.ids[0]].numpy(), a)
 
 
 def test_pairs_are_two_texts_in_a_row(tokenizer: CharacterEncodingTokenizer) -> None:

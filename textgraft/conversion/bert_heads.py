@@ -192,7 +192,7 @@ class Tags(Format):
         return {"output": "classifier"}
 
     def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
-        return isinstance(head, TaggingHead) and not head.config.crf and head.config.piece == "first"
+        return isinstance(head, TaggingHead) and not head.config.crf and head.config.subword_pooling == "first"
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
         dropout = {"classifier_dropout": head.config.input_dropout} if kind == "bert" else {}

@@ -25,7 +25,7 @@ class Batch:
     floats for multi-label, (B,) floats for a numeric target, (B, 2) positions of an answer's first and last token,
     (B, W) tags of words, (B, T, 2) next and previous words for a language model that reads both ways.
 
-    With `spellings` (text.character_encoding) `ids` say which of these stands where: each distinct word is spelled
+    With `character_ids` (text.character_encoding) `ids` say which of these stands where: each distinct word is spelled
     once. A language model that carries both its directions on over a long text reads it from both ends at a time: then
     `from_right` is a window of its own, whose last column comes first.
     """
@@ -39,7 +39,7 @@ class Batch:
     pair_targets: Tensor | None = None  # (B,) int64, 0 where the second text of a pair follows the first, 1 where not
     answerable: Tensor | None = None  # (B, T) bool, True = an answer to a question may begin or end here
     words: Tensor | None = None  # (B, W) int64, the position that speaks for each word, -1 where there are no more
-    spellings: Tensor | None = None  # (U, C) int64, the characters of the words that `ids` number, 0 being padding
+    character_ids: Tensor | None = None  # (U, C) int64, the characters of the words that `ids` number, 0 being padding
     from_right: Tensor | None = None  # (B, T) int64, what the direction from the right reads, if it is not `ids`
     vectors: Tensor | None = None  # (B, T, D) what frozen models say of the words at these positions (word_features)
     seen: Tensor | None = None  # (E, D) what a classifier's head sees of each example, where the encoder has said it
@@ -64,7 +64,7 @@ class Batch:
         Each part is as wide as its longest row, where targets are not of positions themselves. Rows that make one
         example, or share spellings, stay together: then it is the whole batch.
         """
-        if self.ids.numel() <= positions or self.groups is not None or self.spellings is not None:
+        if self.ids.numel() <= positions or self.groups is not None or self.character_ids is not None:
             return [self]
         widths = (self.mask * torch.arange(1, self.mask.shape[1] + 1)).amax(dim=1).clamp(min=1)
         if self.targets is not None and self.targets.shape[1:2] == self.ids.shape[1:]:
@@ -111,8 +111,8 @@ def _padded(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
 
 def _spelled(sequences: Sequence[np.ndarray], pad_id: int) -> Batch:
     """Spellings (T, C) as numbers of the distinct words among them."""
-    ids, spellings = numbered(sequences, pad_id + 1)
-    return replace(_padded(ids, pad_id), spellings=torch.from_numpy(spellings))
+    ids, character_ids = numbered(sequences, pad_id + 1)
+    return replace(_padded(ids, pad_id), character_ids=torch.from_numpy(character_ids))
 
 
 def iterate(

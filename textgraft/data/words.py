@@ -52,9 +52,9 @@ class WordWindow:
     spans: np.ndarray
     shown: tuple[int, int]
 
-    def positions(self, piece: SubwordPooling) -> np.ndarray:
+    def positions(self, subword_pooling: SubwordPooling) -> np.ndarray:
         """(n,) where the piece that speaks for each word stands."""
-        return self.spans[:, 0] if piece == "first" else self.spans[:, 1] - 1
+        return self.spans[:, 0] if subword_pooling == "first" else self.spans[:, 1] - 1
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoded, Encoder, LayerGroup, State
 from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
 from textgraft.heads.base import Head, Loss
-from textgraft.heads.contrastive import contrast_loss
+from textgraft.heads.contrastive import contrastive_loss
 from textgraft.nn.cpu.denormals import start_workers
 from textgraft.nn.layer_aggregation import LAST, LayerAggregation, new_layer_aggregation
 from textgraft.nn.uninitialized import Uninitialized
@@ -96,7 +96,7 @@ class Model(nn.Module):
             return seen
         if self.contrastive_temperature:
             assert batch.targets is not None
-            return contrast_loss(self.vectors(batch), batch.targets, self.contrastive_temperature)
+            return contrastive_loss(self.vectors(batch), batch.targets, self.contrastive_temperature)
         encoded = self._encoded(batch, state)
         loss = self.head.loss(self._read(encoded), batch)
         penalty = self.layer_aggregation.penalty() if self.layer_aggregation is not None and self.training else None

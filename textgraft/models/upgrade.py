@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-PARTS = ("encoder", "head", "stack")
+PARTS = ("encoder", "head", "stack", "onnx")
 """The parts of config.json whose settings have been renamed; nothing that a user names is in them."""
-RENAMED_SETTINGS = {"readout": "layer_aggregation"}
-RENAMED_IN_RUN = {"readout": "layer_aggregation", "suits": "recommended_recipe"}
+RENAMED_SETTINGS = {"readout": "layer_aggregation", "piece": "subword_pooling"}
+RENAMED_IN_RUN = {
+    "readout": "layer_aggregation",
+    "suits": "recommended_recipe",
+    "piece": "subword_pooling",
+}
 RENAMED_WEIGHTS = {"readout.": "layer_aggregation."}
 """Beginnings of the names of weights."""
 

@@ -100,7 +100,7 @@ def _tagger(artifact: Artifact) -> OnnxTagger:
         run=artifact.run,
         tags=head.config.tags,
         scheme=head.config.scheme,
-        piece=head.config.piece,
+        subword_pooling=head.config.subword_pooling,
         direction=encoder.direction,
     )
 

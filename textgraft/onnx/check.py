@@ -99,5 +99,5 @@ def _drawn(artifact: Artifact, size: int, generator: np.random.Generator) -> np.
     """As many tokens (T,), or spelled words (T, 50)."""
     ids = generator.integers(0, artifact.tokenizer.vocab_size, size).astype(np.int32)
     if isinstance(artifact.tokenizer, CharacterEncodingTokenizer):
-        return artifact.tokenizer.spellings[ids]
+        return artifact.tokenizer.character_ids[ids]
     return ids

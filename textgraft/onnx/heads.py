@@ -65,7 +65,7 @@ def tagging(g: Graph, head: TaggingHead, top: str, words: str) -> tuple[str, str
     logits = linear(g, head.output, g("Gather", positions, g("Max", words, 0)))
     if head.config.scheme == "plain" and not head.config.crf:
         return most_likely(g, logits)
-    return best_path(g, logits, g("GreaterOrEqual", words, 0), head._moves(head.output.weight))
+    return best_path(g, logits, g("GreaterOrEqual", words, 0), head._chain(head.output.weight))
 
 
 def span(g: Graph, head: SpanHead, top: str) -> str:

@@ -15,7 +15,7 @@ def read(g: Graph, layer_aggregation: LayerAggregation | None, layers: Sequence[
     """All layers (B, T, D_l), bottom -> top, as the one (B, T, D) that the head sees."""
     if layer_aggregation is None:
         return layers[-1]
-    chosen = layers[layer_aggregation.read]
+    chosen = layers[layer_aggregation.selected]
     if isinstance(layer_aggregation, Concatenation):
         return str(g("Concat", *chosen, axis=2))
     if isinstance(layer_aggregation, Mix):

@@ -10,7 +10,7 @@ from textgraft.data.sequences import Direction
 from textgraft.encoders.elmo import CharacterCNN, Highway
 from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention
-from textgraft.nn.batch_norm import WIDEST, BoundedBatchNorm
+from textgraft.nn.batch_norm import MAX_DEVIATIONS, BoundedBatchNorm
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer
@@ -35,7 +35,7 @@ def batch_norm(g: Graph, layer: BoundedBatchNorm, x: str) -> str:
     assert layer.running_var is not None
     assert layer.running_mean is not None
     away = g("Div", g("Sub", x, g.weight(layer.running_mean)), g.weight((layer.running_var + layer.eps).sqrt()))
-    bounded = g("Clip", away, -WIDEST, WIDEST)
+    bounded = g("Clip", away, -MAX_DEVIATIONS, MAX_DEVIATIONS)
     return str(g("Add", g("Mul", bounded, g.weight(layer.weight)), g.weight(layer.bias)))
 
 
@@ -111,9 +111,9 @@ def projected_lstm(g: Graph, layer: ProjectedLSTMLayer, x: str) -> str:
     return g.scan(read, nothing, [gates])[-1]
 
 
-def characters(g: Graph, layer: CharacterCNN, spellings: str) -> str:
+def characters(g: Graph, layer: CharacterCNN, character_ids: str) -> str:
     """Spellings (U, C) -> a vector (U, P) of each word."""
-    read = g("Transpose", g("Gather", g.weight(layer.embedding.weight), spellings), perm=[0, 2, 1])
+    read = g("Transpose", g("Gather", g.weight(layer.embedding.weight), character_ids), perm=[0, 2, 1])
     kind = "Relu" if layer.activation is torch.relu else "Tanh"
     features = []
     for convolution in layer.filters:

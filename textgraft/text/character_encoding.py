@@ -104,7 +104,7 @@ class CharacterEncodingTokenizer(Tokenizer):
         return {word: i for i, word in enumerate(self.tokens) if i >= len(MARKS)}
 
     @cached_property
-    def spellings(self) -> np.ndarray:
+    def character_ids(self) -> np.ndarray:
         """(V, 50) int16: how each word of the vocabulary is spelled; its unknown one as "<UNK>"."""
         rows = [np.array(self.bos_id), np.array(self.eos_id), np.array(self.unk_id)]
         rows += [spell(word) for word in self.tokens[len(MARKS) :]]

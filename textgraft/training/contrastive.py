@@ -8,7 +8,7 @@ import torch
 
 from textgraft.data.batch import Batch
 from textgraft.heads.base import Loss
-from textgraft.heads.contrastive import contrast_loss
+from textgraft.heads.contrastive import contrastive_loss
 from textgraft.models.model import Model
 
 
@@ -30,7 +30,7 @@ def contrast_backward(model: Model, parts: Sequence[Batch]) -> Loss:
             vectors.append(model.vectors(part))
     known = torch.cat(vectors).requires_grad_()
     targets = torch.cat([part.targets for part in parts if part.targets is not None])
-    loss = contrast_loss(known, targets, model.contrastive_temperature)
+    loss = contrastive_loss(known, targets, model.contrastive_temperature)
     loss.total.backward()
     assert known.grad is not None
     for part, generator, grad in zip(parts, generators, known.grad.split([len(v) for v in vectors]), strict=True):

@@ -81,18 +81,18 @@ class BothDirections:
     """
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
-        spellings = _spellings(tokenizer)
-        return BothEndsStream(corpus, spellings, rows=stage.batch_size, bptt=stage.bptt, seed=seed)
+        character_ids = _character_ids(tokenizer)
+        return BothEndsStream(corpus, character_ids, rows=stage.batch_size, bptt=stage.bptt, seed=seed)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
-        return bidirectional_validator(corpus, _spellings(tokenizer), tokens=tokens)
+        return bidirectional_validator(corpus, _character_ids(tokenizer), tokens=tokens)
 
 
-def _spellings(tokenizer: Tokenizer) -> np.ndarray:
+def _character_ids(tokenizer: Tokenizer) -> np.ndarray:
     if not isinstance(tokenizer, CharacterEncodingTokenizer):
         message = "a language model of both directions reads spelled words, which this tokenizer does not give."
         raise UserError(message, where="tokenizer", remedy='Set kind = "word" and model = "spelling".')
-    return tokenizer.spellings
+    return tokenizer.character_ids
 
 
 def _masked(

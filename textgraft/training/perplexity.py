@@ -10,7 +10,7 @@ import numpy as np
 
 from textgraft.data.streams.base import BothEndsStream, CountedTokens, LanguageModelStream
 from textgraft.encoders.base import State
-from textgraft.heads.bidirectional_language_model import SIDES
+from textgraft.heads.bidirectional_language_model import DIRECTIONS
 from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.training.loop import Scores
@@ -60,7 +60,7 @@ def language_model_validator(
 
 
 def bidirectional_validator(
-    corpus: CountedTokens, spellings: np.ndarray, *, tokens: float = math.inf, rows: int = 32, window: int = 140
+    corpus: CountedTokens, character_ids: np.ndarray, *, tokens: float = math.inf, rows: int = 32, window: int = 140
 ) -> Validator:
     """The same for a language model of each direction, which read the text from both its ends (data.streams.base).
 
@@ -69,7 +69,7 @@ def bidirectional_validator(
     """
 
     def validate(model: Model, tell: ProgressCallback = no_progress) -> Scores:
-        stream = BothEndsStream(corpus, spellings, rows=rows, bptt=window, variable=False, shuffle=False)
+        stream = BothEndsStream(corpus, character_ids, rows=rows, bptt=window, variable=False, shuffle=False)
         sums: Counter[str] = Counter()
         state: State | None = None
         for batch in stream.batches(0):
@@ -79,8 +79,8 @@ def bidirectional_validator(
             tell(int(sums["forward"]))
             if sums["forward"] >= tokens:
                 break
-        of_each = {f"perplexity_{side}": _perplexity(sums[f"{side}_nll"] / sums[side]) for side in SIDES}
-        return _scores(corpus, sums["nll"] / sum(sums[side] for side in SIDES)) | of_each
+        of_each = {f"perplexity_{side}": _perplexity(sums[f"{side}_nll"] / sums[side]) for side in DIRECTIONS}
+        return _scores(corpus, sums["nll"] / sum(sums[side] for side in DIRECTIONS)) | of_each
 
     return validate
 

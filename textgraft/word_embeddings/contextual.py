@@ -17,7 +17,7 @@ from textgraft.data.streams.words import Vectors, word_batches
 from textgraft.data.tags import SubwordPooling
 from textgraft.data.words import WHOLE, WordWindow, chosen_subword_pooling, word_windows
 from textgraft.encoders.base import Encoder, State
-from textgraft.heads.tagging import at_words
+from textgraft.heads.tagging import gather_words
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import TOKENS_PER_BATCH, casts_of, frozen_layer_aggregation
 from textgraft.nn.cpu.precision import computing_in
@@ -37,17 +37,17 @@ def read_words(
     pad_id: int,
     answer: Callable[[Batch], Tensor],
     *,
-    piece: SubwordPooling,
+    subword_pooling: SubwordPooling,
     vectors: Vectors | None = None,
 ) -> list[np.ndarray]:
     """For each sentence, of so many words, what `answer` (B, T, D) says where they are: (W, D), from all windows."""
     found: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
     batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
-    made = word_batches(windows, batches, pad_id, piece=piece, vectors=vectors)
+    made = word_batches(windows, batches, pad_id, subword_pooling=subword_pooling, vectors=vectors)
     for indices, batch in zip(batches, made, strict=True):
         assert batch.words is not None
         positions = answer(batch)
-        read = at_words(positions, batch.words.to(positions.device)).float().cpu().numpy()
+        read = gather_words(positions, batch.words.to(positions.device)).float().cpu().numpy()
         for row, index in enumerate(indices):
             window = windows[index]
             if not found[window.sentence].size:
@@ -108,14 +108,18 @@ def _words_read(
     most = WHOLE if whole else min(window, encoder.max_length or window)
     windows, _ = word_windows(tokenizer, sentences, most, direction=encoder.direction)
     lengths = [len(words) for words in sentences]
-    piece, pad_id = encoder.piece or chosen_subword_pooling(encoder.direction), tokenizer.pad_id
+    subword_pooling, pad_id = encoder.subword_pooling or chosen_subword_pooling(encoder.direction), tokenizer.pad_id
     was_training = model.training
     model.eval()
     with computing_in(precision, model.device, casts=casts_of(model)):
         if whole:
-            found = read_carried(encoder, windows, lengths, pad_id, answer, piece=piece, window=window)
+            found = read_carried(
+                encoder, windows, lengths, pad_id, answer, subword_pooling=subword_pooling, window=window
+            )
         else:
-            found = read_words(windows, lengths, pad_id, lambda batch: answer(batch)[0], piece=piece)
+            found = read_words(
+                windows, lengths, pad_id, lambda batch: answer(batch)[0], subword_pooling=subword_pooling
+            )
     model.train(was_training)
     return found
 
@@ -132,7 +136,7 @@ def read_carried(
     pad_id: int,
     answer: Answer,
     *,
-    piece: SubwordPooling,
+    subword_pooling: SubwordPooling,
     window: int,
 ) -> list[np.ndarray]:
     """What `read_words` finds, of whole sentences that are read `window` tokens at a time, the state handed on.
@@ -146,7 +150,12 @@ def read_carried(
     sizes = [min(window, len(w.ids)) for w in windows]
     for indices in budget_batches(sizes, tokens=TOKENS_PER_BATCH, rows=512):
         for sentence, words, vectors in _carry(
-            encoder, [windows[i] for i in indices], answer, pad_id=pad_id, piece=piece, window=window
+            encoder,
+            [windows[i] for i in indices],
+            answer,
+            pad_id=pad_id,
+            subword_pooling=subword_pooling,
+            window=window,
         ):
             if not found[sentence].size:
                 found[sentence] = np.zeros((lengths[sentence], vectors.shape[1]), dtype=np.float32)
@@ -155,7 +164,13 @@ def read_carried(
 
 
 def _carry(
-    encoder: Encoder, windows: Sequence[WordWindow], answer: Answer, *, pad_id: int, piece: SubwordPooling, window: int
+    encoder: Encoder,
+    windows: Sequence[WordWindow],
+    answer: Answer,
+    *,
+    pad_id: int,
+    subword_pooling: SubwordPooling,
+    window: int,
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Of each sentence, as far as a batch of them has been read, the number, which words, and their vectors."""
     # Those that end early leave the batch, and their states with them.
@@ -170,7 +185,7 @@ def _carry(
         assert state is not None
         read, state = answer(batch, tuple(tuple(t[: len(rest)] for t in layer) for layer in state))
         for row, (one, (a, b)) in enumerate(zip(rest, borders, strict=True)):
-            places = one.positions(piece)
+            places = one.positions(subword_pooling)
             words = np.flatnonzero((places >= a) & (places < b))
             vectors = read[row, torch.from_numpy(places[words] - a).long().to(read.device)]
             yield one.sentence, one.start + words, vectors.float().cpu().numpy()

@@ -143,7 +143,7 @@ def test_each_weight_is_cast_once_for_a_text_and_only_weights_are_kept(monkeypat
         made.clear()
         own = {id(parameter) for parameter in model.parameters()}
         assert casts.asked.keys() <= own
-        assert len(casts._made) == len(casts.asked) <= len(own)
+        assert len(casts._cache) == len(casts.asked) <= len(own)
         assert max(casts.asked.values()) >= STEPS
     model = model_of("lstm")
     stepped = [p for layer in model.encoder.layers for p in layer.parameters()]
@@ -172,7 +172,7 @@ def test_where_gradients_are_wanted_or_nobody_asked_nothing_is_kept() -> None:
                 assert cast_once(weight, torch.bfloat16) is weight
     with torch.no_grad():
         assert cast_once(weight, torch.bfloat16) is weight
-    assert not casts._made
+    assert not casts._cache
     assert precision._CASTS.get() is None
 
 

@@ -12,7 +12,7 @@ from textgraft.metrics.agreement import Agreement
 from textgraft.nn import recurrent
 from textgraft.nn.cpu import int8, precision
 from textgraft.nn.cpu.int8 import STEPS, Int8Matrix
-from textgraft.nn.cpu.lstm_inference import WIDEST_IN_BFLOAT16, sooner_than_in_int8
+from textgraft.nn.cpu.lstm_inference import MAX_CELLS_IN_BFLOAT16, faster_than_int8
 from textgraft.nn.cpu.precision import Casts, computing_in
 from textgraft.nn.recurrent import LSTMLayer
 
@@ -22,7 +22,7 @@ native = pytest.mark.skipif(not int8.int8_is_native(), reason="no VNNI here")
 @pytest.fixture
 def no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor that has no AMX, or with wider cells."""
-    monkeypatch.setattr(recurrent, "sooner_than_in_int8", lambda cells: False)
+    monkeypatch.setattr(recurrent, "faster_than_int8", lambda cells: False)
 
 
 @native
@@ -99,7 +99,7 @@ def test_weights_become_whole_numbers_once_and_again_when_they_have_changed(monk
 
 
 @native
-@pytest.mark.skipif(not sooner_than_in_int8(8), reason="int8 is the quicker one here")
+@pytest.mark.skipif(not faster_than_int8(8), reason="int8 is the quicker one here")
 def test_narrow_cells_are_read_in_bfloat16_where_that_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[torch.Tensor] = []
     monkeypatch.setattr(precision, "Int8Matrix", lambda weight: made.append(weight) or Int8Matrix(weight))
@@ -111,7 +111,7 @@ def test_narrow_cells_are_read_in_bfloat16_where_that_is_quicker(monkeypatch: py
             usual, _ = layer(x)
         assert torch.equal(faster, usual)
         assert made == []
-        wide = LSTMLayer(4, WIDEST_IN_BFLOAT16 + 8)
+        wide = LSTMLayer(4, MAX_CELLS_IN_BFLOAT16 + 8)
         with computing_in("int8", casts=Casts()):
             wide(x)
     assert len(made) == 2

@@ -28,13 +28,13 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of the weights that were laid out."""
     shapes: list[tuple[int, ...]] = []
-    inner = precision._laid_out
+    inner = precision._pack
 
-    def laid_out(weight: torch.Tensor) -> torch.Tensor:
+    def packed(weight: torch.Tensor) -> torch.Tensor:
         shapes.append(tuple(weight.shape))
         return inner(weight)
 
-    monkeypatch.setattr(precision, "_laid_out", laid_out)
+    monkeypatch.setattr(precision, "_pack", packed)
     return shapes
 
 
@@ -105,17 +105,17 @@ def test_one_text_is_answered_as_among_many(made: list[tuple[int, ...]], monkeyp
 
 @mkl
 def test_a_layout_that_serves_one_number_of_rows_alone_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = precision._linear_laid_out
+    inner = precision._packed_linear
 
     def wrong(x: torch.Tensor, *given: torch.Tensor | None) -> torch.Tensor:
         found = inner(x, *given)
         return found if len(x) == 64 else found + 1
 
-    monkeypatch.setattr(precision, "_linear_laid_out", wrong)
+    monkeypatch.setattr(precision, "_packed_linear", wrong)
     layer, x = Linear(17, 19), torch.randn(5, 17)
     with torch.no_grad(), computing_in("fp32", casts=Casts()):
         torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
-    precision._may_be_laid_out.cache_clear()
+    precision._packing_is_usable.cache_clear()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from textgraft.nn.cpu import lstm_inference
-from textgraft.nn.cpu.lstm_inference import LEAST_STEPS, MOST_STEPS, POSITIONS_AT_ONCE, read_in_bfloat16
+from textgraft.nn.cpu.lstm_inference import MAX_STEPS, MIN_STEPS, POSITIONS_AT_ONCE, lstm_in_bfloat16
 from textgraft.nn.recurrent import LSTMLayer, lstm_sequence
 
 D, H = 24, 16
-has_onednn = pytest.mark.skipif(not lstm_inference._onednn_reads(), reason="this processor reads step by step")
+has_onednn = pytest.mark.skipif(not lstm_inference._onednn_is_usable(), reason="this processor reads step by step")
 
 
 def arguments(steps: int, rows: int, seed: int = 0) -> list[Tensor]:
@@ -34,7 +34,7 @@ def exact(given: list[Tensor]) -> tuple[Tensor, Tensor]:
 def test_it_is_the_exact_layer_but_for_bfloat16(steps: int, rows: int, seed: int) -> None:
     given = arguments(steps, rows, seed)
     before = [t.clone() for t in given]
-    h, c = read_in_bfloat16(*given)
+    h, c = lstm_in_bfloat16(*given)
     expected_h, expected_c = exact(given)
     assert h.shape == (steps, rows, H)
     assert h.dtype == torch.bfloat16
@@ -49,10 +49,10 @@ def test_it_is_the_exact_layer_but_for_bfloat16(steps: int, rows: int, seed: int
 def test_strides_do_not_matter() -> None:
     """Encoders hand on (B, T, D) transposed, and oneDNN reads memory as it lies."""
     given = arguments(20, 5)
-    h, c = read_in_bfloat16(*given)
+    h, c = lstm_in_bfloat16(*given)
     lying = [given[0].transpose(0, 1).contiguous().transpose(0, 1), *(t.t().contiguous().t() for t in given[1:5])]
     assert not any(t.is_contiguous() for t in lying)
-    other_h, other_c = read_in_bfloat16(*lying, given[5])
+    other_h, other_c = lstm_in_bfloat16(*lying, given[5])
     assert torch.equal(h, other_h)
     assert torch.equal(c, other_c)
 
@@ -64,7 +64,7 @@ def test_the_cells_of_onednn_stay_in_float32_under_autocast() -> None:
     w_ih.zero_(), w_hh.zero_(), c.fill_(1.0)
     bias[:H], bias[H : 2 * H], bias[2 * H : 3 * H] = -6.25, 30.0, 30.0
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        _, cells = lstm_inference._layer_of_onednn(x, h, c, w_ih, w_hh, bias)
+        _, cells = lstm_inference._run_onednn(x, h, c, w_ih, w_hh, bias)
     grown = 1 + 64 * torch.sigmoid(torch.tensor(-6.25))
     torch.testing.assert_close(cells, grown.expand(2, H), atol=1e-3, rtol=0)
 
@@ -76,40 +76,40 @@ def test_parts_are_all_steps_in_few_sizes(steps: int, rows: int) -> None:
     assert min(parts) > 0
     sizes = {8, 16, 32, 64}
     assert set(parts[:-1]) <= sizes
-    assert parts[-1] in sizes or parts[-1] < LEAST_STEPS
-    assert max(parts) <= MOST_STEPS
-    assert rows * max(parts) <= POSITIONS_AT_ONCE or max(parts) <= LEAST_STEPS
+    assert parts[-1] in sizes or parts[-1] < MIN_STEPS
+    assert max(parts) <= MAX_STEPS
+    assert rows * max(parts) <= POSITIONS_AT_ONCE or max(parts) <= MIN_STEPS
 
 
 def test_whoever_cannot_reads_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     given = arguments(30, 4)
-    h, _ = read_in_bfloat16(*given)
+    h, _ = lstm_in_bfloat16(*given)
 
     def refused(*_: object) -> tuple[Tensor, Tensor]:
         raise RuntimeError("could not create a primitive descriptor")
 
-    monkeypatch.setattr(lstm_inference, "_layer_of_onednn", refused)
-    lstm_inference._onednn_reads.cache_clear()
+    monkeypatch.setattr(lstm_inference, "_run_onednn", refused)
+    lstm_inference._onednn_is_usable.cache_clear()
     try:
-        by_steps, _ = read_in_bfloat16(*given)
+        by_steps, _ = lstm_in_bfloat16(*given)
     finally:
-        lstm_inference._onednn_reads.cache_clear()
+        lstm_inference._onednn_is_usable.cache_clear()
     torch.testing.assert_close(by_steps.float(), h.float(), atol=0.02, rtol=0)
 
 
 @has_onednn
 def test_wide_cells_are_read_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     widths: list[int] = []
-    lstm_inference._onednn_reads()  # which tries a small one
-    inner = lstm_inference._layer_of_onednn
+    lstm_inference._onednn_is_usable()  # which tries a small one
+    inner = lstm_inference._run_onednn
 
     def noted(*given: Tensor) -> tuple[Tensor, Tensor]:
         widths.append(given[2].shape[1])
         return inner(*given)
 
-    monkeypatch.setattr(lstm_inference, "_layer_of_onednn", noted)
-    for hidden in (8, lstm_inference.WIDEST + 8):
+    monkeypatch.setattr(lstm_inference, "_run_onednn", noted)
+    for hidden in (8, lstm_inference.MAX_CELLS + 8):
         layer = LSTMLayer(4, hidden)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            layer(torch.randn(LEAST_STEPS, 2, 4))
+            layer(torch.randn(MIN_STEPS, 2, 4))
     assert widths == [8]

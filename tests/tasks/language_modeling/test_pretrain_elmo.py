@@ -182,16 +182,16 @@ def test_both_ends_meet_every_token_with_its_neighbour(variable: bool) -> None:
     """
     tokenizer, text = corpus()
     settings: dict[str, Any] = {"rows": 3, "bptt": 10, "shuffle": False, "variable": variable, "seed": 1}
-    stream = BothEndsStream(text, tokenizer.spellings, **settings)
+    stream = BothEndsStream(text, tokenizer.character_ids, **settings)
     batches = list(stream.batches(0))
     assert len(batches) == stream.length(0) > 5
-    number = {row.tobytes(): i for i, row in enumerate(tokenizer.spellings.astype(np.int64))}
+    number = {row.tobytes(): i for i, row in enumerate(tokenizer.character_ids.astype(np.int64))}
 
     def words(batch: Batch, ids: torch.Tensor | None) -> torch.Tensor:
-        assert batch.spellings is not None
+        assert batch.character_ids is not None
         assert ids is not None
         assert int(ids.min()) > 0
-        return torch.tensor([[number[batch.spellings[i].numpy().tobytes()] for i in row] for row in ids])
+        return torch.tensor([[number[batch.character_ids[i].numpy().tobytes()] for i in row] for row in ids])
 
     from_left = torch.cat([words(b, b.ids) for b in batches], dim=1)
     from_right = torch.cat([words(b, b.from_right) for b in batches[::-1]], dim=1)
@@ -220,14 +220,16 @@ def test_states_carried_from_both_ends_equal_one_long_window() -> None:
     tokenizer, text = corpus()
     model = tiny(tokenizer).eval()
     with torch.no_grad():
-        found = bidirectional_validator(text, tokenizer.spellings, rows=3, window=7)(model)
-        contiguous_streams = BothEndsStream(text, tokenizer.spellings, rows=3, bptt=7, variable=False, shuffle=False)
+        found = bidirectional_validator(text, tokenizer.character_ids, rows=3, window=7)(model)
+        contiguous_streams = BothEndsStream(
+            text, tokenizer.character_ids, rows=3, bptt=7, variable=False, shuffle=False
+        )
         nats = torch.zeros(2)
         for row in range(3):
             ids = text.read(row * contiguous_streams.lane, (row + 1) * contiguous_streams.lane + 1).astype(np.int64)
-            spelled = torch.from_numpy(tokenizer.spellings[ids].astype(np.int64))
+            spelled = torch.from_numpy(tokenizer.character_ids[ids].astype(np.int64))
             places = torch.arange(len(ids))[None]
-            log_p = model.head(model.encoder(Batch(places, torch.ones_like(places).bool(), spellings=spelled)))[0]
+            log_p = model.head(model.encoder(Batch(places, torch.ones_like(places).bool(), character_ids=spelled)))[0]
             after, before = torch.from_numpy(ids[1:]), torch.from_numpy(ids[:-1])
             nats[0] -= log_p[:-1, 0].gather(1, after[:, None]).sum()
             nats[1] -= log_p[1:, 1].gather(1, before[:, None]).sum()
@@ -258,7 +260,7 @@ def test_resumed_in_the_midst_of_a_text_with_its_states(tmp_path: Path) -> None:
     learned, _ = held_out(texts, tokenizer)
 
     def new_run() -> Run:
-        stream = BothEndsStream(learned, tokenizer.spellings, rows=4, bptt=10)
+        stream = BothEndsStream(learned, tokenizer.character_ids, rows=4, bptt=10)
         return Run(tiny(tokenizer), [Phase("all", 0.2, 0.01)], stream, FP32)
 
     whole = new_run()

@@ -108,7 +108,7 @@ def test_a_tagger_on_it_reads_the_space_beside_a_word(lm: Path, tmp_path: Path) 
     train, test = sentences(120, 1), sentences(20, 2)
     done = tag_finetune(train, tmp_path / "tagger", model=lm, test=test, options=options, show=False)
     right = load(lm).model.encoder.direction == "right"
-    assert done.record["piece"] == ("first" if right else "last")
+    assert done.record["subword_pooling"] == ("first" if right else "last")
     assert done.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.8
     assert [r.tags for r in Tagger(done.folder, precision="fp32").tag(test.sentences)] == [r.tags for r in done.replies]
 

@@ -79,7 +79,7 @@ def test_every_family_learns(family: str, crf: bool, tmp_path: Path) -> None:
     done = tag_finetune(train, tmp_path / "out", model=source, test=test, options=asked, show=False)
     tagger = done.record["results"]["methods"]["tagger"]
     assert tagger["f1" if names else "accuracy"]["mean"] > 0.8, tagger
-    assert done.record["piece"] == ("first" if family == "backward" else "last")
+    assert done.record["subword_pooling"] == ("first" if family == "backward" else "last")
     loaded = Tagger(done.folder, precision="fp32")
     assert loaded.config.scheme == (("BIOES" if crf else "IOB2") if names else "plain")
     assert [r.tags for r in loaded.tag(test.sentences)] == [r.tags for r in done.replies]
@@ -203,7 +203,7 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
     empty = replace(TEST, sentences=(Sentence.of(["a"], ["O"]),))
     with pytest.raises(UserError, match="not one entity to find"):
         attempt(empty)
-    for settings, told in (({"scheme": "IOB"}, "learned as 'IOB'"), ({"piece": "x"}, "no piece 'x'")):
+    for settings, told in (({"scheme": "IOB"}, "learned as 'IOB'"), ({"subword_pooling": "x"}, "no piece 'x'")):
         with pytest.raises(UserError, match=told):
             attempt(TEST, **settings)
     with pytest.raises(UserError, match="does not tag words"):

@@ -199,18 +199,18 @@ class BothEndsStream(LanguageModelStream):
 
     While the one reads a window as far from the beginning of its lane (`Batch.ids`), the other reads one as far from
     the end, backwards (`Batch.from_right`), so that each goes on from its own state and reads every token of an epoch.
-    Targets (B, T, 2) are the next token of the first and the previous one of the second. `spellings` (V, C) say how
+    Targets (B, T, 2) are the next token of the first and the previous one of the second. `character_ids` (V, C) say how
     each token of the corpus is written; a batch has those that occur in it, after one of nothing. Differs from
     Peters et al. 2018's code, which goes through sentences in one order and turns each of them round.
     """
 
-    def __init__(self, corpus: TokenSource, spellings: np.ndarray, **settings: Any) -> None:
+    def __init__(self, corpus: TokenSource, character_ids: np.ndarray, **settings: Any) -> None:
         super().__init__(corpus, **settings)
-        self.spellings = torch.from_numpy(spellings.astype(np.int64))
+        self.character_ids = torch.from_numpy(character_ids.astype(np.int64))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         borders, contiguous_streams = self._windows(epoch), self._contiguous_streams(epoch)
-        nothing = torch.zeros_like(self.spellings[:1])
+        nothing = torch.zeros_like(self.character_ids[:1])
         for first, last in zip(borders[start:-1].tolist(), borders[start + 1 :].tolist(), strict=True):
             ids, following = self._window(contiguous_streams, first, last)
             previous, from_right = self._window(contiguous_streams, self.lane - last, self.lane - first)
@@ -219,7 +219,7 @@ class BothEndsStream(LanguageModelStream):
                 ids=places[0] + 1,
                 mask=torch.ones_like(ids, dtype=torch.bool),
                 targets=torch.stack([following, previous], dim=2),
-                spellings=torch.cat([nothing, self.spellings[words]]),
+                character_ids=torch.cat([nothing, self.character_ids[words]]),
                 from_right=places[1] + 1,
             )
 

@@ -24,7 +24,7 @@ def word_batches(
     batches: Sequence[Sequence[int]],
     pad_id: int,
     *,
-    piece: SubwordPooling,
+    subword_pooling: SubwordPooling,
     tags: Sequence[np.ndarray] | None = None,
     vectors: Vectors | None = None,
 ) -> Iterator[Batch]:
@@ -39,7 +39,7 @@ def word_batches(
         targets = torch.full((len(chosen), width), IGNORE, dtype=torch.int64)
         for row, window in enumerate(chosen):
             count = len(window.spans)
-            words[row, :count] = torch.from_numpy(window.positions(piece).astype(np.int64))
+            words[row, :count] = torch.from_numpy(window.positions(subword_pooling).astype(np.int64))
             if tags is not None:
                 own = tags[window.sentence][window.start : window.start + count]
                 targets[row, :count] = torch.from_numpy(own.astype(np.int64))
@@ -71,12 +71,12 @@ class WordStream:
         tags: Sequence[np.ndarray],
         *,
         pad_id: int,
-        piece: SubwordPooling,
+        subword_pooling: SubwordPooling,
         rows: int = 16,
         seed: int = 0,
         vectors: Vectors | None = None,
     ) -> None:
-        self.windows, self.tags, self.pad_id, self.piece = windows, tags, pad_id, piece
+        self.windows, self.tags, self.pad_id, self.subword_pooling = windows, tags, pad_id, subword_pooling
         self.rows, self.seed, self.vectors = rows, seed, vectors
         self._plan = lru_cache(maxsize=2)(self._draw_plan)
 
@@ -94,4 +94,6 @@ class WordStream:
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         plan = self._plan(epoch)[start:]
         vectors = self.vectors
-        return word_batches(self.windows, plan, self.pad_id, piece=self.piece, tags=self.tags, vectors=vectors)
+        return word_batches(
+            self.windows, plan, self.pad_id, subword_pooling=self.subword_pooling, tags=self.tags, vectors=vectors
+        )

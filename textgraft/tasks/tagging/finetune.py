@@ -48,9 +48,9 @@ SCHEMES: tuple[Scheme, ...] = ("IOB2", "BIOES")
 class TagOptions:
     """Everything about the fine-tuning but the data; each has a default that works.
 
-    `recipe` "default" is the one that suits the encoder. Entities are learned as `scheme`. `piece` is which of a word's
-    pieces speaks for it (None: what suits the encoder, words.chosen_subword_pooling). With neither a validation nor a
-    test file, the share `held_out` of the sentences is measured on. `layer_aggregation` is which layers the head reads
+    `recipe` "default" is the one that suits the encoder. Entities are learned as `scheme`. `subword_pooling`
+    is the subword that represents a word (None: as recommended for the encoder, words.chosen_subword_pooling). With neither a
+    validation nor a test file, the share `held_out` of the sentences is measured on. `layer_aggregation` is which layers the head reads
     (nn.layer_aggregation.LAYER_AGGREGATIONS).
     """
 
@@ -58,7 +58,7 @@ class TagOptions:
     max_tokens: int = MAX_TOKENS
     scheme: Scheme = "IOB2"
     crf: bool = False
-    piece: SubwordPooling | None = None
+    subword_pooling: SubwordPooling | None = None
     held_out: float = 0.1
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
@@ -70,8 +70,11 @@ class TagOptions:
         if self.scheme not in SCHEMES:
             remedy = did_you_mean(self.scheme, SCHEMES)
             raise UserError(f"entities cannot be learned as '{self.scheme}'.", remedy=remedy)
-        if self.piece not in ("first", "last", None):
-            raise UserError(f"there is no piece '{self.piece}'.", remedy=did_you_mean(self.piece, ("first", "last")))
+        if self.subword_pooling not in ("first", "last", None):
+            raise UserError(
+                f"there is no piece '{self.subword_pooling}'.",
+                remedy=did_you_mean(self.subword_pooling, ("first", "last")),
+            )
         if self.max_tokens < 4:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 4 or more.")
 
@@ -225,15 +228,21 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
     encoder = source.model.encoder
     new_layer_aggregation(options.layer_aggregation, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
-    piece = options.piece or encoder.piece or chosen_subword_pooling(encoder.direction)
-    return replace(options, recipe=source.recommended_recipe(options.recipe), max_tokens=most, piece=piece)
+    subword_pooling = options.subword_pooling or encoder.subword_pooling or chosen_subword_pooling(encoder.direction)
+    return replace(
+        options, recipe=source.recommended_recipe(options.recipe), max_tokens=most, subword_pooling=subword_pooling
+    )
 
 
 def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) -> Model:
     """The pretrained encoder under a fresh head."""
     learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
     width = new_layer_aggregation(options.layer_aggregation, source.encoder.widths).output_dim
-    about: Any = {"piece": options.piece or "first", "crf": options.crf, "layer_aggregation": options.layer_aggregation}
+    about: Any = {
+        "subword_pooling": options.subword_pooling or "first",
+        "crf": options.crf,
+        "layer_aggregation": options.layer_aggregation,
+    }
     head = TaggingConfig(width, tags=learned.tags, scheme=learned.scheme, **about)
     seed = options.settings.seed
     return graft_on_positions(source, {"name": "tagging", **asdict(head)}, dropout=stage.dropout, seed=seed)
@@ -250,9 +259,14 @@ def _run(
     windows, coverage = word_windows(tokenizer, words, options.max_tokens, direction=source.model.encoder.direction)
     number = {tag: i for i, tag in enumerate(learned.tags)}
     tags = [np.array([number[tag] for tag in s.tags], dtype=np.int64) for s in learned.sentences]
-    piece = options.piece or "first"
+    subword_pooling = options.subword_pooling or "first"
     vectors = None if source.stack is None else source.stack.of(words)
-    about: Any = {"pad_id": tokenizer.pad_id, "piece": piece, "rows": stage.batch_size, "seed": settings.seed}
+    about: Any = {
+        "pad_id": tokenizer.pad_id,
+        "subword_pooling": subword_pooling,
+        "rows": stage.batch_size,
+        "seed": settings.seed,
+    }
     stream = WordStream(windows, tags, **about, vectors=vectors)
     phases = stage.plan(len(model.layer_groups()), stream.length(0))
     validate = _validator(parts["valid"], source, options) if "valid" in parts else None
@@ -311,7 +325,7 @@ def _record(out: Path, source: Artifact, data: dict[str, Any], options: TagOptio
         "max_tokens": options.max_tokens,
         "scheme": "plain" if data["train"]["scheme"] == "plain" else options.scheme,
         "crf": options.crf,
-        "piece": options.piece,
+        "subword_pooling": options.subword_pooling,
         "layer_aggregation": options.layer_aggregation,
     }
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class OnnxTagger(OnnxModel):
     """Token ids to the best tags of whole sentences, and each one's probability; a long one lies in several windows.
 
-    `tags` are in the order of the outputs, of a `scheme`; `piece` is which of a word's pieces speaks for it.
+    `tags` are in the order of the outputs, of a `scheme`; `subword_pooling` is which of a word's pieces speaks for it.
     """
 
     tags: list[str] = field(default_factory=list)
     scheme: Scheme = "plain"
-    piece: SubwordPooling = "first"
+    subword_pooling: SubwordPooling = "first"
     direction: Direction = "both"
 
     task = "tagging"
@@ -60,7 +60,7 @@ class OnnxTagger(OnnxModel):
             words = np.full((len(indices), max(lengths[i] for i in indices)), -1)
             for row, (place, window) in enumerate(rows):
                 words[place, window.start : window.start + len(window.spans)] = row * width + window.positions(
-                    self.piece
+                    self.subword_pooling
                 )
             tags, sure = self.read([window.ids for _, window in rows], words=words)
             for place, i in enumerate(indices):

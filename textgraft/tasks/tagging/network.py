@@ -61,11 +61,19 @@ def word_logits(
             logits: Tensor = model(batch)
             return logits
 
-    piece = tagging_head(model).config.piece
+    subword_pooling = tagging_head(model).config.subword_pooling
     if carried is not None:
         with computing_in(precision, model.device, casts=casts_of(model)):
-            return read_carried(model.encoder, windows, lengths, pad_id, model.continued, piece=piece, window=carried)
-    return read_words(windows, lengths, pad_id, answer, piece=piece, vectors=vectors)
+            return read_carried(
+                model.encoder,
+                windows,
+                lengths,
+                pad_id,
+                model.continued,
+                subword_pooling=subword_pooling,
+                window=carried,
+            )
+    return read_words(windows, lengths, pad_id, answer, subword_pooling=subword_pooling, vectors=vectors)
 
 
 def decoded(model: Model, logits: Sequence[np.ndarray]) -> list[TagsOf]:

@@ -15,7 +15,7 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import refuse_unread
 from textgraft.data.parallel import Parallel
 from textgraft.data.streams.base import ExampleStream
-from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, start_from_words
+from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, init_from_word_vectors
 from textgraft.metrics.bleu import sacrebleu
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build_fresh
@@ -216,7 +216,7 @@ def _start_table(model: Model, tokenizer: Tokenizer, vectors: StaticVectors | No
     if vectors is None:
         return None
     assert isinstance(model.encoder, CoVe)
-    found, missing = start_from_words(model.encoder, tokenizer.tokens, vectors)
+    found, missing = init_from_word_vectors(model.encoder, tokenizer.tokens, vectors)
     return {"dimensions": vectors.dimensions, "found": found, "not_found": missing}
 
 
