@@ -25,7 +25,7 @@ from textgraft.encoders import gpt
 from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.generation import decoding
-from textgraft.generation.decoding import Reader
+from textgraft.generation.decoding import Decoder
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.models.inference import embed_sequences
 from textgraft.models.loading import load as load_model
@@ -115,7 +115,7 @@ def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
     shape = {"name": "gpt", "vocab_size": 50, "embedding_dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
     head = {"name": "language_model", "vocab_size": 50, "input_dim": 16}
     with torch.no_grad():
-        reader = Reader(build({"encoder": shape, "head": head}), [[1, 2], [3], [4, 5]], "fp32")
+        reader = Decoder(build({"encoder": shape, "head": head}), [[1, 2], [3], [4, 5]], "fp32")
         for rows, same in (([0, 1, 2], True), ([0, 2], False), ([1, 0], False)):
             state = reader.encoded.state
             assert state is not None
@@ -138,7 +138,7 @@ def test_what_a_text_has_been_read_to_is_copied_only_when_its_room_is_full(
     model = build({"encoder": shape, "head": head}).eval()
     texts, places = [[1, 2, 3], [4], [5, 6]], []
     with torch.no_grad():
-        reader = Reader(model, texts, "fp32")
+        reader = Decoder(model, texts, "fp32")
         for step, rows in enumerate([[0, 1, 2]] * 6 + [[2, 0]] + [[0, 1]] * 3 + [[1, 1, 0]] + [[0, 1, 2]] * 5):
             tokens = [10 + step + row for row in range(len(rows))]
             reader.add(tokens, rows)

@@ -19,7 +19,7 @@ FAMILIES = ("lstm-right-3", "qrnn-left-3", "flair-right-projected", "bert", "gpt
 @pytest.mark.parametrize("products", int8.LADDER)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_int8_answers_much_as_the_model_does(family: str, products: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(int8, "LEAST_VALUES", 1)
+    monkeypatch.setattr(int8, "MIN_VALUES", 1)
     model = artifact(family, "pool-mean")
     whole = graph_of(model)
     small = int8.in_int8(whole.graph, products)
@@ -30,7 +30,7 @@ def test_int8_answers_much_as_the_model_does(family: str, products: str, monkeyp
 
 
 def test_products_behind_a_wide_layer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(int8, "LEAST_VALUES", 1)
+    monkeypatch.setattr(int8, "MIN_VALUES", 1)
     whole = graph_of(artifact("bert", "pool-mean"))
     counts = [
         sum(node.op_type == "MatMulInteger" for node in onnx.load_from_string(int8.in_int8(whole.graph, p)).graph.node)
@@ -45,7 +45,7 @@ def test_small_weights_stay_and_large_ones_lose_no_more_than_half_a_step() -> No
     table = made("bert", "pool-mean").encoder.embedding.weight.detach().numpy()
     step = np.abs(table).max(axis=1, keepdims=True) / 127
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "LEAST_VALUES", 1)
+        patch.setattr(int8, "MIN_VALUES", 1)
         graph = onnx.load_from_string(int8.in_int8(whole.graph, int8.NONE)).graph
     kept = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
     (name,) = (n for n, values in kept.items() if values.dtype == np.int8 and values.shape == table.shape)

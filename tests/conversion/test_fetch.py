@@ -58,7 +58,7 @@ TAKEN = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tok
 def hub(small_bert: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hub_client, "WAITS", (0.0, 0.0))
+    monkeypatch.setattr(hub_client, "RETRY_DELAYS", (0.0, 0.0))
     with serving(FakeHub({NAME: dict(small_bert)})) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.address)
         yield hub

@@ -29,15 +29,15 @@ from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.streams.base import LanguageModelStream
 from textgraft.data.streams.masking import MaskedStream
 from textgraft.distillation.losses import (
-    FromAnswers,
-    FromLanguageModel,
-    Taught,
+    ClassifierDistillation,
+    DistilledModel,
+    LanguageModelDistillation,
     answer_logits,
     hard_losses,
-    joined,
-    parted,
+    join_states,
     soft_losses,
     soft_token_loss,
+    split_state,
     without_labels,
 )
 from textgraft.distillation.students import fresh_half_of, half_of, kept_layers
@@ -144,7 +144,7 @@ def test_alpha_counts_only_where_there_is_a_label(kind: Any, target: Tensor) -> 
     def taught(alpha: float) -> float:
         batch = Batch(torch.zeros(2, 1), torch.ones(2, 1, dtype=torch.bool), targets, rows=torch.tensor([1, 0]))
         student: Any = Fixed()
-        loss = FromAnswers(answers.flip(0), kind, 2.0, alpha).loss(student, batch, None)
+        loss = ClassifierDistillation(answers.flip(0), kind, 2.0, alpha).loss(student, batch, None)
         assert loss.count == 2
         return float(loss.total)
 
@@ -161,7 +161,7 @@ def test_what_a_readout_learned_in_a_lesson_stays_with_the_student() -> None:
     description = classifier().describe()
     description["encoder"] |= {"embedding_dim": 6, "hidden_dim": 6}
     description["head"] |= {"layer_aggregation": "mix"}
-    taught = Taught(build(description), FromAnswers(torch.zeros(1, 2), "single", 1.0, 0.5))
+    taught = DistilledModel(build(description), ClassifierDistillation(torch.zeros(1, 2), "single", 1.0, 0.5))
     with torch.no_grad():
         taught.layer_aggregation.weights[0] = 7.0  # type: ignore[union-attr, index, operator]
     assert taught.student.layer_aggregation.weights[0].item() == 7.0  # type: ignore[union-attr, index, operator]
@@ -174,7 +174,7 @@ def test_a_lesson_is_no_part_of_the_student(alpha: float) -> None:
     answers = torch.randn(40, 2, generator=torch.manual_seed(3))
     phases = [Phase("p", 1, 0.01)]
     runs = []
-    for model in (Taught(classifier(), FromAnswers(answers, "single", 2.0, alpha)), classifier()):
+    for model in (DistilledModel(classifier(), ClassifierDistillation(answers, "single", 2.0, alpha)), classifier()):
         run = Run(model, phases, stream, Settings(precision="fp32"))
         list(run.steps())
         runs.append(run.model)
@@ -234,7 +234,7 @@ def test_the_three_losses_of_a_language_model_are_what_they_should_be(family: st
         hidden = float((1 - cosine).mean()) * plain.count
     assert soft > 0.1
     for weights in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (5.0, 2.0, 1.0)):
-        loss = Taught(student, FromLanguageModel(teacher, 2.0, *weights)).train().loss(batch)
+        loss = DistilledModel(student, LanguageModelDistillation(teacher, 2.0, *weights)).train().loss(batch)
         expected = weights[0] * soft + weights[1] * float(plain.total) + weights[2] * hidden
         assert float(loss.total.detach()) == pytest.approx(expected, rel=1e-4)
         assert loss.count == plain.count == int(wanted.sum())
@@ -270,7 +270,7 @@ def test_chunks_change_neither_the_loss_nor_the_gradient(monkeypatch: pytest.Mon
 def test_states_of_student_and_teacher_go_together() -> None:
     own, theirs = ((torch.ones(1), torch.ones(2)), (torch.ones(3),)), ((torch.zeros(1),),)
     for pair in ((own, theirs), (None, theirs), (own, None), (None, None)):
-        assert parted(joined(*pair)) == pair
+        assert split_state(join_states(*pair)) == pair
 
 
 def test_the_teachers_state_is_handed_on_and_a_stopped_run_ends_with_the_same_bits(tmp_path: Any) -> None:
@@ -278,9 +278,9 @@ def test_the_teachers_state_is_handed_on_and_a_stopped_run_ends_with_the_same_bi
     before = {name: value.clone() for name, value in teacher.values().items()}
 
     def new() -> Run:
-        lesson = FromLanguageModel(teacher, 2.0, 5.0, 2.0, 1.0)
+        lesson = LanguageModelDistillation(teacher, 2.0, 5.0, 2.0, 1.0)
         stream = LanguageModelStream(Tokens(), rows=4, bptt=20)
-        return Run(Taught(language_model(), lesson), [Phase("p", 2, 0.01)], stream, Settings(precision="fp32"))
+        return Run(DistilledModel(language_model(), lesson), [Phase("p", 2, 0.01)], stream, Settings(precision="fp32"))
 
     whole = new()
     steps = len(list(whole.steps()))
@@ -291,7 +291,7 @@ def test_the_teachers_state_is_handed_on_and_a_stopped_run_ends_with_the_same_bi
     resumed = new()
     assert resumed.resume(tmp_path / "c")
     assert resumed.state is not None
-    assert [len(part or ()) for part in parted(resumed.state)] == [2, 3]
+    assert [len(part or ()) for part in split_state(resumed.state)] == [2, 3]
     assert len(list(resumed.steps())) + 5 == steps
     for name, value in whole.model.values().items():
         assert torch.equal(value, resumed.model.values()[name]), name
@@ -360,7 +360,7 @@ def test_every_family_has_a_half_that_learns(family: str) -> None:
                 assert torch.equal(value, before[name.replace(f"layers.{number}.", f"layers.{layer}.", 1)]), name
     stage = Stage((Phase("p", 1, 0.01),), batch_size=4, bptt=20)
     stream = objective(student, "student").stream(student, Tokens(9600), None, stage, 0)  # type: ignore[arg-type]
-    taught = Taught(student, FromLanguageModel(teacher, 2.0, 5.0, 2.0, 1.0))
+    taught = DistilledModel(student, LanguageModelDistillation(teacher, 2.0, 5.0, 2.0, 1.0))
     run = Run(taught, [Phase("p", 1, 0.01)], stream, Settings(precision="fp32"))
     losses = [step.loss for step in run.steps()]
     assert sum(losses[-20:]) < sum(losses[:20])
@@ -389,7 +389,7 @@ def test_vectors_of_other_widths_have_no_angle() -> None:
     teacher = masked_language_model(width=8)
     student = masked_language_model(width=16)
     with pytest.raises(UserError, match="16 wide and the teacher's 8"):
-        FromLanguageModel(teacher, 2.0, 5.0, 2.0, 1.0).check(student)
-    lesson = FromLanguageModel(teacher.eval(), 2.0, 5.0, 2.0, 0.0)
-    lesson.check(student)
-    assert float(Taught(student, lesson).train().loss(next(iter(pairs().batches(0)))).total.detach()) > 0
+        LanguageModelDistillation(teacher, 2.0, 5.0, 2.0, 1.0).validate(student)
+    lesson = LanguageModelDistillation(teacher.eval(), 2.0, 5.0, 2.0, 0.0)
+    lesson.validate(student)
+    assert float(DistilledModel(student, lesson).train().loss(next(iter(pairs().batches(0)))).total.detach()) > 0

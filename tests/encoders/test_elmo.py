@@ -76,7 +76,7 @@ def test_without_gradients_it_is_read_in_parts(positions: int, monkeypatch: pyte
     x, h0, c0 = drawn(T, B, D), drawn(B, P), drawn(B, H)
     lengths = torch.tensor([T, 2, 4])
     expected = layer(x, lengths, (h0, c0))
-    monkeypatch.setattr(projected_lstm, "POSITIONS_AT_A_TIME", positions)
+    monkeypatch.setattr(projected_lstm, "POSITIONS_AT_ONCE", positions)
     before = [h0.clone(), c0.clone()]
     with torch.no_grad():
         h, state = layer(x, lengths, (h0, c0))
@@ -145,7 +145,7 @@ def test_words_are_read_in_parts_and_come_back_in_order(monkeypatch: pytest.Monk
     )
     expected = torch.cat([cnn(spelling[None]) for spelling in character_ids])
     for words_at_a_time in (1, 4, 512):
-        monkeypatch.setattr(elmo, "WORDS_AT_A_TIME", words_at_a_time)
+        monkeypatch.setattr(elmo, "WORDS_AT_ONCE", words_at_a_time)
         torch.testing.assert_close(cnn(character_ids), expected)
 
 
@@ -218,7 +218,7 @@ def test_the_direction_from_the_right_may_read_another_window() -> None:
 
 def test_token_ids_are_refused_and_there_is_no_table() -> None:
     encoder = made()
-    with pytest.raises(UserError, match="how words are spelled"):
+    with pytest.raises(UserError, match="needs words as characters"):
         encoder(Batch(torch.zeros(1, 2, dtype=torch.int64), torch.ones(1, 2, dtype=torch.bool)))
     with pytest.raises(UserError, match="no table"):
         encoder.tied()
@@ -227,9 +227,9 @@ def test_token_ids_are_refused_and_there_is_no_table() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"filters": []}, "are no filters"),
-        ({"filters": [[1]]}, "are no filters"),
-        ({"filters": [[0, 4]]}, "are no filters"),
+        ({"filters": []}, "are not filters"),
+        ({"filters": [[1]]}, "are not filters"),
+        ({"filters": [[0, 4]]}, "are not filters"),
         ({"activation": "gelu"}, "unknown activation"),
         ({"num_layers": 0}, "0 is out of range"),
         ({"cell_clip": -1.0}, "out of range"),

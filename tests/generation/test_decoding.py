@@ -15,7 +15,7 @@ from torch import Tensor
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.generation.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
+from textgraft.generation.decoding import GenerateOptions, Tokens, beam_search, filter_logits, process_logits, write
 from textgraft.models.model import Model, build
 
 V = 7
@@ -63,7 +63,7 @@ def collected(model: Model, prompts: list[list[int]], options: GenerateOptions, 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0]), min_size=1, max_size=8), st.integers(1, 9))
 def test_top_k_by_counting(values: list[float], k: int) -> None:
-    kept = filtered(torch.tensor([values]), top_k=k)[0].isfinite().tolist()
+    kept = filter_logits(torch.tensor([values]), top_k=k)[0].isfinite().tolist()
     assert kept == [sum(other > value for other in values) < k for value in values]
 
 
@@ -71,7 +71,7 @@ def test_top_k_by_counting(values: list[float], k: int) -> None:
 def test_top_p_is_the_smallest_set_that_reaches_it(values: list[float], p: float) -> None:
     scores = torch.tensor([values])
     shares = scores.double().softmax(dim=1)[0].tolist()
-    kept = filtered(scores, top_p=p)[0].isfinite().tolist()
+    kept = filter_logits(scores, top_p=p)[0].isfinite().tolist()
     mass = math.fsum(s for s, k in zip(shares, kept, strict=True) if k)
     assert mass >= p - 1e-9
     sizes = [
@@ -118,7 +118,7 @@ def test_draws_follow_the_model(family: str) -> None:
     model, n = model_of(family), 4000
     options = exact(max_tokens=1, temperature=0.7, top_p=0.9, seed=1)
     rows, _, _ = collected(model, [[1, 2, 3]] * n, options)
-    expected = filtered(log_probs(model, [1, 2, 3])[-1:] / 0.7, top_p=0.9).softmax(dim=1)[0].tolist()
+    expected = filter_logits(log_probs(model, [1, 2, 3])[-1:] / 0.7, top_p=0.9).softmax(dim=1)[0].tolist()
     assert 1 < sum(p > 0 for p in expected) < V
     counts = Counter(row[0] for row in rows)
     for token, p in enumerate(expected):
@@ -137,7 +137,7 @@ def test_a_seed_draws_the_same_again_and_rows_draw_their_own() -> None:
 
 def test_a_penalty_lowers_the_scores_of_what_was_written() -> None:
     scores = torch.tensor([[0.5, 2.0, -1.0, 0.0, -3.0, 1.0, 4.0], [1.0, -2.0, 3.0, 0.0, 0.1, 0.2, 0.3]])
-    changed = processed(scores, [[1, 1, 4], [2]], exact(repetition_penalty=1.5), never=(6,))
+    changed = process_logits(scores, [[1, 1, 4], [2]], exact(repetition_penalty=1.5), never=(6,))
     for row, seen in enumerate([{1: 2 / 1.5, 4: -3 * 1.5}, {2: 3 / 1.5}]):
         for token in range(V):
             expected = -math.inf if token == 6 else seen.get(token, float(scores[row, token]))

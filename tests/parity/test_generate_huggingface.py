@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textgraft.conversion.gpt import from_huggingface
-from textgraft.generation.decoding import GenerateOptions, Tokens, beam_search, filtered, processed, write
+from textgraft.generation.decoding import GenerateOptions, Tokens, beam_search, filter_logits, process_logits, write
 from textgraft.models.model import Model
 
 transformers = pytest.importorskip("transformers")
@@ -105,7 +105,7 @@ def test_the_repetition_penalty_of_any_scores(values: list[float], text: list[in
 
     scores = torch.tensor([values])
     expected = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([text]), scores.clone())
-    assert torch.equal(processed(scores, [text], exact(repetition_penalty=penalty)), expected)
+    assert torch.equal(process_logits(scores, [text], exact(repetition_penalty=penalty)), expected)
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(3, None), (None, 0.6), (7, 0.8), (1, None), (None, 0.01)])
@@ -118,4 +118,4 @@ def test_filters(top_k: int | None, top_p: float | None) -> None:
         expected = TopKLogitsWarper(top_k)(None, expected)
     if top_p is not None:
         expected = TopPLogitsWarper(top_p)(None, expected)
-    assert torch.equal(filtered(scores, top_k=top_k, top_p=top_p), expected)
+    assert torch.equal(filter_logits(scores, top_k=top_k, top_p=top_p), expected)

@@ -19,7 +19,7 @@ from served import Client, running
 from textgraft.serving import app as serving_app
 from textgraft.serving.app import application
 from textgraft.serving.batcher import Busy
-from textgraft.serving.guard import MOST_BYTES
+from textgraft.serving.guard import MAX_BYTES
 from textgraft.serving.services import Labelling, PredictTexts, open_service
 
 
@@ -33,9 +33,9 @@ def test_many_at_once_get_what_one_alone_gets(client: Client) -> None:
     texts = [f"river {i} stone how many lamp {'.' * (i % 7)}" for i in range(40)]
     alone = [client.post("/predict", {"texts": [text]})[1]["predictions"][0] for text in texts]
     with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda text: client.post("/predict", {"texts": [text]}), texts * 3))
-    assert {status for status, _ in together} == {200}
-    for (_, said), one in zip(together, alone * 3, strict=True):
+        batch_items = list(pool.map(lambda text: client.post("/predict", {"texts": [text]}), texts * 3))
+    assert {status for status, _ in batch_items} == {200}
+    for (_, said), one in zip(batch_items, alone * 3, strict=True):
         assert said["predictions"][0]["label"] == one["label"]
         assert said["predictions"][0]["probabilities"] == pytest.approx(one["probabilities"], abs=1e-5)
     assert client.get("/health")[1]["answered"] >= 160
@@ -86,7 +86,7 @@ def test_a_body_of_another_kind_and_other_addresses(client: Client) -> None:
 
 
 def test_a_request_that_is_too_large_is_not_read(client: Client) -> None:
-    body = json.dumps({"texts": ["a" * MOST_BYTES]}).encode()
+    body = json.dumps({"texts": ["a" * MAX_BYTES]}).encode()
     connection = http.client.HTTPConnection(urlsplit(client.address).netloc, timeout=60)
     connection.putrequest("POST", "/predict")
     connection.putheader("content-type", "application/json")

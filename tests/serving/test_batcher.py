@@ -49,19 +49,19 @@ async def all_of(batcher: Batcher, requests: Sequence[Sequence[int]]) -> list[An
 
 
 @given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=9), max_size=9), st.integers(1, 7))
-def test_every_request_gets_its_own_answers_in_order(requests: list[list[int]], together: int) -> None:
+def test_every_request_gets_its_own_answers_in_order(requests: list[list[int]], batch_items: int) -> None:
     double = Doubling()
-    batcher = Batcher(double, together=together)
+    batcher = Batcher(double, batch_items=batch_items)
     found = at_work(batcher, lambda: all_of(batcher, requests))
     assert found == [[2 * item for item in items] for items in requests]
-    assert all(len(items) <= together for items in double.asked)
+    assert all(len(items) <= batch_items for items in double.asked)
     assert batcher.answered == sum(map(len, requests))
     assert batcher.waiting == 0
 
 
 def test_what_waits_is_computed_together_and_a_long_request_does_not_keep_a_short_one() -> None:
     double = Doubling()
-    batcher = Batcher(double, together=4)
+    batcher = Batcher(double, batch_items=4)
 
     async def doing() -> list[str]:
         double.gate.clear()
@@ -85,7 +85,7 @@ def test_what_waits_is_computed_together_and_a_long_request_does_not_keep_a_shor
 
 
 def test_an_item_that_cannot_be_read_fails_its_own_request_alone() -> None:
-    batcher = Batcher(Doubling(), together=8)
+    batcher = Batcher(Doubling(), batch_items=8)
     found = at_work(batcher, lambda: all_of(batcher, [[1, 2], [3, -1], [4]]))
     assert found[0] == [2, 4]
     assert found[2] == [8]
@@ -93,7 +93,7 @@ def test_an_item_that_cannot_be_read_fails_its_own_request_alone() -> None:
 
 
 def test_a_defect_reaches_those_who_asked_and_the_next_are_answered() -> None:
-    batcher = Batcher(Doubling(), together=8)
+    batcher = Batcher(Doubling(), batch_items=8)
 
     async def doing() -> list[Any]:
         return [*await all_of(batcher, [[-2]]), *await all_of(batcher, [[5]])]
@@ -105,7 +105,7 @@ def test_a_defect_reaches_those_who_asked_and_the_next_are_answered() -> None:
 
 def test_who_comes_when_too_much_waits_is_sent_away() -> None:
     double = Doubling()
-    batcher = Batcher(double, together=2, most_waiting=5)
+    batcher = Batcher(double, batch_items=2, max_waiting=5)
 
     async def doing() -> list[Any]:
         double.gate.clear()
@@ -123,7 +123,7 @@ def test_who_comes_when_too_much_waits_is_sent_away() -> None:
 
 def test_who_no_longer_waits_is_not_computed_for() -> None:
     double = Doubling()
-    batcher = Batcher(double, together=2)
+    batcher = Batcher(double, batch_items=2)
 
     async def doing() -> list[int]:
         double.gate.clear()

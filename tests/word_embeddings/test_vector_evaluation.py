@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from textgraft import UserError, WordVectors, plot_vectors
 from textgraft.word_embeddings.evaluation import (
-    Judged,
+    JudgedPair,
     Section,
     analogies,
     interval,
@@ -33,8 +33,8 @@ def circle(*degrees: float) -> WordVectors:
 def test_spearman_is_scipys_and_unknown_pairs_are_left_out() -> None:
     generator = np.random.default_rng(0)
     vectors = WordVectors([f"w{i}" for i in range(30)], generator.normal(size=(30, 5)).astype(np.float32))
-    pairs = [Judged(f"w{i}", f"w{(i * 7 + 3) % 30}", float(generator.integers(4))) for i in range(30)]
-    unknown = [Judged("w1", "what", 3.0), Judged("is", "this", 1.0)]
+    pairs = [JudgedPair(f"w{i}", f"w{(i * 7 + 3) % 30}", float(generator.integers(4))) for i in range(30)]
+    unknown = [JudgedPair("w1", "what", 3.0), JudgedPair("is", "this", 1.0)]
     found = similarity(vectors, [*unknown, *pairs])
     expected = spearmanr([vectors.similarity(p.first, p.second) for p in pairs], [p.score for p in pairs]).statistic
     assert found["spearman"] == pytest.approx(expected, abs=1e-6)
@@ -44,25 +44,27 @@ def test_spearman_is_scipys_and_unknown_pairs_are_left_out() -> None:
 
 def test_perfect_and_reversed_orders() -> None:
     vectors = circle(0, 10, 40, 90)
-    pairs = [Judged("d0", "d10", 9), Judged("d0", "d40", 5), Judged("d0", "d90", 1)]
+    pairs = [JudgedPair("d0", "d10", 9), JudgedPair("d0", "d40", 5), JudgedPair("d0", "d90", 1)]
     assert similarity(vectors, pairs)["spearman"] == pytest.approx(1)
-    turned = [Judged(p.first, p.second, -p.score) for p in pairs]
+    turned = [JudgedPair(p.first, p.second, -p.score) for p in pairs]
     assert similarity(vectors, turned)["spearman"] == pytest.approx(-1)
     assert similarity(vectors, pairs)["low"] is None  # of three pairs there is no interval
 
 
 def test_no_known_pair_and_no_spread() -> None:
     vectors = circle(0, 10)
-    nothing = similarity(vectors, [Judged("x", "y", 1), Judged("y", "z", 2)])
+    nothing = similarity(vectors, [JudgedPair("x", "y", 1), JudgedPair("y", "z", 2)])
     assert (nothing["spearman"], nothing["pairs"], nothing["unknown"]) == (None, 0, 2)
-    assert similarity(vectors, [Judged("d0", "d10", 1)] * 2)["spearman"] is None
+    assert similarity(vectors, [JudgedPair("d0", "d10", 1)] * 2)["spearman"] is None
 
 
 def test_words_made_of_ngrams_are_counted() -> None:
     table = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     vectors = circle(0, 10, 40)
     vectors.subwords = Subwords(3, 6, table)
-    found = similarity(vectors, [Judged("d0", "d10", 3), Judged("d0", "unheard", 2), Judged("d0", "d40", 1)])
+    found = similarity(
+        vectors, [JudgedPair("d0", "d10", 3), JudgedPair("d0", "unheard", 2), JudgedPair("d0", "d40", 1)]
+    )
     assert (found["pairs"], found["unknown"], found["out_of_vocabulary"]) == (3, 0, 1)
 
 
@@ -104,7 +106,7 @@ def test_only_frequent_words_may_be_asked_and_answer() -> None:
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "pairs.txt"
     path.write_text("# a head\ncat\tdog\t7.5\n\nnew york\tcity\t3\n")
-    assert read_similarities(path) == [Judged("cat", "dog", 7.5), Judged("new york", "city", 3)]
+    assert read_similarities(path) == [JudgedPair("cat", "dog", 7.5), JudgedPair("new york", "city", 3)]
     path.write_text("cat,dog,7.5\ncat cow 1e0\n")
     assert [p.score for p in read_similarities(path)] == [7.5, 1]
     path.write_text(": capitals of \nParis France Rome Italy\n\n: gram1\na b c d\n")

@@ -1,4 +1,4 @@
-"""A small model learns from a large one: a classifier from any classifier, a language model from a language model."""
+"""Distillation of a classifier, or of a language model, into a smaller model."""
 
 from __future__ import annotations
 
@@ -32,32 +32,46 @@ def distil(
     overwrite: bool = False,
     show: bool = True,
 ) -> Distilled:
-    """Teach a student on `texts`, which need no labels, and save it at `out`; it becomes what its teacher is.
+    """Train a student on the outputs of a teacher for `texts`, which need no labels, and save it at `out`.
 
-    A classifier of any kind (a network, a linear one, an ensemble) teaches a `student` that is a pretrained language
-    model (None: the usual one for the script of the texts, textgraft.models.default_models) its answers, softened
-    (Hinton et al. 2015; Turc et al. 2019): distillation.classifier. `labelled` texts teach their labels too, and on
-    `test` both are measured; both data sets are what `read` takes. A language model teaches half of itself (None), or a
-    `student` over the same vocabulary (Sanh et al. 2019): distillation.language_model. One text in twenty is held out,
-    to measure on how well the student follows. Killed, the same call goes on where it was.
+    A classifier of any kind (a network, a linear model, an ensemble) is distilled into a fine-tuned language model,
+    with softened outputs (Hinton et al. 2015; Turc et al. 2019): distillation.classifier. A language model is distilled
+    into one over the same vocabulary (Sanh et al. 2019): distillation.language_model. One text in twenty is held out to
+    measure the agreement of the two. After an interruption the same call continues.
 
-    Raises UserError if `out` exists, for a teacher that is neither, for labels where the teacher is a language model,
-    for labels that the teacher does not know, for another vocabulary, and for fewer than 20 texts.
+    Args:
+        teacher: Name or folder.
+        texts: Unlabelled texts.
+        out: Folder to write.
+        student: Pretrained language model (None: for a classifier the default model for the script of the texts,
+            textgraft.models.default_models; for a language model half of the teacher's layers).
+        labelled: Labelled texts to train on as well, as `textgraft.read` takes them.
+        test: Labelled texts to measure both on, as `textgraft.read` takes them.
+        options: Recipe, temperature and weights.
+        overwrite: Replace an existing folder.
+        show: Show progress on stderr.
+
+    Returns:
+        The student's folder, record and comparison.
+
+    Raises:
+        UserError: `out` exists; the teacher is neither; labels are given for a language model, or the teacher does not
+            have them; the vocabularies differ; there are fewer than 20 texts.
     """
     out, options = Path(out), options or DistilOptions()
     refuse_existing(out, overwrite)
     refuse_one_text(texts, name="texts")
     labelled, test = read_if_given(labelled), read_if_given(test)
-    found = load_ensemble(teacher)
-    first = found.members[0]
+    ensemble = load_ensemble(teacher)
+    first = ensemble.members[0]
     if isinstance(first, Artifact) and first.labels is None and first.model.describe()["head"]["name"] in OBJECTIVES:
-        _refuse_labels(str(teacher), labelled, test, options)
+        _validate_no_labels(str(teacher), labelled, test, options)
         return distil_language_model(
             first, texts, out, student=student, options=options, overwrite=overwrite, show=show
         )
     precision = options.settings.precision
     try:
-        classifier = Classifier(found.members, weights=found.weights, precision=precision)
+        classifier = Classifier(ensemble.members, weights=ensemble.weights, precision=precision)
     except UserError as error:
         raise UserError(error.message, where=str(teacher), remedy=error.remedy) from error
     return distil_classifier(
@@ -73,12 +87,12 @@ def distil(
     )
 
 
-def _refuse_labels(teacher: str, labelled: Examples | None, test: Examples | None, options: DistilOptions) -> None:
-    """Raises UserError where something is given that only a classifier can teach by."""
+def _validate_no_labels(teacher: str, labelled: Examples | None, test: Examples | None, options: DistilOptions) -> None:
+    """Raise UserError for arguments that only a classifier uses."""
     given = {"labelled texts": labelled is not None, "a test set": test is not None}
     given |= {"alpha": options.alpha is not None, "finetune": options.finetune}
     for name, is_given in given.items():
         if is_given:
-            message = f"this teacher is a language model and answers with no labels, so {name} can be of no use."
-            remedy = "Fine-tune it first (textgraft finetune), or leave that out to distil the language model."
+            message = f"this teacher is a language model without labels, so {name} cannot be used."
+            remedy = "Fine-tune it first (textgraft finetune), or leave this out to distil the language model."
             raise UserError(message, where=teacher, remedy=remedy)

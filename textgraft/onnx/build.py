@@ -67,7 +67,7 @@ def _classifier(artifact: Artifact) -> OnnxClassifier:
     if isinstance(head, ChoiceHead):
         graph, found = _started(artifact, options=("questions", "options"))
         scores = heads.classification(graph, head.score, read(graph, model.layer_aggregation, found[0]), found, "mask")
-        said = heads.chosen(graph, scores, "options", temperature)
+        said = heads.choice_probabilities(graph, scores, "options", temperature)
         shape: tuple[str | int, ...] = ("questions", "options")
     else:
         assert isinstance(head, ClassificationHead)

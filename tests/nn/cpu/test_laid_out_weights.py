@@ -93,7 +93,7 @@ def test_one_text_is_answered_as_among_many(made: list[tuple[int, ...]], monkeyp
     model = classifier()
     texts = [torch.randint(5, 50, (n,)).numpy() for n in range(3, 60)]
     with monkeypatch.context() as plain:
-        plain.setattr(precision, "_casts_for", lambda *given: None)
+        plain.setattr(precision, "_packed_casts", lambda *given: None)
         together = torch.from_numpy(predict_logits(model, texts, 0, "fp32"))
     assert made == []
     alone = torch.cat([torch.from_numpy(predict_logits(model, [text], 0, "fp32")) for text in texts])

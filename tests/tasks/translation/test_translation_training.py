@@ -18,7 +18,7 @@ from made_up_translations import LEXICON, pairs, translated, write_translation_r
 import textgraft
 from textgraft.core.errors import UserError
 from textgraft.data.parallel import Parallel
-from textgraft.generation.decoding import GenerateOptions, Tokens, go_on, search
+from textgraft.generation.decoding import GenerateOptions, Tokens, continue_from, search
 from textgraft.heads.translation import BEGIN, END
 from textgraft.models import artifact
 from textgraft.nn.attention_scores import REACHES, SCORES
@@ -123,7 +123,7 @@ def test_greedy_takes_the_likeliest_word_each_time(translator: Translator) -> No
     tokens = Tokens(ends=frozenset([END]), never=NEVER)
     with torch.no_grad():
         reader = _Decoder(translator.model, ids, 1, "fp32")
-        written = list(go_on(reader, [[BEGIN]] * 3, [20] * 3, GenerateOptions(), tokens))
+        written = list(continue_from(reader, [[BEGIN]] * 3, [20] * 3, GenerateOptions(), tokens))
         for row in range(3):
             alone = _Decoder(translator.model, ids[row : row + 1], 1, "fp32")
             for one in (w for w in written if w.row == row):

@@ -18,7 +18,7 @@ from textgraft.data.batch import IGNORE, pad
 from textgraft.data.examples import each_text, refuse_unread
 from textgraft.data.parallel import Parallel
 from textgraft.data.sequences import budget_batches
-from textgraft.generation.decoding import GenerateOptions, Tokens, go_on, search
+from textgraft.generation.decoding import GenerateOptions, Tokens, continue_from, search
 from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
 from textgraft.metrics.bleu import corpus_bleu, sacrebleu
 from textgraft.models import artifact, loading, model_folder
@@ -65,7 +65,7 @@ class Alignment:
 
 
 class _Decoder:
-    """The translations of B texts as decoding.Continuing wants them."""
+    """The translations of B texts as decoding.NextTokenModel wants them."""
 
     def __init__(self, model: Model, ids: Sequence[np.ndarray], pad_id: int, precision: str) -> None:
         assert isinstance(model.head, TranslationHead)
@@ -141,7 +141,7 @@ class Translator:
             found = [one.ids for one in search(reader, prompts, rooms, options, tokens)]
         else:
             found = [[] for _ in ids]
-            for written in go_on(reader, prompts, rooms, options, tokens):
+            for written in continue_from(reader, prompts, rooms, options, tokens):
                 found[written.row].append(written.token)
         self.model.train(was_training)
         return [[token for token in one if token != END] for one in found]
