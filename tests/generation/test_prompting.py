@@ -141,9 +141,9 @@ def test_whole_examples_go_from_the_left_and_only_then_the_text(most: int) -> No
     if expected is None:
         assert prompt.is_cut
         assert prompt.shots == 0
-        assert prompt.own.startswith("Review: ")
-        assert prompt.own.endswith("\nMood:")
-        kept = prompt.own[len("Review: ") : -len("\nMood:")]
+        assert prompt.own_text.startswith("Review: ")
+        assert prompt.own_text.endswith("\nMood:")
+        kept = prompt.own_text[len("Review: ") : -len("\nMood:")]
         assert long.startswith(kept)
         assert len(TOKENIZER.encode(prompt.text + " good.").ids) - 1 <= most
     else:

@@ -19,11 +19,11 @@ HEADER = 4 * 14 + 8
 def made(words: list[str] | None = None, buckets: int = 11, width: int = 3) -> WordVectors:
     words = words or ["</s>", "the", "Größe", "ab"]
     generator = np.random.default_rng(0)
-    own, output = (generator.normal(size=(len(words), width)).astype(np.float32) for _ in range(2))
+    word_rows, output = (generator.normal(size=(len(words), width)).astype(np.float32) for _ in range(2))
     subwords = Subwords(2, 4, generator.normal(size=(buckets, width)).astype(np.float32))
     counts = np.arange(len(words), 0, -1) * 10
     run = {"fasttext": {"ws": 7, "neg": 3, "t": 0.5}, "tokens_seen": 1234}
-    rows = ComposedRows(words, own, subwords, output)
+    rows = ComposedRows(words, word_rows, subwords, output)
     return WordVectors(words, rows, counts=counts, subwords=subwords, lowercase=False, run=run)
 
 
@@ -48,7 +48,7 @@ def test_a_words_vector_is_the_mean_of_its_row_and_its_ngrams() -> None:
     rows = vectors.rows
     assert isinstance(rows, ComposedRows)
     for place, word in enumerate(vectors.words):
-        parts = [rows.own[place]]
+        parts = [rows.word_rows[place]]
         if word != "</s>":
             parts += [rows.subwords.table[h % 11] for h in ngram_hashes(word, 2, 4)]
         np.testing.assert_allclose(vectors.vector(word), np.mean(parts, axis=0), rtol=1e-5)
@@ -61,8 +61,8 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert list(found.words) == list(vectors.words)
     assert isinstance(found.rows, ComposedRows)
     assert isinstance(vectors.rows, ComposedRows)
-    assert not found.rows.own.flags.writeable  # it is the file itself
-    for name in ("own", "output"):
+    assert not found.rows.word_rows.flags.writeable  # it is the file itself
+    for name in ("word_rows", "output"):
         assert np.array_equal(getattr(found.rows, name), getattr(vectors.rows, name))
     assert found.subwords is not None
     assert vectors.subwords is not None

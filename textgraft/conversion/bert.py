@@ -106,12 +106,12 @@ def _validated_kind(config: Mapping[str, Any]) -> Kind:
     """The model type, after checking that no setting changes the computation."""
     kind = next((kind for kind in LIBRARY if kind == config.get("model_type")), None)
     if kind is None:
-        known = ", ".join(LIBRARY)
-        raise UserError(f"model_type '{config.get('model_type')}' is neither of: {known}.", where="config.json")
+        supported = ", ".join(LIBRARY)
+        raise UserError(f"model_type '{config.get('model_type')}' is neither of: {supported}.", where="config.json")
     for architecture in config.get("architectures") or []:
         if architecture not in architectures(kind):
-            known = ", ".join(sorted(architectures(kind)))
-            raise UserError(f"architecture {architecture} is none of: {known}.", where="config.json")
+            supported = ", ".join(sorted(architectures(kind)))
+            raise UserError(f"architecture {architecture} is none of: {supported}.", where="config.json")
     required: dict[str, Any] = {"hidden_act": "gelu", "activation": "gelu", "position_embedding_type": "absolute"}
     required |= {"is_decoder": False, "add_cross_attention": False}
     for setting, value in required.items():
@@ -128,7 +128,7 @@ def _plain(name: str, kind: str) -> str:
     return name
 
 
-def _encoder_config(config: Mapping[str, Any], kind: Kind, given: Mapping[str, Tensor]) -> BERTConfig:
+def _encoder_config(config: Mapping[str, Any], kind: Kind, weights: Mapping[str, Tensor]) -> BERTConfig:
     try:
         if kind == "distilbert":
             return BERTConfig(
@@ -153,7 +153,7 @@ def _encoder_config(config: Mapping[str, Any], kind: Kind, given: Mapping[str, T
             feed_forward_dim=config["intermediate_size"],
             max_length=config["max_position_embeddings"],
             num_segments=config["type_vocab_size"],
-            pooler="pooler.dense.weight" in given,
+            pooler="pooler.dense.weight" in weights,
             hidden_dropout=config["hidden_dropout_prob"],
             attention_dropout=config["attention_probs_dropout_prob"],
             layer_norm_eps=config["layer_norm_eps"],
@@ -163,14 +163,14 @@ def _encoder_config(config: Mapping[str, Any], kind: Kind, given: Mapping[str, T
         raise UserError(f"the setting {error} is missing.", where="config.json") from error
 
 
-def _take_copies(given: dict[str, Tensor], kind: str, *, tied: bool) -> None:
+def _take_copies(weights: dict[str, Tensor], kind: str, *, tied: bool) -> None:
     """Remove weights that the library saves twice. Raises UserError where the two differ."""
     decoder = "vocab_projector" if kind == "distilbert" else "cls.predictions.decoder"
-    twice = [("cls.predictions.bias", "cls.predictions.decoder.bias")]
-    twice += [("embeddings.word_embeddings.weight", f"{decoder}.weight")] if tied else []
-    for first, second in twice:
-        copy = given.pop(second, None)
-        if copy is not None and not torch.equal(copy, given.setdefault(first, copy)):
+    duplicates = [("cls.predictions.bias", "cls.predictions.decoder.bias")]
+    duplicates += [("embeddings.word_embeddings.weight", f"{decoder}.weight")] if tied else []
+    for first, second in duplicates:
+        copy = weights.pop(second, None)
+        if copy is not None and not torch.equal(copy, weights.setdefault(first, copy)):
             raise UserError(f"'{first}' and '{second}' are one according to config.json, but differ here.")
 
 

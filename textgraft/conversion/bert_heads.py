@@ -262,8 +262,8 @@ FORMATS: tuple[Format, ...] = (Spans(), MaskedTokens(), Tags(), Options(), Class
 
 def architectures(kind: Kind) -> set[str]:
     """Supported classes of the library for a model_type."""
-    known = {f"{LIBRARY[kind]}{task}" for format_ in FORMATS for task in format_.tasks}
-    return known - {"DistilBertForPreTraining"}
+    names = {f"{LIBRARY[kind]}{task}" for format_ in FORMATS for task in format_.tasks}
+    return names - {"DistilBertForPreTraining"}
 
 
 def format_of(library: LibraryModel) -> Format:

@@ -89,10 +89,10 @@ def distil(
 
 def _validate_no_labels(teacher: str, labelled: Examples | None, test: Examples | None, options: DistilOptions) -> None:
     """Raise UserError for arguments that only a classifier uses."""
-    given = {"labelled texts": labelled is not None, "a test set": test is not None}
-    given |= {"alpha": options.alpha is not None, "finetune": options.finetune}
-    for name, is_given in given.items():
-        if is_given:
+    is_set = {"labelled texts": labelled is not None, "a test set": test is not None}
+    is_set |= {"alpha": options.alpha is not None, "finetune": options.finetune}
+    for name, is_used in is_set.items():
+        if is_used:
             message = f"this teacher is a language model without labels, so {name} cannot be used."
             remedy = "Fine-tune it first (textgraft finetune), or leave this out to distil the language model."
             raise UserError(message, where=teacher, remedy=remedy)

@@ -128,8 +128,10 @@ class WordLSTM(Encoder):
         kept_words = torch.rand(batch.ids.shape, device=batch.ids.device) >= config.word_dropout if drops else None
         if config.vectors_dim:
             if batch.vectors is None or batch.vectors.shape[2] != config.vectors_dim:
-                given = "none" if batch.vectors is None else f"{batch.vectors.shape[2]} numbers"
-                message = f"this model needs word vectors of {config.vectors_dim} numbers; the batch has {given}."
+                batch_vectors = "none" if batch.vectors is None else f"{batch.vectors.shape[2]} numbers"
+                message = (
+                    f"this model needs word vectors of {config.vectors_dim} numbers; the batch has {batch_vectors}."
+                )
                 raise UserError(message, remedy="Use it as a tagger, with the models that came with it.")
             vectors = self._dropped(batch.vectors.to(self.dtype), kept_words)
             parts.append(vectors if self.projection is None else self.projection(vectors).to(self.dtype))

@@ -75,7 +75,7 @@ class Selection:
     contexts: list[Context]
     places: dict[str, list[Place]]
     counts: dict[str, int]
-    given: int
+    user_sentences: int
     read: int
 
     @property
@@ -255,7 +255,9 @@ def _word(
                 ],
             }
         )
-    occurrences = [{**_occurrence(selection, p), "given": p.sentence < selection.given} for p in selection.places[word]]
+    occurrences = [
+        {**_occurrence(selection, p), "given": p.sentence < selection.user_sentences} for p in selection.places[word]
+    ]
     return {"word": word, "sentences": selection.counts[word], "occurrences": occurrences, "layers": layers}
 
 

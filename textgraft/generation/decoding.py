@@ -20,7 +20,7 @@ from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import Casts, computing_in
 
 FinishReason = Literal["end", "stop", "length"]
-"""Why a text is finished: the model ended it, a stop string occurred, or the maximum length is reached."""
+"""Reason for the end of a text: the model ended it, a stop string occurred, or the maximum length is reached."""
 IMPOSSIBLE = -1e9
 
 

@@ -312,7 +312,9 @@ def _probabilities(
     prompt_rows = [[p] for p in prompts]
     if options.calibrate:
         for row, text in zip(prompt_rows, texts, strict=True):
-            row += [replace(row[0], own=template.question(_without_content(text, content))) for content in CONTENT_FREE]
+            row += [
+                replace(row[0], own_text=template.question(_without_content(text, content))) for content in CONTENT_FREE
+            ]
     scored = scores(
         artifact, [p for row in prompt_rows for p in row], options=options, answer_context=template.answer_context
     )

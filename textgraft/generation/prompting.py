@@ -135,14 +135,14 @@ class Prompt:
     """
 
     shared: str
-    own: str
+    own_text: str
     options: tuple[str, ...]
     shots: int = 0
     is_cut: bool = False
 
     @property
     def text(self) -> str:
-        return self.shared + self.own
+        return self.shared + self.own_text
 
 
 def load_template(name: str) -> Template:
@@ -209,9 +209,9 @@ def build(
     low, high = 0, STEPS
     while low < high:
         middle = (low + high + 1) // 2
-        shorter = replace(prompt, own=template.question(text, middle), is_cut=True)
+        shorter = replace(prompt, own_text=template.question(text, middle), is_cut=True)
         low, high = (middle, high) if fits(shorter) else (low, middle - 1)
-    prompt = replace(prompt, own=template.question(text, low), is_cut=True)
+    prompt = replace(prompt, own_text=template.question(text, low), is_cut=True)
     if not low and not fits(prompt):
         message = f"the model has no room for the template '{template.name}', even without a text."
         raise UserError(message, remedy="Shorten the template, or use a model with a longer context.")

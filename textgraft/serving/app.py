@@ -54,8 +54,8 @@ def application(service: Service, name: str, *, hosts: Collection[str] | None = 
     app = FastAPI(title=name, docs_url=None, redoc_url=None, lifespan=answering)
     app.add_middleware(Guard, hosts=hosts)
     mistakes: dict[int | str, dict[str, Any]] = {status: {"model": Mistake} for status in (413, 422, 503)}
-    asked = app.post(service.path, summary=f"Predictions of {name} ({service.task}).", responses=mistakes)
-    asked(_prediction_handler(service, batcher))
+    add_route = app.post(service.path, summary=f"Predictions of {name} ({service.task}).", responses=mistakes)
+    add_route(_prediction_handler(service, batcher))
 
     @app.get("/model", summary="Task and path of the model.")
     async def model() -> dict[str, Any]:
@@ -114,8 +114,8 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
     async def unknown(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         if error.status_code in (404, 405):
-            said = f"there is no {request.method} {request.url.path}. Send texts to POST {service.path}."
-            return _error(error.status_code, said)
+            message = f"there is no {request.method} {request.url.path}. Send texts to POST {service.path}."
+            return _error(error.status_code, message)
         return _error(error.status_code, str(error.detail))
 
     async def defect(_: Request, error: Exception) -> JSONResponse:

@@ -185,7 +185,7 @@ def write(stream: VectorStream, path: Path) -> Path:
     counts = np.arange(stream.count, 0, -1) if stream.counts is None else stream.counts
     word_rows: list[NDArray[np.float32]] | Iterator[NDArray[np.float32]]
     if stream.composed is not None:
-        words, word_rows = list(stream.composed.words), _pieces(stream.composed.own)
+        words, word_rows = list(stream.composed.words), _pieces(stream.composed.word_rows)
     else:
         blocks = list(stream.blocks)
         words = [word for block_words, _ in blocks for word in block_words]

@@ -80,18 +80,20 @@ class ComposedRows:
     skip-gram, which only further training needs; it is kept for the file.
     """
 
-    def __init__(self, words: Sequence[str], own: NDArray, subwords: Subwords, output: NDArray | None = None) -> None:
-        self.words, self.own, self.subwords, self.output = words, own, subwords, output
-        self.shape = (len(words), int(own.shape[1]))
+    def __init__(
+        self, words: Sequence[str], word_rows: NDArray, subwords: Subwords, output: NDArray | None = None
+    ) -> None:
+        self.words, self.word_rows, self.subwords, self.output = words, word_rows, subwords, output
+        self.shape = (len(words), int(word_rows.shape[1]))
 
     def __getitem__(self, index: slice | NDArray) -> NDArray[np.float32]:
         """Rows (N, D) by a slice or an array of indices."""
         selected = self.words[index] if isinstance(index, slice) else [self.words[i] for i in index.tolist()]
         totals, sizes = self.subwords.sums(selected)
-        composed: NDArray[np.float32] = (totals + self.own[index]) / (sizes + 1).astype(np.float32)[:, None]
+        composed: NDArray[np.float32] = (totals + self.word_rows[index]) / (sizes + 1).astype(np.float32)[:, None]
         return composed
 
     def first(self, count: int) -> ComposedRows:
         """The first `count` rows."""
         output = None if self.output is None else self.output[:count]
-        return ComposedRows(self.words[:count], self.own[:count], self.subwords, output)
+        return ComposedRows(self.words[:count], self.word_rows[:count], self.subwords, output)

@@ -102,15 +102,15 @@ def find(name: str) -> Path:
 
 def _model(family: Any, config: Mapping[str, Any], prefix: Path) -> Model:
     shards, entries = read_index(prefix)
-    given = [name for name in entries if not OPTIMIZER.fullmatch(name)]
+    variables = [name for name in entries if not OPTIMIZER.fullmatch(name)]
     try:
-        expected = bert_variables(config, given) if family is bert else gpt2_variables(config)
-        wrong = [f"missing: {name}" for name in sorted(expected.keys() - set(given))]
-        wrong += [f"left over: {name}" for name in sorted(set(given) - expected.keys())]
-        if wrong:
-            shown = "; ".join(wrong[:12]) + (f"; and {len(wrong) - 12} more" if len(wrong) > 12 else "")
+        expected = bert_variables(config, variables) if family is bert else gpt2_variables(config)
+        errors = [f"missing: {name}" for name in sorted(expected.keys() - set(variables))]
+        errors += [f"left over: {name}" for name in sorted(set(variables) - expected.keys())]
+        if errors:
+            shown = "; ".join(errors[:12]) + (f"; and {len(errors) - 12} more" if len(errors) > 12 else "")
             raise UserError(f"these are not the variables of such a model ({shown}).", where=str(prefix))
-        values = read_values(prefix, shards, entries, given)
+        values = read_values(prefix, shards, entries, variables)
         weights = {expected[name].name: expected[name].tensor(value).float() for name, value in values.items()}
         model: Model = family.from_huggingface(config, weights)
     except UserError as error:
@@ -121,7 +121,7 @@ def _model(family: Any, config: Mapping[str, Any], prefix: Path) -> Model:
     return model
 
 
-def bert_variables(config: Mapping[str, Any], given: list[str]) -> dict[str, Variable]:
+def bert_variables(config: Mapping[str, Any], variables: list[str]) -> dict[str, Variable]:
     """Variables of a BERT with this config. Pooler and heads are each complete or absent."""
     tables = {f"{part}_embeddings": f"{part}_embeddings.weight" for part in ("word", "position", "token_type")}
     names = {f"bert/embeddings/{ours}": Variable(f"bert.embeddings.{theirs}") for ours, theirs in tables.items()}
@@ -137,7 +137,7 @@ def bert_variables(config: Mapping[str, Any], given: list[str]) -> dict[str, Var
     pairs = {f"cls/seq_relationship/output_{p}": Variable(f"cls.seq_relationship.{p[:6]}") for p in ("weights", "bias")}
     classes = {f"output_{p}": Variable(f"classifier.{p[:6]}") for p in ("weights", "bias")}
     for part in (_dense("bert/pooler/dense"), predictions, pairs, classes):
-        if part.keys() & set(given):
+        if part.keys() & set(variables):
             names |= part
     return names
 
