@@ -123,7 +123,7 @@ def test_readouts_of_a_table(desk: Desk, tmp_path: Path, run: Program) -> None:
     [
         (["words", "LM", "--word", "film"], ("there is no text", "--sentence")),
         (["words", "LM", "POOL"], ("no words are given", "--word")),
-        (["words", "LM", "POOL", "--word", "zebra"], ("'zebra' is in none of",)),
+        (["words", "LM", "POOL", "--word", "zebra"], ("'zebra' does not occur in",)),
         (["words", "LM", "POOL", "--word", "film", "--projection", "pac"], ("Did you mean 'pca'",)),
         (["words", "LM", "missing.txt", "--word", "film"], ("missing.txt",)),
         (["words", "nobody", "POOL", "--word", "film"], ("nobody",)),

@@ -162,7 +162,7 @@ def test_layers_of_unequal_widths_are_not_added_up() -> None:
     for name in ("sum", "mix"):
         with pytest.raises(UserError, match=r"adds layers up, which here have widths of .*640, 640, 320"):
             new_layer_aggregation(name, ULMFIT)
-    with pytest.raises(UserError, match="needs 4 layers above the embeddings, and this model has 3"):
+    with pytest.raises(UserError, match="needs 4 layers above the embeddings; this model has 3"):
         new_layer_aggregation("concat-last-4", ULMFIT)
     four = (320, 640, 640, 640, 320)
     assert new_layer_aggregation("concat-last-4", four).output_dim == 640 * 3 + 320
@@ -239,7 +239,7 @@ def test_mistakes() -> None:
 
 def test_transformers_has_no_readouts(tmp_path: Path) -> None:
     head = {"name": "span", "input_dim": 6, "layer_aggregation": "second-to-last"}
-    with pytest.raises(UserError, match="the head reads 'second-to-last', and transformers has no head that does"):
+    with pytest.raises(UserError, match="transformers has no head with the layer aggregation 'second-to-last'"):
         huggingface.save(build({"encoder": SMALL, "head": head}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

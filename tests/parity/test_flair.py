@@ -208,8 +208,8 @@ def test_what_is_no_language_model_of_flairs_is_said(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=said):
             flair.from_flair(altered(**changes))
     for content, said in (
-        ({"weights": torch.zeros(2)}, "no language model of Flair's"),
-        ([1, 2], "no language model of Flair's"),
+        ({"weights": torch.zeros(2)}, "not a language model of Flair"),
+        ([1, 2], "not a language model of Flair"),
         (dict.fromkeys(flair.SETTINGS, 1), "'dictionary' is missing"),
     ):
         torch.save(content, tmp_path / "other.pt")

@@ -147,7 +147,7 @@ def test_a_quantised_model_is_refused(tmp_path: Path) -> None:
 def test_compressed_files_and_vectors_without_ngrams(tmp_path: Path) -> None:
     path = save_vectors(made(), tmp_path / "v.bin", to="fasttext")
     packed = path.rename(tmp_path / "v.bin.gz")
-    with pytest.raises(UserError, match="mapped, not unpacked"):
+    with pytest.raises(UserError, match="cannot be memory-mapped"):
         load_vectors(packed, format="fasttext")
     plain = WordVectors(["a", "b"], np.eye(2, dtype=np.float32))
     with pytest.raises(UserError, match="no n-grams"):

@@ -76,8 +76,8 @@ def labels_needed(curve: Points, score: float, *, lower_is_better: bool = False)
     It is the first crossing of the curve, interpolated linearly over the logarithm of the labels. "at most" means that
     the curve starts at the score or above it.
 
-    >>> labels_needed([(100, 0.5), (400, 0.7)], 0.6)
-    ('about', 200.0)
+    >>> labels_needed([(100, 0.5), (400, 0.7)], 0.5)
+    ('at most', 100.0)
     """
     sign = -1 if lower_is_better else 1
     points = [(labels, sign * (value - score)) for labels, value in curve]
