@@ -119,7 +119,7 @@ def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
         for rows, same in (([0, 1, 2], True), ([0, 2], False), ([1, 0], False)):
             state = reader.encoded.state
             assert state is not None
-            found = decoding._rows_of(state, rows, before=len(reader.encoded.mask))
+            found = decoding._select_rows(state, rows, before=len(reader.encoded.mask))
             assert (found is state) == same
             for layer, kept in zip(state, found, strict=True):
                 assert all(torch.equal(a[rows], b) for a, b in zip(layer, kept, strict=True))
@@ -131,7 +131,7 @@ def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
 def test_what_a_text_has_been_read_to_is_copied_only_when_its_room_is_full(
     attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpt, "ROOM", 4)
+    monkeypatch.setattr(gpt, "CACHE_ROOM", 4)
     shape = {"name": "gpt", "vocab_size": 50, "embedding_dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
     shape |= {"attention": attention, "window": 3}
     head = {"name": "language_model", "vocab_size": 50, "input_dim": 16}

@@ -158,7 +158,7 @@ def test_a_nested_call_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flop_per_token_is_what_a_training_step_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
     from timing import flop_per_token
 
-    monkeypatch.setattr(matmul, "STEPS_THAT_PAY", 100)  # torch does not count products with laid out weights
+    monkeypatch.setattr(matmul, "MIN_STEPS", 100)  # torch does not count products with laid out weights
 
     shape = {"vocab_size": 50, "embedding_dim": 8, "hidden_dim": 12, "num_layers": 3}
     encoder = AWDLSTM(AWDLSTMConfig(50, 8, 12, 3))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from textgraft.conversion.legacy.transformer_xl import COUNTS, from_original, to_original
+from textgraft.conversion.legacy.transformer_xl import BUFFER, from_original, to_original
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.models.model import Model, build
@@ -102,7 +102,7 @@ def test_round_trips(layout: Any, settings: dict[str, Any]) -> None:
     """Every shape that either code had goes there and comes back with the same values and the same answers."""
     model = ours(**settings, layer_norm_eps={"tensorflow": 1e-12, "pytorch": 1e-5}[layout])
     config, weights = to_original(model, layout)
-    config, weights = json.loads(json.dumps(config)), {**weights, COUNTS: torch.ones(4)}
+    config, weights = json.loads(json.dumps(config)), {**weights, BUFFER: torch.ones(4)}
     again = from_original(config, weights)
     assert again.describe()["encoder"] == model.describe()["encoder"] | {"attention_dropout": 0.0}
     assert again.values().keys() == model.values().keys()
