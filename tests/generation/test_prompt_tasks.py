@@ -134,7 +134,7 @@ def test_prompts_that_lose_examples_say_so() -> None:
     assert 0 < found.prompts[0].shots < 3
     assert [str(w.message) for w in said] == [
         "3 of 3 prompts have room for fewer than 3 examples; the fewest have 0.",
-        "1 of 3 texts were truncated to fit.",
+        "1 of 3 texts were truncated for lack of room.",
     ]
     with pytest.warns(UserWarning, match="1 of 1 prompts have room for fewer than 3"):
         few = prompt(tiny("awd_lstm"), ["short"], TEMPLATE, options=asked(shots=3, max_tokens=50), examples=POOL)

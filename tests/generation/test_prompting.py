@@ -83,7 +83,7 @@ def test_what_an_example_reads() -> None:
     assert demonstrations(MOOD, POOL, [0, 11]) == ["Review: text 0\nMood: good.", "Review: text 11\nMood: bad."]
     with pytest.raises(UserError, match=r"needs \{text2\}, which the data lack"):
         asks.question("a")
-    with pytest.raises(UserError, match=r"does not read \{text2\}"):
+    with pytest.raises(UserError, match=r"does not use \{text2\}"):
         MOOD.question(Pair("a", "b"))
 
 

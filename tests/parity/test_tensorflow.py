@@ -85,7 +85,7 @@ def test_a_fine_tuned_bert_is_a_classifier() -> None:
     names = tensorflow.bert_variables(config, ["output_weights", "bert/pooler/dense/bias"])
     assert names["output_weights"].name == "classifier.weight"
     assert names["output_bias"].name == "classifier.bias"
-    assert not names["output_weights"].turned
+    assert not names["output_weights"].transposed
     assert "bert/pooler/dense/kernel" in names
     assert not [name for name in names if name.startswith("cls/")]
 

@@ -115,7 +115,7 @@ def field(name: str) -> int:
         (4, struct.pack("<i", 13), "version 13 of fastText's format"),
         (field("model"), struct.pack("<i", 3), "fastText classifier"),
         (field("dim"), struct.pack("<i", 0), "settings are impossible"),
-        (field("dim"), struct.pack("<i", 4), "a matrix of"),
+        (field("dim"), struct.pack("<i", 4), "a matrix has the shape"),
         (field("bucket"), struct.pack("<i", -1), "settings are impossible"),
         (HEADER + 8, struct.pack("<i", 2), "has labels"),
         (HEADER + 20, struct.pack("<q", 0), "pruned"),

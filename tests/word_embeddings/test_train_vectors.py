@@ -136,7 +136,7 @@ def test_mistakes(method: Any, options: dict[str, Any], complaint: str) -> None:
 
 def test_no_words_at_all(tmp_path: Path) -> None:
     for nothing in ([], ["  ", "\n"]):
-        with pytest.raises(UserError, match="not one word"):
+        with pytest.raises(UserError, match="contain no words"):
             train_vectors(nothing, "glove", work=tmp_path)
     with pytest.raises(UserError, match="no two words co-occur"):
         train_vectors(["a"] * 9 + ["b"] * 9, "glove", work=tmp_path)

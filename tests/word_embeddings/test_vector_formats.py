@@ -131,7 +131,7 @@ def test_which_format_a_file_is(text: bytes, found: str, tmp_path: Path) -> None
         (b"999999999999 300\na 1 2 3\n", "announces 999,999,999,999 vectors"),
         (b"0 3\n", "line 1: it announces no vectors"),
         (b"two 3\na 1 2 3\n", "line 1: 'two 3' is not the number of words"),
-        (b"", "there are no vectors"),
+        (b"", "the file has no vectors"),
     ],
 )
 def test_a_malformed_word2vec_text(text: bytes, complaint: str, tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_a_malformed_word2vec_text(text: bytes, complaint: str, tmp_path: Path) 
         (b"a 1 2 3\nb 4 5\n", "line 2: 2 numbers; other lines have 3"),
         (b"a 1 2 3\nb 4 5 6 7\nc 1 2\n", "line 2: 4 numbers; other lines have 3"),
         (b"a 1 2 3\nb 4 five 6\n", "line 2: 'five' is not a finite number"),
-        (b"a\nb\n", "line 1: there is no number behind the word"),
-        (b"", "there are no vectors"),
+        (b"a\nb\n", "line 1: there is no number after the word"),
+        (b"", "the file has no vectors"),
     ],
 )
 def test_a_malformed_glove_text(text: bytes, complaint: str, tmp_path: Path) -> None:

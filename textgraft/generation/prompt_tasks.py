@@ -296,7 +296,7 @@ def _warn(prompts: Sequence[Prompt], shots: int) -> None:
         message = f"{len(fewer):,} of {len(prompts):,} prompts have room for fewer than {shots} examples"
         warnings.warn(f"{message}; the fewest have {min(fewer)}.", stacklevel=3)
     if cut := sum(p.is_cut for p in prompts):
-        warnings.warn(f"{cut:,} of {len(prompts):,} texts were truncated to fit.", stacklevel=3)
+        warnings.warn(f"{cut:,} of {len(prompts):,} texts were truncated for lack of room.", stacklevel=3)
 
 
 def _probabilities(
