@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from consistency import Consistent, Replacing, pairs_of
 from curves import DATA, HERE, examples
+from textgraft.core.context import QUIET, RunContext
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -132,10 +133,8 @@ def trained(
             draw.plan(source, stage, dropouts=dropouts),
             EncodedTexts(draw.encoded(source, texts), targets),
             {"test": EncodedTexts(draw.encoded(source, draw.texts))},
-            seed=draw.seed if seed is None else seed,
-            folder=Path(folder),
             title="run",
-            show=False,
+            context=RunContext(Path(folder), draw.seed if seed is None else seed, show=False),
         )
 
 
@@ -223,8 +222,8 @@ def adapted(epochs: float) -> Callable[[Draw], np.ndarray]:
             text = f'name = "{key}"\ndescription = "x"\nsource = "x"\n' + _toml(replace(recipe.adapt, phases=phases))
             path = folder.with_suffix(".toml")
             path.write_text(text)
-            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), show=False)
-        return tuned(draw, source=loading.load(folder), stage=at_least(120))
+            adapt(draw.pool, folder, model=ADAPTED_FROM[0], recipe=str(path), context=QUIET)
+        return tuned(draw, source=loading.load_network(folder), stage=at_least(120))
 
     return way
 
@@ -297,7 +296,7 @@ class Pairs(Head):
 
 def pairs(draw: Draw) -> np.ndarray:
     """SetFit: the encoder learns pairs of labelled texts, then logistic regression reads its layers."""
-    source = loading.load(ADAPTED_FROM[0])
+    source = loading.load_network(ADAPTED_FROM[0])
     sequences = draw.encoded(source, draw.train.texts)
     stream = ExampleStream(sequences, torch.from_numpy(draw.targets), pad_id=source.tokenizer.pad_id, seed=draw.seed)
     model = Model(source.model.encoder, Pairs())
@@ -368,8 +367,8 @@ def main() -> None:
             if str(seed) in done:
                 continue
             sample = train.take(sorted(nested_order(train, seed)[: asked.labels]))
-            backward = loading.load(asked.backward) if asked.backward else None
-            draw = Draw(loading.load(asked.model), backward, sample, labels, test.texts, pool, seed)
+            backward = loading.load_network(asked.backward) if asked.backward else None
+            draw = Draw(loading.load_network(asked.model), backward, sample, labels, test.texts, pool, seed)
             began = time.process_time()
             accuracy = float((LINEAR_METHODS[way](draw).argmax(axis=1) == truth).mean())
             done[str(seed)] = {"accuracy": accuracy, "seconds": time.process_time() - began}

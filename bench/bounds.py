@@ -17,6 +17,7 @@ from unittest.mock import patch
 import curves
 import numpy as np
 from record import Record
+from textgraft.core.context import RunContext
 
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds
@@ -61,7 +62,7 @@ def main() -> None:
     rows, test_rows, _ = read(asked.data / folder)
     train = curves.examples(rows, asked.name)
     test = curves.examples(curves.sample(test_rows, min(asked.tested, len(test_rows))), f"{asked.name} test")
-    labels, source = Labels.fit(train), loading.load(asked.model)
+    labels, source = Labels.fit(train), loading.load_network(asked.model)
     truth, stage = labels.encode(test), load_recipe(source.recommended_recipe("default")).finetune
     texts, pad_id = source.encoded(test.texts, asked.max_tokens)[0], source.tokenizer.pad_id
 
@@ -70,7 +71,7 @@ def main() -> None:
         known = EncodedTexts(source.encoded(mine.texts, asked.max_tokens)[0], labels.encode(mine))
         plan = Plan(source.model, False, stage, Settings(seed=seed), labels, None, pad_id)
         with tempfile.TemporaryDirectory() as work:
-            trained = train_classifier(plan, known, {}, seed=seed, folder=Path(work), title=f"draw {seed}")
+            trained = train_classifier(plan, known, {}, title=f"draw {seed}", context=RunContext(Path(work), seed))
         return measured(as_model(plan, trained), texts, truth, pad_id)
 
     settings = {name: value for name, value in vars(asked).items() if name not in ("data", "seeds")}

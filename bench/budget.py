@@ -242,7 +242,7 @@ def main() -> None:
         tokenizer = Tokenizer.train(sample, **recipe.tokenizer | {"vocab_size": asked.vocabulary})
         asked.out /= f"{asked.vocabulary}-subwords"
     else:
-        tokenizer = loading.load(asked.model).tokenizer
+        tokenizer = loading.load_network(asked.model).tokenizer
     train = build_corpus(read_texts(asked.train), tokenizer, asked.out / "train", source_description="train")
     held = build_corpus(read_texts(asked.valid), tokenizer, asked.out / "valid", source_description="valid")
     bench = Bench(asked.out, train, held, tokenizer)

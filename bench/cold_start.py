@@ -30,9 +30,9 @@ import json, sys
 
 for name in sys.argv[1].split(","):
     sys.modules[name] = None
-from textgraft.tasks.classification.predictor import load
+from textgraft.tasks.classification.predictor import load_classifier
 
-(prediction,) = load(sys.argv[2]).predict([sys.argv[3]])
+(prediction,) = load_classifier(sys.argv[2]).predict([sys.argv[3]])
 used = {name.partition(".")[0] for name, module in sys.modules.items() if module is not None}
 print(json.dumps({"label": prediction.label, "confidence": prediction.confidence, "used": sorted(used)}))
 """

@@ -112,7 +112,7 @@ def drawn(rows: Rows, length: int, path: Path) -> None:
     # Here, because a cell's own process needs no matplotlib.
     from matplotlib.figure import Figure
 
-    from textgraft.report.plots import Plot, finished, style
+    from textgraft.report.plots import Plot, laid_out, style
 
     panels = (
         ("train_us", "one text of so many tokens: \u00b5s a token", "length"),
@@ -130,7 +130,7 @@ def drawn(rows: Rows, length: int, path: Path) -> None:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    plot: Plot = finished(figure, "What training costs a token, by length and by rows, for each network.")
+    plot: Plot = laid_out(figure, "What training costs a token, by length and by rows, for each network.")
     plot.save(path)
 
 

@@ -36,12 +36,13 @@ from typing import Any
 import psutil
 import sklearn.metrics  # noqa: F401 (imported here, so that no life has to)
 import torch
+from textgraft.core.context import QUIET
 
 import textgraft.tasks.classification.finetune_report  # noqa: F401 (this brings matplotlib)
 from textgraft.data.examples import Examples
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training.loop import Settings
 
 LIFE = 0.6
@@ -152,14 +153,19 @@ def prepare(folder: Path) -> None:
 
 def make_lm(folder: Path, out: Path) -> None:
     settings = Settings(save_seconds=0.02)
-    pretrain([folder / "pool.txt"], out, recipe=str(folder / "pretraining.toml"), settings=settings, show=False)
+    pretrain(
+        [folder / "pool.txt"],
+        out,
+        options=PretrainOptions(recipe=str(folder / "pretraining.toml"), settings=settings),
+        context=QUIET,
+    )
 
 
 def make_adapted(folder: Path, out: Path) -> None:
     texts = (folder / "pool.txt").read_text(encoding="utf-8").splitlines()[:300]
     settings = Settings(save_seconds=0.02, accumulate=2, validate_every=9)
     model, recipe = folder / "lm", str(folder / "tuning.toml")
-    adapt(texts, out, model=model, recipe=recipe, own_vocabulary=True, settings=settings, show=False)
+    adapt(texts, out, model=model, recipe=recipe, own_vocabulary=True, settings=settings, context=QUIET)
 
 
 def make_classifier(folder: Path, out: Path, *, seed: int = 0, seeds: int = 1, folds: int | None = None) -> None:
@@ -169,7 +175,7 @@ def make_classifier(folder: Path, out: Path, *, seed: int = 0, seeds: int = 1, f
     recipe = str(folder / "tuning.toml")
     options = FinetuneOptions(recipe=recipe, seeds=seeds, folds=folds, baselines=False, settings=settings)
     model = folder / "adapted"
-    finetune(labelled(40, seed=2), out, model=model, valid=valid, options=options, show=False)
+    finetune(labelled(40, seed=2), out, model=model, valid=valid, options=options, context=QUIET)
 
 
 def make_blend(folder: Path, out: Path) -> None:
@@ -178,7 +184,7 @@ def make_blend(folder: Path, out: Path) -> None:
     texts = (folder / "pool.txt").read_text(encoding="utf-8").splitlines()[:300]
     test = labelled(60, seed=3)
     model = folder / "adapted"
-    finetune(labelled(40, seed=2), out, model=model, test=test, unlabelled=texts, options=options, show=False)
+    finetune(labelled(40, seed=2), out, model=model, test=test, unlabelled=texts, options=options, context=QUIET)
 
 
 STAGES: dict[str, Callable[[Path, Path], None]] = {

@@ -66,7 +66,7 @@ def main() -> None:
     examples = curves.examples(curves.sample(read(asked.data / folder)[0], asked.rows), asked.name)
     labels = Labels.fit(examples)
     for name in asked.models:
-        source = loading.load(name)
+        source = loading.load_network(name)
         texts, pad_id = source.encoded(examples.texts, asked.max_tokens)[0], source.tokenizer.pad_id
         stage = load_recipe(source.recommended_recipe("default")).finetune
         model = classifier_to_train(Plan(source.model, False, stage, Settings(), labels, None, pad_id), 0)

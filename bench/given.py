@@ -37,10 +37,10 @@ class Given:
     def tiny(self) -> Path:
         """A BERT of one layer that knows nothing."""
         from textgraft.models.artifact import Artifact, save
-        from textgraft.models.loading import load
+        from textgraft.models.loading import load_network
         from textgraft.models.model import build_fresh
 
-        known = load("en-bert-small")
+        known = load_network("en-bert-small")
         shape = known.model.describe()
         shape["encoder"] |= {"embedding_dim": 16, "num_layers": 1, "num_heads": 2, "feed_forward_dim": 32}
         shape["head"]["input_dim"] = 16
@@ -95,9 +95,9 @@ class Given:
         from textgraft.data.labels import Labels
         from textgraft.data.sequences import encode_texts
         from textgraft.models.artifact import Artifact, save
-        from textgraft.models.loading import load
+        from textgraft.models.loading import load_network
 
-        body = load(self.body)
+        body = load_network(self.body)
         texts, labels = self.reviews(self.size(160, 20))
         sequences, _ = encode_texts(body.tokenizer, texts, MOST)
         model, _ = trained(body, sequences, [NAMES.index(label) for label in labels], 0)

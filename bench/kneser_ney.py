@@ -89,7 +89,7 @@ def model_scores(loaded: Artifact, held: Corpus) -> dict[str, Any]:
 
 
 def compare(name: str, train: list[str], valid: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    loaded = loading.load(name)
+    loaded = loading.load_network(name)
     if not isinstance(loaded.model.head, LanguageModelHead) or loaded.model.encoder.direction != "left":
         remedy = "Give one made by textgraft pretrain or adapt."
         raise UserError("this is no language model that reads from left to right.", where=name, remedy=remedy)

@@ -89,7 +89,7 @@ def plot(data_sets: Mapping[str, dict[str, Points]]) -> plots.Plot:
         + ", ".join(f"{METHODS[m]} " + " ".join(f"{100 * c['mean']:.1f}" for _, c in p) for m, p in found.items())
         for name, found in data_sets.items()
     )
-    return plots.finished(figure, f"Accuracy by number of labels, from the fewest to the most. {said}.")
+    return plots.laid_out(figure, f"Accuracy by number of labels, from the fewest to the most. {said}.")
 
 
 def main() -> None:

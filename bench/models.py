@@ -75,7 +75,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     """One model's figures."""
     process = psutil.Process()
     before, began = process.memory_info().rss, time.perf_counter()
-    source = loading.load(name)
+    source = loading.load_network(name)
     loaded = time.perf_counter() - began
     texts = list(islice(_enough(text, tokens), 100_000))
     row: dict[str, Any] = {
@@ -99,7 +99,7 @@ def measure(name: str, text: str, tokens: int) -> dict[str, Any]:
     row["held_out_tokens"] = held.num_tokens
     row["ways"] = {}
     for way, (rounding, precision, size) in LINEAR_METHODS.items():
-        model = rounded(loading.load(name).model, rounding)
+        model = rounded(loading.load_network(name).model, rounding)
         with torch.no_grad(), computing_in(precision):
             scores = language_model_validator(held)(model)
         matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)

@@ -166,8 +166,8 @@ class Draws:
         self.train = curves.examples(train, asked.name)
         self.test = curves.examples(curves.sample(test, min(asked.tested, len(test))), f"{asked.name} test")
         self.labels, self.pool, self.work, self.method = Labels.fit(self.train), pool, work, None
-        self.probed, self.max_tokens = loading.load(asked.probe) if asked.probe else None, asked.max_tokens
-        self.spaces = FeatureMaps(pool, work / "spaces", seed=0)
+        self.probed, self.max_tokens = loading.load_network(asked.probe) if asked.probe else None, asked.max_tokens
+        self.feature_maps = FeatureMaps(pool, work / "feature_maps", seed=0)
         if asked.model:
             made = new_method("default", MethodOptions(model=asked.model, max_tokens=asked.max_tokens))
             assert isinstance(made, Default)
@@ -181,7 +181,7 @@ class Draws:
         if self.method is None:
             unseen = Examples(list(self.test.texts))
             ground = SelectionContext(train, unseen, self.labels, self.pool, splits, seed, folder)
-            candidates: list[Candidate] = linear_candidates(ground, self.spaces, show=False).candidates
+            candidates: list[Candidate] = linear_candidates(ground, self.feature_maps, show=False).candidates
             if self.probed is not None:
                 candidates.append(self.probe(self.probed, ground))
         else:

@@ -23,7 +23,7 @@ from textgraft.cli.prompt import verdict
 from textgraft.data.examples import Examples
 from textgraft.data.readers import read_texts
 from textgraft.metrics.classification import bootstrap_interval
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 POOL = 200
 PASSAGES = 300
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    model, results = load(given.model), {}
+    model, results = load_network(given.model), {}
     for template, rows_of in DATA.items():
         rows = rows_of(given.data)
         random.Random(0).shuffle(rows)

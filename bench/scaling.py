@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 from record import Record, in_own_process, write_json
+from textgraft.core.context import QUIET
 
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples
@@ -66,16 +67,16 @@ def trained(count: int, classes: int) -> Work:
 
     def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            finetune(train, Path(folder, "out"), model="en-gpt-small", test=test, options=options, show=False)
+            finetune(train, Path(folder, "out"), model="en-gpt-small", test=test, options=options, context=QUIET)
 
     return work
 
 
 def encoded(megabytes: int) -> Work:
     from textgraft.data.streams.shards import build_corpus
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
 
-    tokenizer, pool = load("en-ulmfit").tokenizer, texts()
+    tokenizer, pool = load_network("en-ulmfit").tokenizer, texts()
 
     def so_much() -> Iterator[str]:
         left = megabytes * 1_000_000
@@ -170,7 +171,7 @@ def drawn(points: dict[Point, dict[str, float]], path: Path) -> None:
     # Here, because a cell's own process needs no matplotlib.
     from matplotlib.figure import Figure
 
-    from textgraft.report.plots import Plot, finished, style
+    from textgraft.report.plots import Plot, laid_out, style
 
     def thousands(value: float, _: int) -> str:
         return f"{value / 1000:,.0f}k" if value >= 10_000 else f"{value:,.0f}"
@@ -189,7 +190,7 @@ def drawn(points: dict[Point, dict[str, float]], path: Path) -> None:
                 axis.locator_params(axis="x", nbins=4, integer=True)
                 if len(CURVES[name].series) > 1:
                     axis.legend(fontsize=7)
-    plot: Plot = finished(figure, "How time (above) and memory (below) grow with the size of the work.")
+    plot: Plot = laid_out(figure, "How time (above) and memory (below) grow with the size of the work.")
     plot.save(path)
 
 

@@ -51,7 +51,7 @@ def language_models(width: int, folder: Path) -> tuple[list[str], list[str]]:
     """Folders of ours and Flair's files of the same two models, with drawn weights."""
     ours, theirs = [], []
     for direction in ("forward", "backward"):
-        known = loading.load(f"en-flair-small-{direction}")
+        known = loading.load_network(f"en-flair-small-{direction}")
         shape = known.model.describe()
         shape["encoder"]["hidden_dim"] = shape["head"]["input_dim"] = width
         about = {"stage": "pretrain", "name": direction, "base": None}

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from record import Record, write_json
+from textgraft.core.context import RunContext
 
 from textgraft.core import formatting
 from textgraft.data.conll import Tagged, read_conll, split_sentences
@@ -52,7 +53,7 @@ def trained(
     )
     model = Stack.open(name.split(","), precision=arguments.precision) if stacked else name
     folder = arguments.out / "tagger"
-    done = tag_finetune(model=model, out=folder, options=options, overwrite=True, **parts)
+    done = tag_finetune(model=model, out=folder, options=options, context=RunContext(overwrite=True), **parts)
     tagger, test = Tagger(folder, precision=arguments.precision), parts["test"]
     began = time.perf_counter()
     tagger.tag(test.sentences)
@@ -107,7 +108,7 @@ def main() -> None:
     opened = [Stack.open(name.split(","), precision=arguments.precision) for name in arguments.stack]
     settings["weights"] = [[source.fingerprint for source in stack.sources] for stack in opened]
     if arguments.finetuned:
-        settings["weights"].append(weights_hash(loading.load(arguments.finetuned).model))
+        settings["weights"].append(weights_hash(loading.load_network(arguments.finetuned).model))
     record = Record(arguments.out / "taggers-unfinished.json", settings)
     rows, metric = [], ""
     for called, name, stacked in taggers:

@@ -149,7 +149,7 @@ def trained_here(seconds: float) -> tuple[Model, Corpus]:
 
 def given(folder: str, files: list[str]) -> tuple[Model, Corpus]:
     """A trained model and text that it has not read."""
-    loaded, texts = loading.load(folder), list(read_texts(files))
+    loaded, texts = loading.load_network(folder), list(read_texts(files))
     ids = loaded.tokenizer.encode_batch(texts)
     words, characters = sum(len(t.split()) for t in texts), sum(map(len, texts))
     return loaded.model, Corpus.from_ids(ids, loaded.tokenizer, words=words, characters=characters)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from made_up_reviews import reviews
+from textgraft.core.context import QUIET
+
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions
 
 # The first example of a test may load half of torch, and every machine has other work to do now and then.
 settings.register_profile("textgraft", deadline=None)
@@ -73,4 +76,6 @@ def tiny_lm(tiny_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "pool.txt").write_text("\n".join(reviews(400)[0]))
-    return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(tiny_recipe), show=False)
+    return pretrain(
+        [folder / "pool.txt"], folder / "lm", options=PretrainOptions(recipe=str(tiny_recipe)), context=QUIET
+    )

@@ -36,7 +36,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a classifier that also gives vectors."""
     targets = np.array([int(label == "pos") for label in LABELS])
-    model = LsaBaseline(spaces=[LSAFeatures(dimensions=8).fit(TEXTS)]).fit(TEXTS, targets).fitted
+    model = LsaBaseline(feature_maps=[LSAFeatures(dimensions=8).fit(TEXTS)]).fit(TEXTS, targets).fitted
     made = LinearArtifact(model, Labels("single", ("neg", "pos")), {"stage": "finetune"})
     return artifact.save(made, tmp_path_factory.mktemp("model") / "model")
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_reviews import reviews
+from textgraft.core.context import QUIET
 from torch.utils.flop_counter import FlopCounterMode
 
 from textgraft import FinetuneOptions, Settings, finetune, load
@@ -28,7 +29,7 @@ from textgraft.generation import decoding
 from textgraft.generation.decoding import Decoder
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.models.inference import embed_sequences
-from textgraft.models.loading import load as load_model
+from textgraft.models.loading import load_network as load_model
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.uninitialized import Uninitialized
@@ -173,7 +174,7 @@ def passes(monkeypatch: pytest.MonkeyPatch, tiny_lm: Path, out: Path, epochs: in
     options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(seed=0))
     train = Examples(texts[:30], labels[:30], "single", source="train")
     test = Examples(texts[30:], labels[30:], "single", source="test")
-    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    finetune(train, out, model=tiny_lm, test=test, options=options, context=QUIET)
     monkeypatch.undo()
     return {text: counted[text] for text in texts}
 
@@ -210,7 +211,7 @@ def tiny_classifier(tiny_lm: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     options = FinetuneOptions(recipe="frozen", baselines=False)
     test = Examples(texts[:10], labels[:10], "single", source="test")
     train = Examples(texts, labels, "single", source="train")
-    finetune(train, out, model=tiny_lm, test=test, options=options, show=False)
+    finetune(train, out, model=tiny_lm, test=test, options=options, context=QUIET)
     return out
 
 

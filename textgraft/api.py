@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.core.memory import give_back_memory, large_parts_apart
+from textgraft.core.memory import mmap_large_blocks, release_free_memory
 from textgraft.data.examples import each_text
 from textgraft.data.readers import read
 from textgraft.models.artifact import Artifact, Predictor
@@ -95,10 +95,10 @@ def embed_stream(
     def blocks() -> Iterator[np.ndarray]:
         # A transformer's parts are so many and so small that taking each from the system would take a quarter longer.
         recurrent = any(isinstance(member, Artifact) and member.model.encoder.recurrent for member in members)
-        with large_parts_apart() if recurrent else nullcontext():
+        with mmap_large_blocks() if recurrent else nullcontext():
             for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), []):
                 yield predictor.embed(members, chunk, pooling=pooling, max_tokens=max_tokens, layers=layers)
-                give_back_memory()
+                release_free_memory()
 
     return blocks()
 

@@ -58,9 +58,9 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
     from textgraft.data.readers import read_texts
     from textgraft.data.streams.shards import build_corpus
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
 
-    tokenizer, folder = load(task["body"]).tokenizer, Path(task["work"], "shards")
+    tokenizer, folder = load_network(task["body"]).tokenizer, Path(task["work"], "shards")
     written = tokenizer.to_json()
     marks = len(tokenizer.corpus_ids(["a"])[0]) - len(tokenizer.bodies(["a"])[0])
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from given import Given
 from race import Measure, Quality, Row, Turn
+from textgraft.core.context import QUIET
 from timing import clocks, since
 
 ROW = Row(
@@ -67,7 +68,7 @@ def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
         texts, labels = task["draws"][number]
         shutil.rmtree(folder, ignore_errors=True)
         start = clocks()
-        finetune(Examples(texts, labels, "single", source="draw"), folder, model=task["body"], show=False)
+        finetune(Examples(texts, labels, "single", source="draw"), folder, model=task["body"], context=QUIET)
         spent = since(start)
         answers = [said.label for said in load(folder).predict(task["held"])]
         return {"time": {"units": 1, **spent}, "quality": scored(answers, task)}

@@ -79,9 +79,9 @@ def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
 
     from textgraft.data.sequences import encode_texts
     from textgraft.models.inference import predict_logits
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
 
-    body = load(task["body"])
+    body = load_network(task["body"])
     sequences, _ = encode_texts(body.tokenizer, task["texts"], MOST)
     held, _ = encode_texts(body.tokenizer, task["held"], MOST)
     tokens = sum(map(len, sequences))

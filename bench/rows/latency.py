@@ -37,9 +37,9 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 
 def ours(task: dict[str, Any], precision: str = "auto") -> Callable[[int], Turn]:
-    from textgraft.tasks.classification.predictor import load
+    from textgraft.tasks.classification.predictor import load_classifier
 
-    model = load(task["model"], precision=precision)
+    model = load_classifier(task["model"], precision=precision)
     return lambda number: _asked(task["texts"], lambda text: str(next(iter(model.predict([text]))).label))
 
 

@@ -48,9 +48,9 @@ def named(pipeline: Any, said: dict[str, Any]) -> str:
 
 def ours(task: dict[str, Any], precision: str = "auto") -> Callable[[int], Turn]:
     from textgraft.data.sequences import encode_texts
-    from textgraft.tasks.classification.predictor import load
+    from textgraft.tasks.classification.predictor import load_classifier
 
-    model = load(task["model"], precision=precision)
+    model = load_classifier(task["model"], precision=precision)
     (member,) = model.members
     encoded, _ = encode_texts(member.tokenizer, task["texts"], 512)
     flop = 2 * multiplied(member.model) * sum(map(len, encoded))

@@ -23,12 +23,13 @@ ROW = Row(
 def prepare(given: Given) -> dict[str, Any]:
     from dataclasses import replace
 
+    from textgraft.tasks.export import graph_of
+
     from textgraft.models import loading
     from textgraft.models.model_folder import write_folder
-    from textgraft.onnx.export import graph_of
     from textgraft.onnx.int8 import ALL, in_int8
 
-    whole, folder = graph_of(loading.load(given.classifier)), given.work / "int8"
+    whole, folder = graph_of(loading.load_network(given.classifier)), given.work / "int8"
     write_folder(folder, replace(whole, graph=in_int8(whole.graph, ALL)).files())
     texts, _ = given.reviews(given.size(200, 20), "test")
     return {"graph": str(folder), "texts": texts}
@@ -42,9 +43,9 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
     import onnxruntime
 
     from textgraft.data.sequences import encode_texts
-    from textgraft.tasks.classification.predictor import load
+    from textgraft.tasks.classification.predictor import load_classifier
 
-    (member,) = load(task["graph"]).members
+    (member,) = load_classifier(task["graph"]).members
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = task["threads"]
     session = onnxruntime.InferenceSession(Path(task["graph"], "model.onnx"), options)
@@ -67,9 +68,9 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
-    from textgraft.tasks.classification.predictor import load
+    from textgraft.tasks.classification.predictor import load_classifier
 
-    model = load(task["graph"])
+    model = load_classifier(task["graph"])
 
     def turn(number: int) -> Turn:
         start = clocks()

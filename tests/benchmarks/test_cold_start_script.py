@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 from made_up_reviews import reviews
+from textgraft.core.context import QUIET
+from textgraft.tasks.export import export
 
 from textgraft.data.examples import Examples
-from textgraft.onnx.export import export
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 
 BENCH = Path(__file__).parents[2] / "bench" / "cold_start.py"
@@ -19,7 +20,7 @@ BENCH = Path(__file__).parents[2] / "bench" / "cold_start.py"
 def test_the_graph_answers_alike_and_is_lighter(tiny_lm: Path, tmp_path: Path) -> None:
     examples = Examples(*reviews(20), "single")
     options = FinetuneOptions(recipe="frozen", baselines=False)
-    finetune(examples, tmp_path / "model", model=tiny_lm, valid=examples, options=options, show=False)
+    finetune(examples, tmp_path / "model", model=tiny_lm, valid=examples, options=options, context=QUIET)
     export(tmp_path / "model", tmp_path / "graph")
     command = [sys.executable, str(BENCH), str(tmp_path / "model"), str(tmp_path / "graph"), "--rounds", "1"]
     done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, check=False)

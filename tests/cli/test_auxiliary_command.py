@@ -11,7 +11,7 @@ from made_up_reviews import reviews
 from programs import Program, spawn, unchanged, write_csv
 from safetensors.torch import load_file
 
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text.byte_level import train_byte_level
@@ -57,7 +57,7 @@ def test_a_classifier_by_gpts_recipe(desk: Path, tmp_path: Path) -> None:
     assert found.keys() == plain.keys()
     assert not any("auxiliary" in name or "output" in name for name in found if name.startswith("head."))
     assert not torch.equal(found["encoder.embedding.weight"], plain["encoder.embedding.weight"])
-    run = artifact.load(tmp_path / "with").run
+    run = loading.load_network(tmp_path / "with").run
     assert run["recipe"] == "gpt"
     assert run["history"][-1]["train_loss"] > 2  # half of log(300) and the classifier's, where alone it is log(2)
 
@@ -66,7 +66,7 @@ def test_choices_by_gpts_recipe(desk: Path, tmp_path: Path, run: Program) -> Non
     options = ["--kind", "choice", "--recipe", "gpt", "--model", desk / "gpt", "--folds", "2", "--json", "--quiet"]
     done = run("finetune", desk / "choice.jsonl", *options, "--out", tmp_path / "out")
     assert done.code == 0, done
-    assert artifact.load(tmp_path / "out").model.describe()["head"]["name"] == "choice"
+    assert loading.load_network(tmp_path / "out").model.describe()["head"]["name"] == "choice"
 
 
 def test_bert_is_refused_with_nothing_written(desk: Path, tmp_path: Path, run: Program) -> None:

@@ -16,7 +16,7 @@ from programs import Desk, Program, Result, environment, spawn
 
 from textgraft import predict
 from textgraft.cli.app import COMMANDS
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
@@ -56,7 +56,7 @@ def test_pretrain(pretrained: tuple[Path, Result]) -> None:
     assert (shown["out"], shown["stage"]) == (str(out), "pretrain")
     assert shown["held_out"]["after"]["perplexity"] > 1
     assert "pretrain" in result.err  # the progress
-    assert load(out).model.encoder.direction == "right"
+    assert load_network(out).model.encoder.direction == "right"
     assert [path.name for path in out.parent.iterdir()] == ["backward"]
 
 
@@ -67,7 +67,7 @@ def test_adapt(desk: Desk, tmp_path: Path) -> None:
     assert (result.code, result.err) == (0, "")
     assert "perplexity per word" in result.out
     assert f"Written: {out}" in result.out
-    assert load(out).run["settings"]["seed"] == 3
+    assert load_network(out).run["settings"]["seed"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["domain"]
 
 
@@ -83,7 +83,7 @@ def test_finetune_with_a_pool_and_a_backward_model(
     assert (shown["labels"], shown["test_n"], shown["seeds"]) == (24, 20, 1)
     adapted = {name: f"{out}.{name}.lm" for name in ("ulmfit", "ulmfit-backward")}
     assert shown["language_models"] == adapted
-    assert [load(path).run["stage"] for path in adapted.values()] == ["adapt", "adapt"]
+    assert [load_network(path).run["stage"] for path in adapted.values()] == ["adapt", "adapt"]
     assert "ulmfit-backward seed 0" in result.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clf", "clf.ulmfit-backward.lm", "clf.ulmfit.lm"]
     predicted = run("predict", out, "--text", "a great film", "--json")
@@ -101,7 +101,7 @@ def test_finetune_prints_a_table_the_verdict_and_what_was_written(desk: Desk, tm
     assert [line.split()[0] for line in lines[1:4]] == ["ulmfit", "linear", "lsa"]
     assert "on 24 texts" in result.out
     assert lines[-1] == f"Written: {out}, {out / 'report.html'}"
-    assert load(out).run["seeds"] == 2
+    assert load_network(out).run["seeds"] == 2
 
 
 def test_an_interrupted_finetune_that_was_done_but_for_tidying_up_goes_on(

@@ -9,7 +9,7 @@ import pytest
 from made_up_reviews import reviews
 from programs import Desk, Program, interrupt, spawn, unchanged, write_csv
 
-from textgraft.models import artifact
+from textgraft.models import loading
 
 LANGUAGE_MODEL = """
 name = "quick"
@@ -57,7 +57,7 @@ def test_a_language_model_teaches_half_of_itself(run: Program, desk: Desk, tmp_p
     assert done.code == 0, done.err
     assert "its teacher" in done.out
     assert f"Written: {out}" in done.out
-    assert artifact.load(out).model.encoder.config.num_layers == 2
+    assert loading.load_network(out).model.encoder.config.num_layers == 2
 
 
 def test_ctrl_c_and_the_same_command_end_with_the_same_bits(run: Program, desk: Desk, tmp_path: Path) -> None:

@@ -13,19 +13,19 @@ from programs import Desk, Program
 
 from textgraft.core.errors import UserError
 from textgraft.models.graph_loading import load as load_graph
-from textgraft.onnx import export as exporting
 from textgraft.onnx.int8 import LADDER
-from textgraft.tasks.classification.predictor import load
+from textgraft.tasks import export as exporting
+from textgraft.tasks.classification.predictor import load_classifier
 
 WITHOUT_TORCH = """
 import sys
 
 for name in ("torch", "scipy", "sklearn", "duckdb", "pandas", "safetensors", "matplotlib", "onnx", "transformers"):
     sys.modules[name] = None
-from textgraft.tasks.classification.predictor import load
+from textgraft.tasks.classification.predictor import load_classifier
 from textgraft.core.errors import UserError
 
-for prediction in load(sys.argv[1]).predict(sys.argv[2:]):
+for prediction in load_classifier(sys.argv[1]).predict(sys.argv[2:]):
     print(prediction.label, prediction.confidence)
 """
 
@@ -56,7 +56,7 @@ def test_a_graph_needs_no_torch(desk: Desk, exported: Path) -> None:
         [sys.executable, "-c", WITHOUT_TORCH, str(exported), *texts], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    expected = list(load(desk.classifier, precision="fp32").predict(texts))
+    expected = list(load_classifier(desk.classifier, precision="fp32").predict(texts))
     found = [line.split() for line in done.stdout.splitlines()]
     assert [label for label, _ in found] == [p.label for p in expected]
     np.testing.assert_allclose([float(c) for _, c in found], [p.confidence for p in expected], atol=1e-6)
@@ -68,10 +68,10 @@ def test_int8_is_written_only_where_answers_stay(
     command = ("export", desk.classifier, "--onnx", tmp_path / "small", "--int8")
     run(*command).mistake("0 texts are too few", "--texts")
     with_texts = (*command, "--texts", desk.folder / "pool.txt")
-    monkeypatch.setattr(exporting, "AGREEMENT", 1.01)
+    monkeypatch.setattr(exporting, "MIN_AGREEMENT", 1.01)
     run(*with_texts).mistake("of the answers stay", "Export it without --int8")
     assert not (tmp_path / "small").exists()
-    monkeypatch.setattr(exporting, "AGREEMENT", 0.5)
+    monkeypatch.setattr(exporting, "MIN_AGREEMENT", 0.5)
     done = run(*with_texts, "--json").json()
     assert 0.5 <= done["same"] <= 1
     assert done["texts"] == 200
@@ -91,7 +91,7 @@ def test_int8_takes_the_first_step_that_leaves_the_answers(
     done = exporting.export(desk.classifier, tmp_path / "small", int8=True, texts=texts)
     assert (done.same, done.products) == (0.994, LADDER[-1])
     assert done.difference < 0.05
-    assert list(load(tmp_path / "small").predict(texts[:3]))
+    assert list(load_classifier(tmp_path / "small").predict(texts[:3]))
 
 
 def test_agreement_is_of_decisions() -> None:

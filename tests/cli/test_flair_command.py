@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from programs import Program, spawn
 
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 FILES = Path(__file__).parents[1] / "parity" / "flair"
 
@@ -29,7 +29,7 @@ def test_and_back(tmp_path: Path, run: Program) -> None:
     assert done.json()["format"] == "flair"
     again = run("convert", f"flair:{tmp_path / 'lm.pt'}", "--out", tmp_path / "again", "--overwrite")
     assert (again.code, again.err) == (0, "")
-    ours, theirs = (load(tmp_path / name).model.values() for name in ("lm", "again"))
+    ours, theirs = (load_network(tmp_path / name).model.values() for name in ("lm", "again"))
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 

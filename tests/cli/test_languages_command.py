@@ -9,7 +9,7 @@ import pytest
 from made_up_reviews import reviews
 from programs import Program, spawn, unchanged
 
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 RECIPE = """
 name = "tiny-bert"
@@ -71,7 +71,7 @@ def test_two_languages(texts: Path, tmp_path: Path) -> None:
     assert en["share_read"] / zh["share_read"] == pytest.approx((en["tokens"] / zh["tokens"]) ** 0.5, rel=0.02)
     assert (en["times_read"], en["texts"]) == (1, 298)
     assert {"tokens", "loss", "perplexity"} <= zh["held_out"].keys()
-    made = load(tmp_path / "lm")
+    made = load_network(tmp_path / "lm")
     assert made.run["data"]["sources"] == ["en: en-*.txt", "zh-Hans: zh.txt"]
     assert made.tokenizer.encode("电影很好").tokens == ["[CLS]", *"电影很好", "[SEP]"]
     told = spawn(*command, "--out", tmp_path / "told")

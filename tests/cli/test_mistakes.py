@@ -22,7 +22,7 @@ from made_up_reviews import reviews
 from programs import Desk, Program, environment, interrupt, unchanged, write_csv
 
 from textgraft.core.files import cannot_write
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 ROWS = list(zip(*reviews(12, 4)))
 GOOD = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)  # 13 lines
@@ -294,7 +294,7 @@ def test_a_disk_full_at_the_end_of_training_keeps_the_work(
         run(*command).mistake(str(tmp_path / "model"), "The disk is full: make room and run the same command again")
     assert (tmp_path / "model.run" / "seed 7.safetensors").exists()
     assert run(*command).code == 0
-    assert load(tmp_path / "model").run["settings"]["seed"] == 7
+    assert load_network(tmp_path / "model").run["settings"]["seed"] == 7
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 

@@ -15,7 +15,7 @@ from programs import Program, spawn
 
 from textgraft import Settings, lr_find
 from textgraft.data.examples import Choice, Examples, Pair
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text.byte_level import train_byte_level
@@ -123,7 +123,7 @@ def test_pairs_end_to_end(run: Program, desk: Path, family: tuple[str, Path], tm
     truth = [json.loads(line)["label"] for line in (desk / "test.jsonl").read_text().splitlines()]
     assert sum(a == b for a, b in zip(labels, truth, strict=True)) / 16 == pytest.approx(tested)
     if name == "bert":  # the second text is known as such
-        loaded = artifact.load(tmp_path / "out")
+        loaded = loading.load_network(tmp_path / "out")
         assert loaded.model.encoder.segments is not None
         before = loaded.outputs([Pair("a cat", "a dog")])
         with torch.no_grad():
@@ -141,7 +141,7 @@ def test_similarity_end_to_end(run: Program, desk: Path, family: tuple[str, Path
         assert {"pearson", "spearman"} <= results["methods"][METHODS[family[0]]].keys()
         assert results["methods"]["linear"]["pearson"]["mean"] > 0.8
         assert results["methods"]["linear"]["spearman"]["mean"] > 0.5
-        first, second = artifact.load(out).outputs(swapped)
+        first, second = loading.load_network(out).outputs(swapped)
         assert (abs(first - second) < 1e-5) == same
 
 
@@ -162,7 +162,7 @@ def test_choices_end_to_end(run: Program, desk: Path, family: tuple[str, Path], 
         assert list(shown) == [str(n + 1) for n in range(len(question["choices"]))]
         assert sum(shown.values()) == pytest.approx(1)
     # As many options as one likes, though none of those in training had five.
-    assert artifact.load(out).outputs([Choice("A cat.", ["a", "b", "c", "d", "e"])]).shape == (1, 5)
+    assert loading.load_network(out).outputs([Choice("A cat.", ["a", "b", "c", "d", "e"])]).shape == (1, 5)
 
 
 def test_choices_by_folds(run: Program, desk: Path, tiny_lm: Path, tmp_path: Path) -> None:

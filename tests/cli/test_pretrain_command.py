@@ -9,7 +9,7 @@ import pytest
 import torch
 from programs import Desk, Program
 
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -30,7 +30,7 @@ def test_the_processor_by_name_is_what_auto_takes_without_a_gpu(desk: Desk, tmp_
     recipe = ["--recipe", desk / "backward.toml", "--tokens", "500", "--quiet"]
     done = run("pretrain", desk / "pool.txt", "--out", out, *recipe, "--device", "cpu")
     assert (done.code, done.err) == (0, "")
-    found = load(out).run
+    found = load_network(out).run
     assert found["machine"]["device"] == "cpu"
     assert found["stopped_by"] == "tokens"
     assert "device" not in found["settings"]
@@ -45,7 +45,7 @@ def test_patience_and_a_compressed_folder(desk: Desk, tmp_path: Path, run: Progr
     done = run("pretrain", tmp_path / "texts", "--out", tmp_path / "lm", "--recipe", recipe, "--patience", "1")
     assert done.code == 0, done
     assert "stopped after 1 validation without a gain" in " ".join(done.err.split())
-    assert load(tmp_path / "lm").run["stopped_by"] == "patience"
+    assert load_network(tmp_path / "lm").run["stopped_by"] == "patience"
     run("pretrain", tmp_path / "texts", "--out", tmp_path / "x", "--recipe", recipe, "--patience", "0").mistake(
         "--patience", "equal to 1"
     )
@@ -66,11 +66,11 @@ def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path
     assert run(*command, "--out", tmp_path / "lm").code == 0
     model = ["--model", tmp_path / "lm", "--quiet"]
     run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases to adapt in", "frozen")
-    assert load(tmp_path / "lm").recommended_recipe("default") == "frozen"
-    assert load(tmp_path / "lm").recommended_recipe("full") == "full"
+    assert load_network(tmp_path / "lm").recommended_recipe("default") == "frozen"
+    assert load_network(tmp_path / "lm").recommended_recipe("full") == "full"
     named = ["--recipe", "ulmfit", "--minutes", "0.01"]
     assert run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "a", *named).code == 0
-    assert load(tmp_path / "a").recommended_recipe("default") == "frozen"
+    assert load_network(tmp_path / "a").recommended_recipe("default") == "frozen"
 
 
 def test_no_pretraining_is_replaced(desk: Desk, tmp_path: Path, run: Program) -> None:

@@ -14,7 +14,7 @@ from programs import Program, Result, environment, interrupt, snapshot, spawn
 
 from textgraft.cli.qa import VERBS
 from textgraft.conversion import huggingface
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
@@ -119,7 +119,7 @@ def test_answer_a_file_or_a_question(made: Made, tmp_path: Path, run: Program) -
 
 
 def test_readers_of_the_transformers_library_answer(made: Made, tmp_path: Path, run: Program) -> None:
-    reader = artifact.load(made / "reader")
+    reader = loading.load_network(made / "reader")
     assert isinstance(reader.tokenizer, WordPieceTokenizer)
     huggingface.save(reader.model, tmp_path / "theirs", others=reader.tokenizer.huggingface_files())
     shown = run("qa", "evaluate", f"hf:{tmp_path / 'theirs'}", made / "test.json", "--quiet", "--json").json()

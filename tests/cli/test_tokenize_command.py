@@ -7,7 +7,7 @@ from pathlib import Path
 
 from programs import Desk, Program
 
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 
 
 def test_tokens_for_two_models(desk: Desk, tmp_path: Path, run: Program) -> None:
@@ -19,7 +19,7 @@ def test_tokens_for_two_models(desk: Desk, tmp_path: Path, run: Program) -> None
     for seed in ("0", "1"):
         short = ["--tokens", "500", "--quiet", "--seed", seed]
         assert run("pretrain", tmp_path / "tokens", *recipe, *short, "--out", tmp_path / seed).code == 0
-    assert load(tmp_path / "0").run["data"]["sources"] == ["pool.txt"]
+    assert load_network(tmp_path / "0").run["data"]["sources"] == ["pool.txt"]
     again = run("tokenize", tmp_path / "tokens", "--out", tmp_path / "again", *recipe)
     again.mistake("tokens already", "textgraft pretrain")
     run("adapt", tmp_path / "tokens", "--model", desk.lm, "--out", tmp_path / "x").mistake(

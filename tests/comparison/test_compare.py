@@ -20,6 +20,7 @@ import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file, save
 from small_comparisons import examples, quick_options
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft.comparison import compare as stage
@@ -81,7 +82,7 @@ def settled(value: Any) -> Any:
 
 def test_two_language_models_in_one_table(tmp_path: Path, quick: MethodOptions, tiny_lm: Path) -> None:
     other = tmp_path / "deep" / "another model"
-    adapt(reviews(100, 5)[0], other, model=tiny_lm, show=False)
+    adapt(reviews(100, 5)[0], other, model=tiny_lm, context=QUIET)
     names = ["ulmfit", f"ulmfit@{other}", f"no-adapt@{other}"]
     asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(100, 3)[0], "labels": [6], "seeds": 1}
     results = textgraft.compare(examples(), tmp_path / "out", **asked, methods=names, options=quick)

@@ -28,7 +28,7 @@ from textgraft.linear import pool_words
 from textgraft.linear.scaling import Scale
 from textgraft.linear.word_vector_features import WordVectorFeatures
 from textgraft.models import artifact, model_folder
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model_folder import models_of
 from textgraft.tasks.language_modeling import adapt as adapting
 from textgraft.word_embeddings.corpus import words_of
@@ -61,7 +61,7 @@ def test_a_texts_features_are_the_means_of_its_words_vectors(
     family: str, models: dict[str, str], tmp_path: Path
 ) -> None:
     rows = rows_of(f"features@{models[family]}", tmp_path, TEXTS)
-    sources = [load(model) for model in models[family].split("+")]
+    sources = [load_network(model) for model in models[family].split("+")]
     for text, row in zip(TEXTS, rows, strict=True):
         words = words_of(text, lowercase=False)
         if not words:
@@ -81,7 +81,7 @@ def test_word_vectors_and_a_model_stand_side_by_side(models: dict[str, str], tmp
 
 
 def test_elmo_is_its_words_beside_its_layers_unless_told(models: dict[str, str], tmp_path: Path) -> None:
-    model, words = load(models["elmo"]), words_of(TEXTS[0], lowercase=False)
+    model, words = load_network(models["elmo"]), words_of(TEXTS[0], lowercase=False)
     read = [
         textgraft.word_vectors(model, [words], layer_aggregation=r, precision="fp32")[0].mean(0)
         for r in Elmo.layer_aggregations

@@ -17,7 +17,7 @@ from textgraft.comparison.learning_curve import (
     winner,
 )
 from textgraft.data.labels import Labels
-from textgraft.metrics.paired_differences import certainty, holm
+from textgraft.metrics.paired_differences import holm, significance_text
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 
 
@@ -106,7 +106,7 @@ def test_no_winner_where_another_draw_of_the_labels_could_undo_it() -> None:
     told = budget_verdict(comparison, found, 100)
     assert "is ahead, but not reliably over training samples, compared with steady (+10.0 points [-" in told
     assert "low" not in told
-    assert "other seeds could undo it" in certainty(steady)
+    assert "other seeds could undo it" in significance_text(steady)
 
 
 def test_many_comparisons_ask_for_more_evidence() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from made_up_reviews import reviews
 from small_comparisons import examples, quick_options, write_family, write_vectors
+from textgraft.core.context import QUIET
 
 from textgraft.comparison.methods import (
     METHODS,
@@ -122,7 +123,7 @@ def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path
 def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> None:
     train, test, pool = examples(30), examples(12, seed=2), reviews(40, 3)[0]
     options = FinetuneOptions(max_tokens=32, settings=Settings(seed=4))
-    made = finetune(train, tmp_path / "made", model=tiny_lm, test=test, unlabelled=pool, options=options, show=False)
+    made = finetune(train, tmp_path / "made", model=tiny_lm, test=test, unlabelled=pool, options=options, context=QUIET)
     method = Default(MethodOptions(model=tiny_lm, max_tokens=32, seed=4, show=False))
     for one in method._models:  # finetune leaves adapting to the command line
         one._adapt_stage = Stage  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from families import ENCODERS, HEADS, V, direction, made, tied_head
+from textgraft.core.context import RunContext
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
@@ -200,7 +201,9 @@ def test_its_own_weights_learn_with_the_lowest_group(encoder: str) -> None:
 def test_what_is_trained_has_no_language_model_in_it(encoder: str, tmp_path: Path) -> None:
     made_plan = plan(encoder)
     data = EncodedTexts(examples(), np.arange(len(LENGTHS)) % 2)
-    trained = train_classifier(made_plan, data, {"test": data}, seed=0, folder=tmp_path, title="seed 0", show=False)
+    trained = train_classifier(
+        made_plan, data, {"test": data}, title="seed 0", context=RunContext(tmp_path, 0, show=False)
+    )
     model = as_model(made_plan, trained)
     assert trained.values.keys() == new_classifier(made_plan, 0).values().keys() == model.values().keys()
     assert not any("auxiliary" in name for name in trained.values)

@@ -30,7 +30,7 @@ from families import (
 )
 
 from textgraft.data.batch import IGNORE, Batch
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.precision import computing_in
@@ -132,14 +132,16 @@ def test_every_parameter_is_in_one_layer_group_and_learns(encoder: str, head: st
 @every_model
 def test_saving_and_loading_is_exact(encoder: str, head: str, tmp_path: Path) -> None:
     model = made(encoder, head, dropout=1.0)
-    loaded = artifact.load(artifact.save(Artifact(model, TOKENIZER), tmp_path / "model")).model
+    loaded = loading.load_network(artifact.save(Artifact(model, TOKENIZER), tmp_path / "model")).model
     assert loaded.describe() == model.describe()
     values, found = model.values(), loaded.values()
     assert found.keys() == values.keys()
     assert all(torch.equal(found[name], value) for name, value in values.items())
     batch = drawn_batch(model)
     assert torch.equal(loaded(batch), model(batch))
-    halved = artifact.load(artifact.save(Artifact(model, TOKENIZER), tmp_path / "half", half=True)).model.values()
+    halved = loading.load_network(
+        artifact.save(Artifact(model, TOKENIZER), tmp_path / "half", half=True)
+    ).model.values()
     for name, value in values.items():
         rounded = value.half().to(value.dtype) if value.is_floating_point() else value
         assert torch.equal(halved[name], rounded), name

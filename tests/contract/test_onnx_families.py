@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from families import CASES, ENCODERS, HEADS, TOKENIZER, made
+from textgraft.tasks.export import graph_of, largest_difference
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice
 from textgraft.data.labels import Labels
 from textgraft.models.artifact import Artifact
 from textgraft.onnx.encoders import ENCODERS as FAMILIES
-from textgraft.onnx.export import graph_of, largest_difference
 from textgraft.text import character_encoding
 
 NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl", "cove", "elmo"}

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from families import made
 from test_onnx_families import artifact
+from textgraft.tasks.export import graph_of, largest_difference
 
 from textgraft.onnx import int8
-from textgraft.onnx.export import graph_of, largest_difference
 
 FAMILIES = ("lstm-right-3", "qrnn-left-3", "flair-right-projected", "bert", "gpt-pre", "xl-post", "cove", "elmo")
 

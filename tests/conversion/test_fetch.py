@@ -94,13 +94,13 @@ def test_a_fetched_folder_loads_without_a_socket(
 
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    loaded = loading.load(f"hf:{folder}")
+    loaded = loading.load_network(f"hf:{folder}")
     assert loaded.run.items() >= {"name": NAME, "licence": "apache-2.0", "language": "en"}.items()
     assert loaded.run["data"]["fetched from"] == f"{hub.address}/{NAME}"
     assert loaded.run["data"]["commit"] == hub.commit
     assert loaded.embed(["a film"]).shape == (1, 32)
     with pytest.raises(UserError, match="neither a folder"):
-        loading.load("hf:somebody/unknown")
+        loading.load_network("hf:somebody/unknown")
 
 
 def test_the_module_is_not_in_the_functions_place() -> None:
@@ -137,7 +137,7 @@ def test_shards_by_their_index(hub: FakeHub, tmp_path: Path, small_bert: dict[st
     folder = fetch(tmp_path / "bert")
     expected = TAKEN - {"model.safetensors"} | {*parts, "model.safetensors.index.json", "run.json"}
     assert left(folder) == expected
-    assert loading.load(f"hf:{folder}").run["parameters"] > 0
+    assert loading.load_network(f"hf:{folder}").run["parameters"] > 0
     index["weight_map"]["x"] = "../../outside.safetensors"
     model["model.safetensors.index.json"] = json.dumps(index).encode()
     with pytest.raises(UserError, match=r"names '\.\./\.\./outside\.safetensors', which is not there"):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_reviews import reviews
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft import UserError
@@ -53,7 +54,7 @@ def test_the_library_and_we_see_the_same_text(bert: Path) -> None:
         hidden = theirs(**encoded).last_hidden_state
     mask = encoded["attention_mask"][..., None]
     expected = ((hidden * mask).sum(1) / mask.sum(1)).numpy()
-    source = loading.load(f"hf:{bert}")
+    source = loading.load_network(f"hf:{bert}")
     found = source.embed(texts)
     np.testing.assert_allclose(found, expected, rtol=0.05, atol=0.02)  # ours may multiply in bfloat16
     assert source.run["parameters"] == sum(p.numel() for p in source.model.parameters())
@@ -61,8 +62,8 @@ def test_the_library_and_we_see_the_same_text(bert: Path) -> None:
 
 def test_adapt_then_finetune_then_predict(bert: Path, tmp_path: Path) -> None:
     pool, (texts, labels) = reviews(120, 3)[0], reviews(60, 1)
-    adapted = textgraft.adapt(pool, tmp_path / "adapted", model=f"hf:{bert}", show=False)
-    record = loading.load(adapted).run
+    adapted = textgraft.adapt(pool, tmp_path / "adapted", model=f"hf:{bert}", context=QUIET)
+    record = loading.load_network(adapted).run
     assert record["recipe"] == "transformer"
     before, after = record["held_out"]["before"], record["held_out"]["after"]
     assert after["loss"] < before["loss"]
@@ -74,10 +75,10 @@ def test_adapt_then_finetune_then_predict(bert: Path, tmp_path: Path) -> None:
         model=adapted,
         test=test,
         options=FinetuneOptions(recipe="default", baselines=False, max_tokens=4_000),
-        show=False,
+        context=QUIET,
     )
     assert done.record["recipe"] == "transformer"
-    saved = loading.load(tmp_path / "model").model.describe()["head"]
+    saved = loading.load_network(tmp_path / "model").model.describe()["head"]
     assert (saved["pooling"], saved["hidden_dim"], saved["batch_norm"]) == ("first", 0, False)
     long = " ".join(reviews(50, 9)[0])  # longer than the model has positions for
     answers = list(textgraft.predict(tmp_path / "model", [*test.texts, long]))
@@ -89,7 +90,7 @@ def test_there_and_back(bert: Path, tmp_path: Path) -> None:
     ours = textgraft.convert(f"hf:{bert}", tmp_path / "ours")
     theirs = textgraft.convert(ours, tmp_path / "theirs", to="huggingface")
     for one, other in ((bert, theirs), (ours, textgraft.convert(f"hf:{theirs}", tmp_path / "again"))):
-        first, second = (loading.load(p if p == ours or p.name == "again" else f"hf:{p}") for p in (one, other))
+        first, second = (loading.load_network(p if p == ours or p.name == "again" else f"hf:{p}") for p in (one, other))
         for (name, a), b in zip(first.model.values().items(), second.model.values().values(), strict=True):
             assert torch.equal(a, b), name
         assert first.tokenizer.encode("An été, Ça!").ids == second.tokenizer.encode("An été, Ça!").ids
@@ -142,7 +143,7 @@ def test_a_classifier_of_the_library_answers_by_its_own_names(tmp_path: Path) ->
 def test_names_that_mean_nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(UserError, match=r"neither a folder with a config\.json nor a model in") as caught:
-        loading.load("hf:somebody/small-bert")
+        loading.load_network("hf:somebody/small-bert")
     assert "textgraft fetch somebody/small-bert" in str(caught.value.remedy)
     snapshot = tmp_path / "models--somebody--small-bert" / "snapshots" / "abc"
     snapshot.parent.mkdir(parents=True)
@@ -150,7 +151,7 @@ def test_names_that_mean_nothing_here(tmp_path: Path, monkeypatch: pytest.Monkey
     refs = tmp_path / "models--somebody--small-bert" / "refs"
     refs.mkdir()
     (refs / "main").write_text("abc")
-    assert loading.load("hf:somebody/small-bert").run["name"] == "small-bert"
+    assert loading.load_network("hf:somebody/small-bert").run["name"] == "small-bert"
 
 
 @pytest.mark.parametrize(
@@ -194,15 +195,15 @@ def test_a_bare_encoder_learns_to_tell_masked_tokens(bert: Path, tmp_path: Path)
     recipe.write_text(text.replace("batch_size = 16\nbptt = 128", "batch_size = 4\nbptt = 24"))
     pool = reviews(120, 3)[0]
     twice = [
-        textgraft.adapt(pool, tmp_path / out, model=source, recipe=str(recipe), settings=settings, show=False)
+        textgraft.adapt(pool, tmp_path / out, model=source, recipe=str(recipe), settings=settings, context=QUIET)
         for out in ("one", "two")
     ]
-    adapted = loading.load(twice[0])
+    adapted = loading.load_network(twice[0])
     assert adapted.model.describe()["head"]["name"] == "masked_language_model"
     before, after = (adapted.run["held_out"][when]["loss"] for when in ("before", "after"))
     assert before == pytest.approx(math.log(tokenizer.vocab_size), rel=0.2)  # the head is fresh
     assert after < 0.8 * before
-    again = loading.load(twice[1]).model.values()
+    again = loading.load_network(twice[1]).model.values()
     assert all(torch.equal(value, again[name]) for name, value in adapted.model.values().items())
     moved = adapted.model.encoder.layers[0].feed_forward.weight - bare.encoder.layer[0].intermediate.dense.weight
     assert moved.abs().max() > 0
@@ -217,4 +218,4 @@ def test_a_classifier_is_not_adapted(bert: Path, tmp_path: Path) -> None:
     for name, data in WordPieceTokenizer.from_huggingface(bert).huggingface_files().items():
         (tmp_path / "c" / name).write_bytes(data)
     with pytest.raises(UserError, match="has been fine-tuned for a task"):
-        textgraft.adapt(reviews(60, 3)[0], tmp_path / "adapted", model=f"hf:{tmp_path / 'c'}", show=False)
+        textgraft.adapt(reviews(60, 3)[0], tmp_path / "adapted", model=f"hf:{tmp_path / 'c'}", context=QUIET)

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from textgraft.core import interrupts
-from textgraft.core.interrupts import already_pressed, ctrl_c_prevails
+from textgraft.core.interrupts import reliable_interrupts, was_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -31,22 +31,22 @@ class Dying:
 
 
 def test_it_is_known_until_the_outermost_is_left() -> None:
-    assert not already_pressed()
-    with ctrl_c_prevails():
-        assert not already_pressed()
-        with ctrl_c_prevails():
+    assert not was_interrupted()
+    with reliable_interrupts():
+        assert not was_interrupted()
+        with reliable_interrupts():
             with suppress(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
-            assert already_pressed()
-        assert already_pressed()
-    assert not already_pressed()
+            assert was_interrupted()
+        assert was_interrupted()
+    assert not was_interrupted()
 
 
 def test_what_was_dropped_is_not_pressed_again_once_it_is_over() -> None:
     hook = sys.unraisablehook
     for seconds in (0.0, interrupts.AGAIN_SECONDS * 0.9, interrupts.AGAIN_SECONDS * 1.1) * 10:
         threads = threading.active_count()
-        with suppress(KeyboardInterrupt), ctrl_c_prevails():
+        with suppress(KeyboardInterrupt), reliable_interrupts():
             Dying()
             time.sleep(seconds)
         time.sleep(interrupts.AGAIN_SECONDS * 2)  # a KeyboardInterrupt here would end the tests
@@ -57,7 +57,7 @@ def test_what_was_dropped_is_not_pressed_again_once_it_is_over() -> None:
 
 def test_who_ignores_it_goes_on_doing_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with ctrl_c_prevails():
+    with reliable_interrupts():
         signal.raise_signal(signal.SIGINT)
-        assert not already_pressed()
+        assert not was_interrupted()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

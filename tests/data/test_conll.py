@@ -21,7 +21,16 @@ from textgraft.data.conll import (
     split_sentences,
     stream_sentences,
 )
-from textgraft.data.tags import Entity, converted, detect, entities, illegal, strict_entities, tag_names, tags_of
+from textgraft.data.tags import (
+    Entity,
+    converted,
+    detect,
+    entities,
+    illegal_positions,
+    strict_entities,
+    tag_names,
+    tags_of,
+)
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -203,7 +212,7 @@ def test_entities_survive_every_scheme(drawn: list[tuple[int, int, str]], scheme
     tags = tags_of(found, at + 1, scheme)
     assert entities(tags) == found
     assert strict_entities(tags, scheme) == found
-    assert illegal(tags, scheme) == []
+    assert illegal_positions(tags, scheme) == []
 
 
 def test_legal_is_what_entities_can_be_written_as() -> None:
@@ -212,7 +221,7 @@ def test_legal_is_what_entities_can_be_written_as() -> None:
         names = ["O", *(f"{p}-{t}" for p in places for t in "xy")]
         for tags in itertools.product(names, repeat=3):
             comes_back = tags_of(entities(tags), 3, scheme) == list(tags)
-            assert comes_back == (illegal(tags, scheme) == []), (scheme, tags)
+            assert comes_back == (illegal_positions(tags, scheme) == []), (scheme, tags)
 
 
 def test_samples_are_nested_and_splits_keep_twins_together() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textgraft.core.errors import UserError
-from textgraft.data.parallel import HELD_OUT_EVERY, HELD_OUT_MOST, Parallel, read_parallel
+from textgraft.data.parallel import HELD_OUT_EVERY, MAX_HELD_OUT, Parallel, read_parallel
 
 
 def written(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
@@ -87,9 +87,9 @@ def test_held_out_pairs_are_some_of_all_and_no_others(count: int) -> None:
 
 
 def test_of_many_pairs_no_more_than_enough_are_held_out() -> None:
-    count = HELD_OUT_EVERY * (HELD_OUT_MOST + 50)
+    count = HELD_OUT_EVERY * (MAX_HELD_OUT + 50)
     train, held = Parallel.of(["s"] * count, ["t"] * count).held_out()
-    assert (len(train), len(held)) == (count - HELD_OUT_MOST, HELD_OUT_MOST)
+    assert (len(train), len(held)) == (count - MAX_HELD_OUT, MAX_HELD_OUT)
 
 
 def test_one_pair_cannot_be_parted() -> None:

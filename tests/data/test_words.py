@@ -15,7 +15,7 @@ from textgraft.data.batch import IGNORE
 from textgraft.data.conll import Sentence
 from textgraft.data.sequences import Direction
 from textgraft.data.streams.words import WordStream, word_batches
-from textgraft.data.words import chosen_subword_pooling, encode_words, word_windows
+from textgraft.data.words import default_subword_pooling, encode_words, word_windows
 from textgraft.text import wordpiece
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.words import split_words
@@ -170,7 +170,7 @@ def test_a_stream_goes_on_where_it_was() -> None:
 
 
 def test_pieces_speak_where_the_word_has_been_read() -> None:
-    assert [chosen_subword_pooling(d) for d in ("left", "right", "both")] == ["last", "first", "first"]
+    assert [default_subword_pooling(d) for d in ("left", "right", "both")] == ["last", "first", "first"]
 
 
 def test_mistakes() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_reviews import BAD, GOOD, reviews
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft import DistilOptions, Settings, UserError, distil
@@ -23,7 +24,7 @@ from textgraft.distillation import classifier, language_model, teacher_answers
 from textgraft.distillation.options import DistilRecipe, load_distil_recipe
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.classification.ensemble import save_ensemble
@@ -122,7 +123,7 @@ def lm_options(folder: Path, hidden: float = 1.0, **others: Any) -> DistilOption
 
 def test_a_student_follows_a_linear_teacher(teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
     test = labelled(60, 2)
-    done = distil(teacher, POOL, tmp_path / "out", student=tiny_lm, test=test, options=options(tmp_path), show=False)
+    done = distil(teacher, POOL, tmp_path / "out", student=tiny_lm, test=test, options=options(tmp_path), context=QUIET)
     found = done.record["agreement"]
     assert found["texts"] == 15
     assert found["mean"] > 0.85
@@ -160,7 +161,7 @@ def test_several_labels_and_numbers_are_followed_too(kind: Any, tiny_lm: Path, t
         wanted = [float(sum(text.count(word) for word in GOOD)) for text in texts]
     test = Examples(texts, wanted, kind=kind, source="test.csv")
     asked = options(tmp_path, 4)
-    done = distil(source, POOL, tmp_path / "out", student=tiny_lm, test=test, options=asked, show=False)
+    done = distil(source, POOL, tmp_path / "out", student=tiny_lm, test=test, options=asked, context=QUIET)
     metric = done.record["results"]["metric"]
     beside = {name: found[metric]["mean"] for name, found in done.record["results"]["methods"].items()}
     assert beside["student"] == pytest.approx(textgraft.evaluate(done.folder, test, precision="fp32")[metric]["mean"])
@@ -185,7 +186,7 @@ def test_an_ensemble_teaches_a_bert_on_pairs_of_words(bert_lm: Path, tmp_path: P
     one = linear()
     other = replace(one, run=one.run | {"temperature": 3.0})
     source = save_ensemble({"a": one, "b": other}, {"stage": "finetune"}, tmp_path / "both", weights=[3.0, 1.0])
-    done = distil(source, POOL, tmp_path / "out", student=bert_lm, options=options(tmp_path, 6), show=False)
+    done = distil(source, POOL, tmp_path / "out", student=bert_lm, options=options(tmp_path, 6), context=QUIET)
     assert done.record["agreement"]["mean"] > 0.8
     assert len(done.record["teacher"]) == 2
 
@@ -195,7 +196,7 @@ def test_labels_can_contradict_the_teacher(teacher: Path, tiny_lm: Path, tmp_pat
     right = labelled(120, 5)
     swapped = replace(right, labels=[{"neg": "pos", "pos": "neg"}[str(y)] for y in right.labels or ()])
     asked = options(tmp_path, 4, alpha=1.0, finetune=True)
-    done = distil(teacher, POOL[:40], tmp_path / "out", student=tiny_lm, labelled=swapped, options=asked, show=False)
+    done = distil(teacher, POOL[:40], tmp_path / "out", student=tiny_lm, labelled=swapped, options=asked, context=QUIET)
     own = textgraft.load(done.folder, precision="fp32")
     assert own.evaluate(labelled(60, 2))["metrics"]["accuracy"] < 0.3
     assert done.record["labels"] == 120
@@ -207,7 +208,7 @@ def test_a_teacher_that_answers_at_random_is_followed_too(tiny_lm: Path, tmp_pat
     texts, _ = reviews(100, 1)
     fitted = LinearBaseline().fit(texts, np.arange(100) % 10 // 7, num_classes=2).fitted
     source = artifact.save(LinearArtifact(fitted, LABELS, {"temperature": 50.0}), tmp_path / "t")
-    done = distil(source, POOL, tmp_path / "out", student=tiny_lm, options=options(tmp_path, 3), show=False)
+    done = distil(source, POOL, tmp_path / "out", student=tiny_lm, options=options(tmp_path, 3), context=QUIET)
     said = textgraft.load(done.folder, precision="fp32").outputs(POOL)
     wanted = textgraft.load(source).outputs(POOL)
     assert np.abs(said - wanted).mean() < 0.08
@@ -220,12 +221,12 @@ def test_pairs_are_taught_as_pairs(bert_lm: Path, tmp_path: Path) -> None:
     targets = np.array([pair[0] in GOOD for pair in pairs], dtype=np.int64)
     fitted = LinearBaseline().fit(texts, targets, num_classes=2).fitted
     source = artifact.save(LinearArtifact(fitted, LABELS, {"reads": "pairs"}), tmp_path / "t")
-    done = distil(source, pairs, tmp_path / "out", student=bert_lm, options=options(tmp_path, 8), show=False)  # type: ignore[arg-type]
+    done = distil(source, pairs, tmp_path / "out", student=bert_lm, options=options(tmp_path, 8), context=QUIET)  # type: ignore[arg-type]
     assert done.record["reads"] == "pairs"
     own = textgraft.load(done.folder, precision="fp32")
     assert own.outputs(pairs).shape == (120, 2)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="two texts"):
-        distil(source, POOL, tmp_path / "other", student=bert_lm, options=options(tmp_path), show=False)
+        distil(source, POOL, tmp_path / "other", student=bert_lm, options=options(tmp_path), context=QUIET)
 
 
 class Killed(BaseException):
@@ -255,7 +256,7 @@ def test_a_killed_distillation_ends_with_the_same_bits_and_asks_the_teacher_once
 
     def attempt(name: str) -> Any:
         out = tmp_path / name
-        return distil(teacher, POOL, out, student=tiny_lm, labelled=known, options=often, show=False)
+        return distil(teacher, POOL, out, student=tiny_lm, labelled=known, options=often, context=QUIET)
 
     whole = attempt("whole")
     outputs, asked = LinearArtifact.outputs, []
@@ -296,56 +297,58 @@ def test_another_question_over_unfinished_work_is_refused(
     monkeypatch.setattr(ExampleStream, "batches", raise_killed)
     asked = options(tmp_path, 1)
     with pytest.raises(Killed):
-        distil(teacher, POOL, tmp_path / "out", student=tiny_lm, options=asked, show=False)
+        distil(teacher, POOL, tmp_path / "out", student=tiny_lm, options=asked, context=QUIET)
     for other, texts in ((replace(asked, temperature=3.0), POOL), (asked, POOL[:200])):
         with pytest.raises(UserError, match=r"differs in: (options|data)"):
-            distil(teacher, texts, tmp_path / "out", student=tiny_lm, options=other, show=False)
+            distil(teacher, texts, tmp_path / "out", student=tiny_lm, options=other, context=QUIET)
 
 
 def test_what_a_classifier_cannot_teach_is_explained(teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
     out, asked = tmp_path / "out", options(tmp_path)
     unknown = Examples(["a", "b"], ["pos", "positiv"], kind="single", source="labelled.csv")
     with pytest.raises(UserError, match=r"labelled.csv line 2: label 'positiv' is not one of: neg, pos. Did you mean"):
-        distil(teacher, POOL, out, student=tiny_lm, labelled=unknown, options=asked, show=False)
+        distil(teacher, POOL, out, student=tiny_lm, labelled=unknown, options=asked, context=QUIET)
     with pytest.raises(UserError, match="not one of: neg, pos"):
-        distil(teacher, POOL, out, student=tiny_lm, test=unknown, options=asked, show=False)
+        distil(teacher, POOL, out, student=tiny_lm, test=unknown, options=asked, context=QUIET)
     with pytest.raises(UserError, match="19 different texts are too few"):
-        distil(teacher, POOL[:19], out, student=tiny_lm, options=asked, show=False)
+        distil(teacher, POOL[:19], out, student=tiny_lm, options=asked, context=QUIET)
     known = labelled(40, 3)
     with pytest.raises(UserError, match="10 different texts are too few"):
-        distil(teacher, [*known.texts, *POOL[40:50] * 4], out, student=tiny_lm, test=known, options=asked, show=False)
+        distil(
+            teacher, [*known.texts, *POOL[40:50] * 4], out, student=tiny_lm, test=known, options=asked, context=QUIET
+        )
     with pytest.raises(UserError, match="the test set has no texts"):
-        distil(teacher, POOL, out, student=tiny_lm, test=known.take([]), options=asked, show=False)
+        distil(teacher, POOL, out, student=tiny_lm, test=known.take([]), options=asked, context=QUIET)
     for needing in ({"alpha": 0.3}, {"finetune": True}):
         with pytest.raises(UserError, match="there are no labelled texts"):
-            distil(teacher, POOL, out, student=tiny_lm, options=replace(asked, **needing), show=False)
+            distil(teacher, POOL, out, student=tiny_lm, options=replace(asked, **needing), context=QUIET)
     with pytest.raises(UserError, match="no model 'nobody'"):
-        distil("nobody", POOL, out, student=tiny_lm, options=asked, show=False)
+        distil("nobody", POOL, out, student=tiny_lm, options=asked, context=QUIET)
     with pytest.raises(UserError, match="linear classifier, not a network"):
-        distil(teacher, POOL, out, student=teacher, options=asked, show=False)
+        distil(teacher, POOL, out, student=teacher, options=asked, context=QUIET)
     (tmp_path / "there").mkdir()
     with pytest.raises(UserError, match="exists already"):
-        distil(teacher, POOL, tmp_path / "there", student=tiny_lm, options=asked, show=False)
+        distil(teacher, POOL, tmp_path / "there", student=tiny_lm, options=asked, context=QUIET)
 
 
 @pytest.mark.parametrize("recipe", ["contrastive", "multifit", "gpt"])
 def test_recipes_that_want_labels_are_refused(recipe: str, teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="that learn from labels") as raised:
-        distil(teacher, POOL, tmp_path / "out", student=tiny_lm, options=DistilOptions(recipe), show=False)
+        distil(teacher, POOL, tmp_path / "out", student=tiny_lm, options=DistilOptions(recipe), context=QUIET)
     assert raised.value.where == recipe
     assert not list(tmp_path.iterdir())
     assert not (tmp_path / "out.run").exists()
 
 
 def test_a_model_for_choices_is_no_teacher(bert_lm: Path, tiny_lm: Path, tmp_path: Path) -> None:
-    source = artifact.load(bert_lm)
+    source = loading.load_network(bert_lm)
     head = {"name": "choice", "input_dim": 16, "pooling": "pooled"}
     model = build({"encoder": source.model.describe()["encoder"], "head": head})
     chooser = Artifact(model, source.tokenizer, Labels("choice", ("1", "2")), {"stage": "finetune", "max_tokens": 16})
     folder = artifact.save(chooser, tmp_path / "chooser")
     asked = [Choice("a", ["b", "c"])] * 30
     with pytest.raises(UserError, match="a multiple-choice model"):
-        distil(folder, asked, tmp_path / "out", student=tiny_lm, show=False)
+        distil(folder, asked, tmp_path / "out", student=tiny_lm, context=QUIET)
 
 
 @pytest.mark.parametrize(
@@ -358,13 +361,13 @@ def test_settings_out_of_range_are_refused(setting: dict[str, Any]) -> None:
 
 def test_a_bert_of_half_the_layers_opens_as_a_distilbert(bert_lm: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    done = distil(bert_lm, POOL, tmp_path / "small", options=lm_options(tmp_path), show=False)
+    done = distil(bert_lm, POOL, tmp_path / "small", options=lm_options(tmp_path), context=QUIET)
     held = done.record["held_out"]
     assert held["after"]["loss"] < held["before"]["loss"]
     assert f"{held['teacher']['loss']:.3f}" in done.table()
     assert done.record["sizes"]["student"]["parameters"] < done.record["sizes"]["teacher"]["parameters"]
     assert done.record["distillation"] == {"temperature": 2.0, "soft": 5.0, "hard": 2.0, "hidden": 1.0}
-    student = artifact.load(done.folder)
+    student = loading.load_network(done.folder)
     assert student.model.encoder.config.num_layers == 2
     assert "It was taught by `bert-4` (pretrain)" in (done.folder / "README.md").read_text()
     folder = textgraft.convert(done.folder, tmp_path / "hf", to="huggingface")
@@ -380,25 +383,27 @@ def test_a_bert_of_half_the_layers_opens_as_a_distilbert(bert_lm: Path, tmp_path
 
 def test_awd_lstms_teach_each_other(tiny_lm: Path, tmp_path: Path) -> None:
     """State and all; and what comes of it is a language model like any other, to be adapted."""
-    halves = distil(tiny_lm, POOL, tmp_path / "half", options=lm_options(tmp_path), show=False)
-    assert artifact.load(halves.folder).model.encoder.config.num_layers == 2
+    halves = distil(tiny_lm, POOL, tmp_path / "half", options=lm_options(tmp_path), context=QUIET)
+    assert loading.load_network(halves.folder).model.encoder.config.num_layers == 2
     asked = lm_options(tmp_path, from_scratch=True)
-    fresh = distil(tiny_lm, POOL, tmp_path / "fresh", student=tiny_lm, options=asked, show=False)
+    fresh = distil(tiny_lm, POOL, tmp_path / "fresh", student=tiny_lm, options=asked, context=QUIET)
     held = fresh.record["held_out"]
     assert held["after"]["loss"] < held["before"]["loss"] - 0.3
-    grown = textgraft.adapt(POOL, tmp_path / "grown", model=halves.folder, recipe="default", settings=FP32, show=False)
-    assert artifact.load(grown).run["base"]["name"] == "half"
+    grown = textgraft.adapt(
+        POOL, tmp_path / "grown", model=halves.folder, recipe="default", settings=FP32, context=QUIET
+    )
+    assert loading.load_network(grown).run["base"]["name"] == "half"
 
 
 def test_a_killed_language_model_ends_with_the_same_bits(
     bert_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     often = lm_options(tmp_path, settings=replace(FP32, save_seconds=0.0))
-    whole = distil(bert_lm, POOL[:100], tmp_path / "whole", options=often, show=False)
+    whole = distil(bert_lm, POOL[:100], tmp_path / "whole", options=often, context=QUIET)
     batches = MaskedStream.batches
 
     def attempt() -> Any:
-        return distil(bert_lm, POOL[:100], tmp_path / "out", options=often, show=False)
+        return distil(bert_lm, POOL[:100], tmp_path / "out", options=often, context=QUIET)
 
     for _ in range(2):
         monkeypatch.setattr(MaskedStream, "batches", killing_after(3, batches))
@@ -421,29 +426,29 @@ def test_what_a_language_model_cannot_teach_is_explained(bert_lm: Path, tiny_lm:
         ({"options": replace(asked, alpha=0.5)}, "alpha"),
     ):
         with pytest.raises(UserError, match=f"language model without labels, so {name}.*Fine-tune it"):
-            distil(bert_lm, POOL, out, show=False, **{"options": asked, **given})
+            distil(bert_lm, POOL, out, context=QUIET, **{"options": asked, **given})
     with pytest.raises(UserError, match="12 texts are too few to distil"):
-        distil(bert_lm, POOL[:12], out, options=asked, show=False)
+        distil(bert_lm, POOL[:12], out, options=asked, context=QUIET)
     with pytest.raises(UserError, match="the other masked tokens"):
-        distil(bert_lm, POOL, out, student=tiny_lm, options=asked, show=False)
+        distil(bert_lm, POOL, out, student=tiny_lm, options=asked, context=QUIET)
     other = artifact.save(bert(2, texts=reviews(50, 7)[0] + ["zebras"] * 9), tmp_path / "other")
     with pytest.raises(UserError, match="another tokenizer than the teacher"):
-        distil(bert_lm, POOL, out, student=other, options=asked, show=False)
+        distil(bert_lm, POOL, out, student=other, options=asked, context=QUIET)
     narrow = artifact.save(bert(2, width=8), tmp_path / "narrow")
     with pytest.raises(UserError, match=r"8 dimensions, the teacher's 16.*any-width"):
-        distil(bert_lm, POOL, out, student=narrow, options=asked, show=False)
+        distil(bert_lm, POOL, out, student=narrow, options=asked, context=QUIET)
     assert not (tmp_path / "out.run").exists()
-    done = distil(bert_lm, POOL, out, student=narrow, options=lm_options(tmp_path, hidden=0.0), show=False)
+    done = distil(bert_lm, POOL, out, student=narrow, options=lm_options(tmp_path, hidden=0.0), context=QUIET)
     assert done.record["base"]["name"] == "bert-2"
-    assert artifact.load(out).model.head.config.next_sentence  # a student that is given keeps its shape
+    assert loading.load_network(out).model.head.config.next_sentence  # a student that is given keeps its shape
 
 
 def test_a_bare_encoder_teaches_nothing(bert_lm: Path, tmp_path: Path) -> None:
-    source = artifact.load(bert_lm)
+    source = loading.load_network(bert_lm)
     model = build({"encoder": source.model.describe()["encoder"], "head": {"name": "features", "input_dim": 16}})
     folder = artifact.save(Artifact(model, source.tokenizer, run={"stage": "qa"}), tmp_path / "bare")
     with pytest.raises(UserError, match="no labels: it answers questions"):
-        distil(folder, POOL, tmp_path / "out", show=False)
+        distil(folder, POOL, tmp_path / "out", context=QUIET)
 
 
 @pytest.mark.parametrize("name", recipe_names("distil"))

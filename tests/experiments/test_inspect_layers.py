@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from made_up_reviews import reviews
 from made_up_tags import sentences, write_encoder
+from textgraft.core.context import QUIET
 
 from textgraft import LayerOptions, TagOptions, inspect_layers, inspect_weights, tag_finetune
 from textgraft.core.errors import UserError
@@ -16,7 +17,7 @@ from textgraft.data.examples import Examples
 from textgraft.experiments import layer_aggregation
 from textgraft.experiments.layer_aggregation import sampled, summary, verdict
 from textgraft.experiments.layer_aggregation_report import table_rows
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
 from textgraft.training.loop import Settings
 
@@ -136,7 +137,7 @@ def test_a_larger_sample_holds_a_smaller_one() -> None:
 
 def tagger(desk: Path, out: Path, layer_aggregation: str) -> Path:
     chosen = TagOptions(str(desk / "quick.toml"), layer_aggregation=layer_aggregation, baseline=False, settings=FP32)
-    return tag_finetune(TRAIN, out, model=desk / "bert", test=TEST, options=chosen, show=False).folder
+    return tag_finetune(TRAIN, out, model=desk / "bert", test=TEST, options=chosen, context=QUIET).folder
 
 
 def test_weights_are_those_that_the_models_have_learned(desk: Path, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_weights_are_those_that_the_models_have_learned(desk: Path, tmp_path: Pa
     results = inspect_weights(models, tmp_path / "out")
     assert [one["name"] for one in results["models"]] == ["mix", "elmo-mix"]
     for model, one in zip(models, results["models"], strict=True):
-        saved = artifact.load(model).model.layer_aggregation
+        saved = loading.load_network(model).model.layer_aggregation
         assert saved is not None
         logits = saved.weights.detach().numpy().astype(np.float64)
         np.testing.assert_allclose(one["shares"], np.exp(logits) / np.exp(logits).sum(), rtol=1e-5)

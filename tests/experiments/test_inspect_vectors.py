@@ -11,7 +11,7 @@ from made_up_tags import sentences, write_encoder
 
 from textgraft import GeometryOptions, WordOptions, inspect_geometry, inspect_words, save_vectors
 from textgraft.core.errors import UserError
-from textgraft.data.contexts import Place, read_contexts
+from textgraft.data.contexts import WordPosition, read_contexts
 from textgraft.experiments.geometry import Sample, measures, sampled
 from textgraft.experiments.word_contexts import groups
 from textgraft.word_embeddings.word_vectors import WordVectors
@@ -36,7 +36,9 @@ def test_figures_of_vectors_whose_cosines_are_known() -> None:
     words, contexts, axes = 3, 4, np.eye(40)
     of_words = np.array([axes[w] + axes[3 + contexts * w + i] for w in range(words) for i in range(contexts)])
     random, whole = axes[20:28], axes[30:36]
-    sample = Sample([], list("abc"), [Place(0, 0)] * 12, [Place(0, 0)] * 8, [[Place(0, 0)] * 3] * 2, 3)
+    sample = Sample(
+        [], list("abc"), [WordPosition(0, 0)] * 12, [WordPosition(0, 0)] * 8, [[WordPosition(0, 0)] * 3] * 2, 3
+    )
     layer = np.concatenate([of_words, random, whole]).astype(np.float32)
     found, similarities = measures(sample, layer, GeometryOptions(contexts=contexts))
     np.testing.assert_allclose(similarities, 0.5, atol=1e-7)
@@ -76,7 +78,7 @@ def test_static_vectors_do_not_know_their_context(models: Path, tmp_path: Path) 
 
 def test_the_baseline_of_orthogonal_words_is_how_often_the_same_is_drawn(models: Path, tmp_path: Path) -> None:
     known = {line.split()[0] for line in (models / "words.txt").read_text().splitlines()}
-    read = [context.only(known.__contains__) for context in read_contexts(TEXTS, SMALL.read)]
+    read = [context.filter_words(known.__contains__) for context in read_contexts(TEXTS, SMALL.read)]
     drawn = [read[p.sentence].words[p.word] for p in sampled(read, SMALL).random]
     pairs = [a == b for i, a in enumerate(drawn) for j, b in enumerate(drawn) if i != j]
     results = inspect_geometry(models / "words.txt", TEXTS, tmp_path / "out", options=SMALL, show=False)
@@ -110,7 +112,7 @@ FEW = WordOptions(occurrences=4, neighbours=3, pool=30, precision="fp32")
 @pytest.mark.parametrize("family", ["bert", "lstm"])
 def test_neighbours_are_the_nearest_of_all_words_in_other_sentences(models: Path, tmp_path: Path, family: str) -> None:
     from textgraft.experiments.geometry_measures import directions
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.word_embeddings.contextual import layer_vectors
 
     options = WordOptions(occurrences=4, neighbours=3, pool=1000, precision="fp32")
@@ -118,7 +120,7 @@ def test_neighbours_are_the_nearest_of_all_words_in_other_sentences(models: Path
     results = inspect_words(models / family, TEXTS, out, words=["river", "Lamp"], options=options, show=False)
     assert [one["word"] for one in results["words"]] == ["river", "lamp"]
     read = read_contexts(TEXTS, 1000)
-    vectors = layer_vectors(load(models / family), [c.words for c in read], precision="fp32")
+    vectors = layer_vectors(load_network(models / family), [c.words for c in read], precision="fp32")
     texts = [c.text for c in read]
     for word in results["words"]:
         for number, layer in enumerate(word["layers"]):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from made_up_reviews import reviews
 from small_models import copied, language_model
+from textgraft.core.context import QUIET, RunContext
 from torch import Tensor
 
 from textgraft import Settings, UserError, inspect_transfer
@@ -19,7 +20,7 @@ from textgraft.data.examples import Examples
 from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.experiments import transfer
 from textgraft.experiments.transfer import B_SEED_OFFSET, FRESH, B, Kind, TransferOptions, chosen_layers, prepare_setup
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.classification.training import as_model, new_classifier, train_classifier
 from textgraft.training.driver import work_path
@@ -129,7 +130,7 @@ def test_frozen_groups_do_not_move_by_a_bit_and_all_others_do(
     source = setup.source.model.encoder
     plan = transfer._plan(setup, Kind(arm, n), 3, source)
     start = groups_of(new_classifier(plan, 3).encoder)
-    trained = train_classifier(plan, setup.encoded["train"], {}, seed=3, folder=tmp_path, title="x", show=False)
+    trained = train_classifier(plan, setup.encoded["train"], {}, title="x", context=RunContext(tmp_path, 3, show=False))
     model = as_model(plan, trained)
     moved = [not same(a, b) for a, b in zip(groups_of(model.encoder), start, strict=True)]
     assert moved == [index >= n or arm.endswith("+") for index in range(4)]
@@ -210,7 +211,7 @@ def test_fine_tuning_all_of_a_is_what_finetune_does(
     asked = FinetuneOptions(recipe=recipe, seeds=2, max_tokens=16, baselines=False, settings=Settings(precision="fp32"))
     for cell, from_scratch in (("AnB+", False), ("fresh", True)):
         given = replace(asked, from_scratch=from_scratch)
-        done = finetune(TRAIN, tmp_path / cell, model=tiny_lm, test=TEST, options=given, show=False)
+        done = finetune(TRAIN, tmp_path / cell, model=tiny_lm, test=TEST, options=given, context=QUIET)
         expected = done.comparison.scores(done.comparison.outcomes[0]).mean(axis=1).tolist()
         found = whole[1]["fresh"] if from_scratch else whole[1]["cells"][3]
         assert found["per_seed"] == expected
@@ -294,8 +295,8 @@ def test_a_classifier_is_refused_and_so_is_a_recipe_without_phases(
     tiny_lm: Path, recipe: str, options: TransferOptions, tmp_path: Path
 ) -> None:
     asked = FinetuneOptions(recipe=recipe, max_tokens=16, baselines=False)
-    finetune(TRAIN, tmp_path / "clf", model=tiny_lm, test=TEST, options=asked, show=False)
-    assert load(tmp_path / "clf").labels is not None
+    finetune(TRAIN, tmp_path / "clf", model=tiny_lm, test=TEST, options=asked, context=QUIET)
+    assert load_network(tmp_path / "clf").labels is not None
     with pytest.raises(UserError, match="this is a classifier"):
         prepare_setup(TRAIN, TEST, tmp_path / "clf", options)
     empty = tmp_path / "empty.toml"

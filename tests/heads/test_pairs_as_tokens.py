@@ -18,7 +18,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import PairIds, Rows, TokenIds, cut_pair, encode_texts, shuffled_batches
 from textgraft.linear.artifact import LinearArtifact, load
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.linear.multiple_choice import FrequentPlace, WordOverlap
+from textgraft.linear.multiple_choice import FrequentPosition, WordOverlap
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.pair_ngrams import MEASURES, PairNgrams
 from textgraft.metrics.calibration import fit_temperature
@@ -253,7 +253,7 @@ def test_a_linear_classifier_of_pairs_is_saved_and_loaded(tmp_path: Path) -> Non
 def test_simple_ways_to_choose() -> None:
     texts = [Choice("the cat sat", ["a dog", "the cat"]), Choice("a dog ran", ["the dog ran", "cats", "mat"])] * 5
     targets = np.array([1, 0] * 5)
-    usual = FrequentPlace().fit(texts[:9], targets[:9]).predict_proba([*texts[:2], Choice("c", "abcd")])
+    usual = FrequentPosition().fit(texts[:9], targets[:9]).predict_proba([*texts[:2], Choice("c", "abcd")])
     np.testing.assert_allclose(usual[0, :2], np.array([5, 6]) / 11)  # the second was right five times of nine
     assert usual[0, 2:].tolist() == [0, 0]
     np.testing.assert_allclose(usual.sum(axis=1), 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
-from textgraft.data.tags import illegal
+from textgraft.data.tags import illegal_positions
 from textgraft.encoders.base import Encoded
 from textgraft.heads.tagging import TaggingConfig, TaggingHead, allowed_transitions
 from textgraft.nn.crf import Chain, log_partition, marginals, path_score, uniform_chain, viterbi
@@ -91,7 +91,7 @@ def test_decoded_tags_are_legal(seed: int, kind: tuple[list[str], str], crf: boo
     mask = torch.arange(6) < lengths[:, None]
     found, sure = head.decode(torch.randn(3, 6, len(tags)) * 4, mask)
     for row, length in enumerate(lengths.tolist()):
-        assert illegal([tags[i] for i in found[row, :length]], scheme) == []
+        assert illegal_positions([tags[i] for i in found[row, :length]], scheme) == []
     assert bool((sure[mask] > 0).all() and (sure[mask] <= 1 + 1e-9).all())
     assert not sure[~mask].any()
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.models.model import Model, build, with_dropout
-from textgraft.text.character_encoding import spell
+from textgraft.text.character_encoding import encode_word
 from textgraft.text.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"], kind="word", min_frequency=1)
@@ -26,7 +26,7 @@ POSITION_HEADS = (*TOKEN_HEADS, "span", "tagging")
 ENTITY_TAGS = ["O", "B-a", "I-a", "B-b", "I-b"]
 LENGTHS = (9, 7, 5, 2)
 CHARACTER_IDS = torch.from_numpy(
-    np.stack([spell(token * (1 + i % 4)) for i, token in enumerate(TOKENIZER.tokens)])
+    np.stack([encode_word(token * (1 + i % 4)) for i, token in enumerate(TOKENIZER.tokens)])
 ).long()
 """How each id is written, for encoders that read spellings: words of one to sixteen characters."""
 

@@ -12,7 +12,7 @@ from made_up_reviews import BAD, GOOD, PLAIN, reviews
 
 from textgraft.comparison.methods import MethodOptions
 from textgraft.data.examples import Examples
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text import wordpiece
@@ -117,7 +117,7 @@ def write_vectors(folder: Path, words: list[str] = GOOD + BAD + PLAIN) -> Path:
 
 def backwards(folder: Path) -> Artifact:
     """The same weights, read from right to left."""
-    source = artifact.load(folder)
+    source = loading.load_network(folder)
     description = source.model.describe()
     description["encoder"]["direction"] = "right"
     model = build(description)

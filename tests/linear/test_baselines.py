@@ -5,9 +5,9 @@ import pytest
 
 from textgraft.core.errors import UserError
 from textgraft.linear.baselines import BASELINES, LinearBaseline, LsaBaseline
-from textgraft.linear.linear_layer import CROSS_VALIDATE_FROM
+from textgraft.linear.linear_layer import MIN_TEXTS_PER_CLASS
 from textgraft.linear.lsa import LSAFeatures
-from textgraft.linear.ngrams import parts_words_by_spaces
+from textgraft.linear.ngrams import is_space_separated
 
 WORDS = {0: ["awful", "dull", "boring", "bad", "weak"], 1: ["superb", "moving", "great", "fine", "strong"]}
 FILLER = ["the", "film", "was", "with", "a", "plot", "and", "music", "scene", "end"]
@@ -75,9 +75,9 @@ def test_one_class_is_always_predicted():
 @pytest.mark.parametrize("name", BASELINES)
 def test_regularisation_is_cross_validated_only_with_five_of_each_class(name):
     texts, targets = reviews(60)
-    five = np.where(np.arange(60) < CROSS_VALIDATE_FROM, 2, targets)
+    five = np.where(np.arange(60) < MIN_TEXTS_PER_CLASS, 2, targets)
     assert "(cross-validated)" in BASELINES[name]().fit(texts, five).about
-    four = np.where(np.arange(60) < CROSS_VALIDATE_FROM - 1, 2, targets)
+    four = np.where(np.arange(60) < MIN_TEXTS_PER_CLASS - 1, 2, targets)
     assert "C=10 (fixed)" in BASELINES[name]().fit(texts, four).about
 
 
@@ -88,7 +88,7 @@ def test_few_labels_read_few_dimensions():
     targets = np.arange(300) % 2
     texts = [" ".join([*rng.choice(topics[t], 3), *rng.choice(words, 12)]) for t in targets]
     space = LSAFeatures().fit(texts)
-    few = LsaBaseline(spaces=[space]).fit(texts[:40], targets[:40])
+    few = LsaBaseline(feature_maps=[space]).fit(texts[:40], targets[:40])
     assert "cross-validated" in few.about
     assert "200 of them" not in few.about
     assert (few.predict_proba(texts[40:]).argmax(1) == targets[40:]).mean() > 0.6
@@ -100,7 +100,7 @@ def test_latent_space_carries_labels_over_to_words_seen_only_unlabelled():
     texts, targets = ["awful awful", "superb superb"] * 5, np.array([0, 1] * 5)
     unseen = ["dull boring", "moving great"]
     space = LSAFeatures(dimensions=2).fit(pool)
-    lsa = LsaBaseline(spaces=[space]).fit(texts, targets).predict_proba(unseen)
+    lsa = LsaBaseline(feature_maps=[space]).fit(texts, targets).predict_proba(unseen)
     linear = LinearBaseline(characters=False).fit(texts, targets, unlabelled=pool).predict_proba(unseen)
     assert lsa.argmax(1).tolist() == [0, 1]
     assert linear == pytest.approx(0.5)
@@ -113,8 +113,10 @@ def test_a_fitted_space_is_used_as_it_is():
     assert vectors.shape == (60, 7)
     assert (vectors.std(0)[1:-1] >= vectors.std(0)[2:] * 0.8).all()
     assert (space.transform(["zzz qqq"]) == 0).all()
-    reused = LsaBaseline(spaces=[space]).fit(texts, targets, unlabelled=["never read"] * 50)
-    assert (reused.predict_proba(texts) == LsaBaseline(spaces=[space]).fit(texts, targets).predict_proba(texts)).all()
+    reused = LsaBaseline(feature_maps=[space]).fit(texts, targets, unlabelled=["never read"] * 50)
+    assert (
+        reused.predict_proba(texts) == LsaBaseline(feature_maps=[space]).fit(texts, targets).predict_proba(texts)
+    ).all()
     assert "60 texts" in reused.about
 
 
@@ -124,7 +126,7 @@ def test_languages_without_spaces_get_character_ngrams():
         [good + str(i) for i in range(10)] + [bad + str(i) for i in range(10)],
         np.repeat([1, 0], 10),
     )
-    assert not parts_words_by_spaces(texts)
+    assert not is_space_separated(texts)
     baseline = LinearBaseline().fit(texts, targets)
     assert "character 1-3-grams" in baseline.about
     assert "word" not in baseline.about
@@ -132,8 +134,8 @@ def test_languages_without_spaces_get_character_ngrams():
 
 
 def test_spaced_and_unspaced_texts():
-    assert not parts_words_by_spaces(["ดีมาก"])
-    assert not parts_words_by_spaces(["この映画はとても面白かったです。", "很好看的电影"])
+    assert not is_space_separated(["ดีมาก"])
+    assert not is_space_separated(["この映画はとても面白かったです。", "很好看的电影"])
     for spaced in (
         ["Der Film war überraschend langweilig."],
         ["oneword"],
@@ -142,7 +144,7 @@ def test_spaced_and_unspaced_texts():
         [],
         [""],
     ):
-        assert parts_words_by_spaces(spaced)
+        assert is_space_separated(spaced)
 
 
 def test_character_ngrams_only_while_the_text_is_small(monkeypatch):

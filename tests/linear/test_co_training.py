@@ -11,7 +11,13 @@ from sklearn.preprocessing import normalize
 
 from textgraft.core.errors import UserError
 from textgraft.linear.baselines import LinearBaseline
-from textgraft.linear.co_training import CoTrainedClassifier, Pool, Views, _log_count_ratios, _residual_idf_weighted
+from textgraft.linear.co_training import (
+    CoTrainedClassifier,
+    Pool,
+    Views,
+    _balanced_log_probabilities,
+    _log_count_ratios,
+)
 from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.word_vector_features import WordVectorFeatures
@@ -34,11 +40,11 @@ def reviews(count: int, seed: int, classes: int = 2) -> tuple[list[str], np.ndar
 @pytest.fixture(scope="module", params=[2, 3])
 def pool(request: pytest.FixtureRequest) -> tuple[Pool, int]:
     texts, _ = reviews(1500, 0, request.param)
-    spaces = {
+    feature_maps = {
         "LSA": [LSAFeatures(dimensions=20).fit(texts)],
         "word vectors": [WordVectorFeatures(dimensions=20).fit(texts)],
     }
-    return Pool.of(NgramCounts.of(texts), spaces), request.param
+    return Pool.of(NgramCounts.of(texts), feature_maps), request.param
 
 
 def test_the_pool_teaches_what_the_labels_do_not_say(pool: tuple[Pool, int]) -> None:
@@ -76,7 +82,7 @@ def test_a_view_that_is_surer_of_itself_has_no_more_say(pool: tuple[Pool, int]) 
     texts, targets = reviews(10 * classes, 1, classes)
     test, _ = reviews(200, 2, classes)
     views = CoTrainedClassifier(made).fit(texts, targets, num_classes=classes).fitted
-    said = [views.ngrams_say(made.rows)]
+    said = [views.ngram_probabilities(made.rows)]
     for name, layer in views.layers.items():
         said.append(layer.probabilities(normalize(made.vectors[name][0]), classes))
     logs = [np.log(np.maximum(p, 1e-9)) for p in said]
@@ -93,7 +99,7 @@ def test_a_view_that_is_surer_of_itself_has_no_more_say(pool: tuple[Pool, int]) 
 
 def test_classes_become_as_frequent_as_among_the_labels() -> None:
     skewed = np.random.default_rng(0).beta(4, 1, 2000)
-    evened = _residual_idf_weighted(np.stack([skewed, 1 - skewed], axis=1), np.array([0.25, 0.75]))
+    evened = _balanced_log_probabilities(np.stack([skewed, 1 - skewed], axis=1), np.array([0.25, 0.75]))
     assert (evened.argmax(1) == 0).mean() == pytest.approx(0.25, abs=0.08)
     assert np.all(np.diff(evened[np.argsort(skewed), 0] - evened[np.argsort(skewed), 1]) >= -1e-9)
 

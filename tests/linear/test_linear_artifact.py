@@ -23,7 +23,7 @@ from textgraft.linear import artifact as linear_artifact
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
 from textgraft.linear.co_training import CoTrainedClassifier, Pool
-from textgraft.linear.fitted import Fitted
+from textgraft.linear.fitted import FittedModel
 from textgraft.linear.linear_layer import Linear
 from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.ngram_counts import NgramCounts
@@ -52,7 +52,7 @@ def thai(count: int) -> list[str]:
     return [THAI[i % 3] * 2 for i in range(count)]
 
 
-def fit(name: str) -> Fitted:
+def fit(name: str) -> FittedModel:
     texts, targets = reviews(60)
     pool, _ = reviews(300, 1)
     match name:
@@ -342,7 +342,7 @@ def answers_a_template(folder: Path) -> None:
     textgraft.prompt(folder, ["a text"], "sentiment")
 
 
-@pytest.mark.parametrize("use", [loading.load, writes, answers_a_template, textgraft.Tagger, Stack.open])
+@pytest.mark.parametrize("use", [loading.load_network, writes, answers_a_template, textgraft.Tagger, Stack.open])
 def test_it_is_no_language_model(use: Callable[[Any], Any], fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
     lone = artifact.save(fitted["lsa"], tmp_path / "lone")
     with pytest.raises(UserError, match=r"lone: this is a linear classifier, not a network\. Use it with predict"):
@@ -448,7 +448,7 @@ def test_it_predicts_and_is_evaluated_like_any_classifier(folder: Path) -> None:
 
 def test_a_state_gives_back_its_parts() -> None:
     inner = State({"a": 1}, {"x": np.ones(2)}, {"words": ["b"]})
-    outer = State({"own": True}).having({"first": inner, "second": State().having({"inner": inner})})
+    outer = State({"own": True}).with_parts({"first": inner, "second": State().with_parts({"inner": inner})})
     assert outer.part("first") == inner
     assert outer.part("second").part("inner").words("words") == ["b"]
     with pytest.raises(ValueError, match="'third' is missing"):

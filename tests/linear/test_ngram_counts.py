@@ -14,7 +14,7 @@ from textgraft.linear import ngram_counts
 from textgraft.linear.fitted import feature_map_from_state
 from textgraft.linear.lsa import FeatureMap, LSAFeatures
 from textgraft.linear.methods import LINEAR_METHODS, FeatureMaps
-from textgraft.linear.ngram_counts import NgramCounts, drawn
+from textgraft.linear.ngram_counts import NgramCounts, random_subset
 from textgraft.linear.ngrams import Counts
 from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.word_vector_features import WordVectorFeatures
@@ -29,7 +29,7 @@ def spoken(count: int, seed: int = 0) -> list[str]:
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 3))
 def test_numbers_are_drawn_once_each_and_ascend(count: int, most: int, seed: int) -> None:
-    found = drawn(count, most, seed)
+    found = random_subset(count, most, seed)
     assert len(found) == min(count, most)
     assert (np.diff(found) > 0).all()
     assert set(found.tolist()) <= set(range(count))
@@ -40,14 +40,14 @@ def test_a_sample_is_some_of_the_texts_with_their_counts() -> None:
     some = texts.sample(15, seed=3)
     assert len(some) == 15
     assert some.whole.words == texts.whole.words
-    again = texts.whole.again(list(some.texts))
-    assert abs(some.whole.counts - again).nnz == 0
-    assert abs(some.halves[0] + some.halves[1] - again).nnz == 0
+    count = texts.whole.count(list(some.texts))
+    assert abs(some.whole.counts - count).nnz == 0
+    assert abs(some.halves[0] + some.halves[1] - count).nnz == 0
 
 
 def test_the_most_frequent_ngrams_stay_in_their_order() -> None:
     texts = NgramCounts.of(spoken(60))
-    few = texts.narrowed(30)
+    few = texts.most_frequent(30)
     frequency = dict(zip(texts.whole.words, texts.whole.counts.sum(axis=0).A1, strict=True))
     assert few.whole.words == sorted(few.whole.words)
     left_out = set(texts.whole.words) - set(few.whole.words)
@@ -59,7 +59,7 @@ def test_the_most_frequent_ngrams_stay_in_their_order() -> None:
         assert asked.words == few.whole.words
         assert abs(asked.counts - few.whole.counts).nnz == 0
     assert (few.halves[0] + few.halves[1] != few.whole.counts).nnz == 0
-    assert abs(texts.whole.of_words(few.whole.words) - few.whole.counts).nnz == 0
+    assert abs(texts.whole.columns(few.whole.words) - few.whole.counts).nnz == 0
 
 
 @pytest.mark.parametrize("saved", [False, True])
@@ -67,7 +67,7 @@ def test_the_most_frequent_ngrams_stay_in_their_order() -> None:
     "space",
     [
         LSAFeatures(dimensions=6),
-        LSAFeatures(dimensions=6, even=True),
+        LSAFeatures(dimensions=6, residual_idf=True),
         ParagraphFeatures(dimensions=6),
         WordVectorFeatures(),
     ],
@@ -79,7 +79,7 @@ def test_counted_texts_lie_where_texts_lie(space: FeatureMap, saved: bool, monke
     if saved:
         found = feature_map_from_state(found.form, found.state())
     some = texts.sample(30, seed=1)
-    assert found.place(some) == pytest.approx(found.transform(some.texts), abs=1e-5)
+    assert found.transform_counts(some) == pytest.approx(found.transform(some.texts), abs=1e-5)
 
 
 def test_all_ways_to_a_classifier_read_the_pool_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,11 +87,11 @@ def test_all_ways_to_a_classifier_read_the_pool_once(tmp_path: Path, monkeypatch
     of = Counts.of.__func__  # type: ignore[attr-defined]
     monkeypatch.setattr(Counts, "of", classmethod(lambda cls, *a, **k: read.append(len(a[0])) or of(cls, *a, **k)))
     texts = spoken(90)
-    spaces = FeatureMaps(texts, tmp_path)
+    feature_maps = FeatureMaps(texts, tmp_path)
     for name in ("lsa", "self-trained"):
-        LINEAR_METHODS[name].classifier(spaces, 0)
+        LINEAR_METHODS[name].classifier(feature_maps, 0)
     assert read == [90]
-    assert spaces.pool.rows.shape[0] == 90
+    assert feature_maps.pool.rows.shape[0] == 90
     # Begun again, the spaces are read and only the pool is counted.
     assert FeatureMaps(texts, tmp_path).pool.rows.shape[0] == 90
     assert read == [90, 90]

@@ -58,7 +58,7 @@ def likelihood(ngrams: NgramVectors, text: torch.Tensor, counts: torch.Tensor, d
 
 def test_a_vector_is_where_its_text_is_likeliest(ngrams: NgramVectors) -> None:
     counts, drawn = counted(6, 12), torch.arange(12).repeat(3)
-    found = ngrams._fitted(_Block.of(counts, ngrams.weights), drawn, 60)
+    found = ngrams._infer_block(_Block.of(counts, ngrams.weights), drawn, 60)
     assert found.norm(dim=1).tolist() == pytest.approx([1] * 6, abs=1e-5)
     sphere = torch.nn.functional.normalize(torch.randn(3000, 3, generator=torch.Generator().manual_seed(0)), dim=1)
     for i, text in enumerate(found):
@@ -81,7 +81,7 @@ def test_ngrams_move_along_the_gradient_of_the_likelihood(ngrams: NgramVectors) 
     total.backward()
     gradient = leaf.grad - (leaf.grad * before).sum(1, keepdim=True) * before
     squares = torch.zeros(12)
-    loss, seen = ngrams._move(texts, counts, drawn, squares)
+    loss, seen = ngrams._update_ngrams(texts, counts, drawn, squares)
     assert loss == pytest.approx(-total.item(), rel=1e-5)
     assert seen == pytest.approx(float((rows * ngrams.weights).sum()), rel=1e-5)
     assert SHARPNESS**2 * squares.numpy() == pytest.approx(gradient.square().sum(1).numpy(), rel=1e-3)
@@ -129,7 +129,7 @@ def test_learning_tells_the_other_half_ever_better() -> None:
     other = (counts - half).maximum(0)
     for each in (half, other):
         each.eliminate_zeros()
-    losses = space._ngrams.learn(half.tocsr(), other.tocsr(), epochs=4, seed=0)
+    losses = space._ngrams.train(half.tocsr(), other.tocsr(), epochs=4, seed=0)
     assert losses[0] > losses[1] > losses[3]
 
 
@@ -137,7 +137,7 @@ def test_topics_are_told_apart_by_a_few_labels() -> None:
     texts, targets = remarks(2_000, 1)
     space = ParagraphFeatures(dimensions=10).fit(texts)
     assert "2,000 texts" in space.about
-    baseline = LsaBaseline(spaces=[space]).fit(texts[:30], targets[:30], num_classes=3)
+    baseline = LsaBaseline(feature_maps=[space]).fit(texts[:30], targets[:30], num_classes=3)
     right = (baseline.predict_proba(texts[30:]).argmax(1) == targets[30:]).mean()
     assert right > 0.85
     again = ParagraphFeatures(dimensions=10).fit(texts)

@@ -14,7 +14,7 @@ from textgraft.linear.baselines import LsaBaseline
 from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.methods import LSA, FeatureMaps
 from textgraft.linear.ngram_counts import NgramCounts
-from textgraft.linear.split_half_cca import ENOUGH, RIDGE, STRETCH, agreement, half
+from textgraft.linear.split_half_cca import MAX_CHUNK, MIN_TEXTS, RIDGE, cca_directions, first_half
 
 FILLER = [f"w{i}" for i in range(300)]
 TONES = [[f"tone{t}x{i}" for i in range(30)] for t in range(2)]
@@ -37,11 +37,11 @@ def told(count: int, seed: int) -> tuple[list[str], np.ndarray]:
 
 def test_stretches_take_turns_and_short_texts_are_cut_in_the_middle() -> None:
     words = [f"w{i}" for i in range(50)]
-    assert half(" ".join(words), spaced=True).split(" \uffff ") == [" ".join(words[:20]), " ".join(words[40:])]
-    assert half("one two three", spaced=True) == "one two"
-    assert half("", spaced=True) == half(" ", spaced=True) == ""
-    assert half("กขคงจ", spaced=False) == "กขค"
-    assert half("ก" * 1_000, spaced=False).split("\uffff") == ["ก" * STRETCH[False]] * 5
+    assert first_half(" ".join(words), spaced=True).split(" \uffff ") == [" ".join(words[:20]), " ".join(words[40:])]
+    assert first_half("one two three", spaced=True) == "one two"
+    assert first_half("", spaced=True) == first_half(" ", spaced=True) == ""
+    assert first_half("กขคงจ", spaced=False) == "กขค"
+    assert first_half("ก" * 1_000, spaced=False).split("\uffff") == ["ก" * MAX_CHUNK[False]] * 5
 
 
 @given(st.lists(st.text("ab .\n!Σς", max_size=200), min_size=2, max_size=8))
@@ -53,17 +53,17 @@ def test_the_other_half_is_what_the_first_leaves(texts: list[str]) -> None:
     assert (one + other == counted.whole.counts.toarray()).all()
     words = [i for i, word in enumerate(counted.whole.words) if " " not in word]
     for row, text in zip(one, texts, strict=False):
-        in_half = counted.whole.again([half(text, spaced=True)]).toarray()[0]
+        in_half = counted.whole.again([first_half(text, spaced=True)]).toarray()[0]
         assert (row[words] == in_half[words]).all()
 
 
 def test_counted_halves_are_weighed_as_texts_are() -> None:
     texts, _ = told(60, 2)
     counted = NgramCounts.of(texts)
-    space = LSAFeatures(dimensions=5, even=True).fit_counted(counted)
+    space = LSAFeatures(dimensions=5, residual_idf=True).fit_counted(counted)
     before = counted.halves[0].copy()
-    rows = space._ngrams.weighed(counted.halves[0])
-    again = space._ngrams.transform([half(text, spaced=True) for text in texts])
+    rows = space._ngrams.transform_counts(counted.halves[0])
+    again = space._ngrams.transform([first_half(text, spaced=True) for text in texts])
     assert abs(rows - again).max() < 1e-6
     assert abs(counted.halves[0] - before).max() == 0
 
@@ -86,7 +86,7 @@ def test_directions_are_canonical_correlations() -> None:
         np.hstack([shared + 0.5 * generator.normal(size=shared.shape), generator.normal(size=(4_000, 2))]) @ mixing + 7
         for _ in range(2)
     )
-    directions = agreement(one, other)
+    directions = cca_directions(one, other)
     found = np.linalg.norm(directions, axis=0)
     centred = [x - x.mean(axis=0) for x in (one, other)]
     within = sum(x.T @ x for x in centred) / 8_000
@@ -101,16 +101,16 @@ def test_directions_are_canonical_correlations() -> None:
 
 
 def test_what_both_halves_say_stands_out() -> None:
-    texts, tones = told(2 * ENOUGH, 0)
-    few = LSAFeatures().fit(texts[: ENOUGH - 1])
+    texts, tones = told(2 * MIN_TEXTS, 0)
+    few = LSAFeatures().fit(texts[: MIN_TEXTS - 1])
     assert (few._centre == 0).all()
-    turned = LSAFeatures().fit(texts[:ENOUGH])
+    turned = LSAFeatures().fit(texts[:MIN_TEXTS])
     right = []
     for space in (few, turned):
-        lsa = LsaBaseline(spaces=[space]).fit(texts[:40], tones[:40])
-        right.append((lsa.predict_proba(texts[ENOUGH:]).argmax(1) == tones[ENOUGH:]).mean())
+        lsa = LsaBaseline(feature_maps=[space]).fit(texts[:40], tones[:40])
+        right.append((lsa.predict_proba(texts[MIN_TEXTS:]).argmax(1) == tones[MIN_TEXTS:]).mean())
     assert right[1] > right[0] + 0.05
-    assert abs(turned.transform(texts[:ENOUGH]).mean(axis=0)).max() < 1e-6
+    assert abs(turned.transform(texts[:MIN_TEXTS]).mean(axis=0)).max() < 1e-6
     assert (turned.transform(["zzz"]) == 0).all()
 
 
@@ -120,9 +120,9 @@ def test_spaces_are_counted_once_and_read_back(tmp_path: Path, monkeypatch: pyte
     of = NgramCounts.of.__func__
     monkeypatch.setattr(NgramCounts, "of", classmethod(lambda cls, *a, **k: calls.append(1) or of(cls, *a, **k)))
     made = FeatureMaps(texts, tmp_path).of(LSA)
-    spaces = FeatureMaps(texts, tmp_path)
-    assert [space.about for space in spaces.of(LSA)] == [space.about for space in made]
+    feature_maps = FeatureMaps(texts, tmp_path)
+    assert [space.about for space in feature_maps.of(LSA)] == [space.about for space in made]
     assert len(calls) == 1
-    assert spaces.seconds[LSA] > 0
-    for space, again in zip(made, spaces.of(LSA), strict=True):
+    assert feature_maps.seconds[LSA] > 0
+    for space, again in zip(made, feature_maps.of(LSA), strict=True):
         assert np.array_equal(space.transform(texts), again.transform(texts))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from textgraft.core.errors import UserError
-from textgraft.linear.pool_words import WINDOW, _mutual_information, _neighbours
+from textgraft.linear.pool_words import WINDOW, _cooccurrences, _mutual_information
 from textgraft.linear.word_vector_features import WordVectorFeatures
 
 ANIMALS = ["cat", "dog", "mouse", "horse", "cow", "sheep"]
@@ -28,7 +28,7 @@ def test_neighbours_are_those_that_loops_count() -> None:
         for i, a in enumerate(ids):
             for j, b in enumerate(ids):
                 expected[a, b] += 0 < abs(i - j) <= WINDOW
-    assert np.array_equal(_neighbours(documents, 7).toarray(), expected)
+    assert np.array_equal(_cooccurrences(documents, 7).toarray(), expected)
 
 
 def test_mutual_information_is_the_formula() -> None:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
-from textgraft.models import artifact, model_folder
+from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def test_what_was_saved_is_loaded(folder: Path) -> None:
-    saved, loaded = a_classifier(), artifact.load(folder)
+    saved, loaded = a_classifier(), loading.load_network(folder)
     assert loaded.labels == saved.labels
     assert loaded.run == saved.run
     assert loaded.tokenizer.fingerprint == saved.tokenizer.fingerprint
@@ -85,13 +85,13 @@ def test_saving_twice_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None
 
 def test_loading_leaves_the_random_state_alone(folder: Path) -> None:
     before = torch.get_rng_state()
-    artifact.load(folder)
+    loading.load_network(folder)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_the_card_may_be_edited(folder: Path) -> None:
     (folder / "README.md").write_text("# Ours")
-    artifact.load(folder)
+    loading.load_network(folder)
 
 
 @pytest.mark.parametrize("name", [*HASHED, "config.json"])
@@ -113,7 +113,7 @@ def test_damaged_files_are_named(name: str, damage: str, folder: Path) -> None:
             path.unlink()
             path.mkdir()
     with pytest.raises(UserError) as caught:
-        artifact.load(folder)
+        loading.load_network(folder)
     assert name in str(caught.value)
     if not (name == "config.json" and damage in ("missing", "a folder")):
         assert caught.value.where == str(path)
@@ -125,14 +125,14 @@ def test_an_altered_setting_is_noticed(folder: Path) -> None:
     path = folder / "config.json"
     path.write_text(path.read_text().replace('"input_scale": 1.0', '"input_scale": 2.0'))
     with pytest.raises(UserError, match=r"config.json: altered since it was saved"):
-        artifact.load(folder)
+        loading.load_network(folder)
 
 
 @pytest.mark.parametrize(("version", "remedy"), [(2, "Install a newer textgraft"), (0, "Restore"), ("x", "Restore")])
 def test_another_format_version(version: Any, remedy: str, folder: Path) -> None:
     edit_config(folder, lambda config: config.update(format=version))
     with pytest.raises(UserError, match=f"this is format {version}, and this textgraft reads format 1") as caught:
-        artifact.load(folder)
+        loading.load_network(folder)
     assert remedy in caught.value.remedy
 
 
@@ -152,7 +152,7 @@ def test_another_format_version(version: Any, remedy: str, folder: Path) -> None
 def test_configs_that_describe_no_model(part: str, change: dict[str, Any], message: str, folder: Path) -> None:
     edit_config(folder, lambda config: config[part].update(change))
     with pytest.raises(UserError, match=message) as caught:
-        artifact.load(folder)
+        loading.load_network(folder)
     assert caught.value.where == str(folder / "config.json")
     assert caught.value.remedy
 
@@ -162,7 +162,7 @@ def test_configs_that_describe_no_model(part: str, change: dict[str, Any], messa
 def test_configs_with_a_hole(key: str, value: Any, folder: Path) -> None:
     edit_config(folder, lambda config: config.pop(key) if value == "absent" else config.update({key: value}))
     with pytest.raises(UserError) as caught:
-        artifact.load(folder)
+        loading.load_network(folder)
     assert caught.value.where == str(folder / "config.json")
 
 
@@ -170,14 +170,14 @@ def test_configs_with_a_hole(key: str, value: Any, folder: Path) -> None:
 def test_configs_that_list_too_few_files(name: str, folder: Path) -> None:
     edit_config(folder, lambda config: config["files"].pop(name))
     with pytest.raises(UserError, match=f"'{name}' is missing"):
-        artifact.load(folder)
+        loading.load_network(folder)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", '"config"'])
 def test_configs_that_are_none(text: str, folder: Path) -> None:
     (folder / "config.json").write_text(text)
     with pytest.raises(UserError, match="damaged"):
-        artifact.load(folder)
+        loading.load_network(folder)
 
 
 def test_weights_that_do_not_fit_are_listed(folder: Path, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_weights_that_do_not_fit_are_listed(folder: Path, tmp_path: Path) -> Non
     save_file(values, tmp_path / "other.safetensors")
     replace_file(folder, "model.safetensors", (tmp_path / "other.safetensors").read_bytes())
     with pytest.raises(UserError, match="the weights do not fit the config") as caught:
-        artifact.load(folder)
+        loading.load_network(folder)
     message = str(caught.value)
     assert caught.value.where == str(folder / "model.safetensors")
     assert "missing: encoder.layers.0.bias" in message
@@ -200,7 +200,7 @@ def test_weights_that_do_not_fit_are_listed(folder: Path, tmp_path: Path) -> Non
 def test_foreign_files_are_refused(name: str, folder: Path) -> None:
     replace_file(folder, name, b"{}")
     with pytest.raises(UserError) as caught:
-        artifact.load(folder)
+        loading.load_network(folder)
     assert caught.value.where == str(folder / name)
 
 
@@ -219,11 +219,11 @@ def test_models_are_found_by_path_and_by_name(folder: Path, tmp_path: Path, monk
     assert model_folder.find("reviews") == folder
     assert model_folder.find(folder) == folder
     with pytest.raises(UserError, match=r"no model 'review'\. Known: reviews\. Did you mean 'reviews'"):
-        artifact.load("review")
+        loading.load_network("review")
     with pytest.raises(UserError, match=r"no model '/no/where'"):
-        artifact.load("/no/where")
+        loading.load_network("/no/where")
     with pytest.raises(UserError, match=r"there is no config.json here"):
-        artifact.load(tmp_path / "no model")
+        loading.load_network(tmp_path / "no model")
 
 
 def test_an_existing_path_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -323,4 +323,4 @@ def test_half_precision_halves_the_file_and_loads_as_float32(folder: Path, tmp_p
     half = artifact.save(a_classifier(), tmp_path / "half", half=True)
     values = load_file(half / "model.safetensors")
     assert {v.dtype for v in values.values() if v.is_floating_point()} == {torch.float16}
-    assert {v.dtype for v in artifact.load(half).model.parameters()} == {torch.float32}
+    assert {v.dtype for v in loading.load_network(half).model.parameters()} == {torch.float32}

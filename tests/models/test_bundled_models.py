@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from textgraft.models.artifact import load
+from textgraft.models.loading import load_network
 from textgraft.word_embeddings.formats import load_vectors
 
 BOX = Path(__file__).parents[2] / "pretrained"
@@ -17,7 +17,7 @@ LARGEST = 25 << 20
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_a_model_of_the_box_opens_by_its_name_and_its_card_tells_its_making(folder: Path) -> None:
     vectors = (folder / "vectors.safetensors").exists()
-    run = load_vectors(folder.name).run if vectors else load(folder.name).run  # which verify every file's hash
+    run = load_vectors(folder.name).run if vectors else load_network(folder.name).run  # which verify every file's hash
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert sum(path.stat().st_size for path in folder.iterdir()) <= LARGEST
     assert run["name"] == folder.name

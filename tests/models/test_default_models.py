@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textgraft.core.context import QUIET
 
 from textgraft import SequenceTagger, TextClassifier, TextEmbedder, adapt, compare, finetune
 from textgraft.comparison.methods import MethodOptions
@@ -22,8 +23,9 @@ from textgraft.experiments import layer_aggregation, transfer
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.models import default_models, loading
-from textgraft.models.artifact import load, save
+from textgraft.models.artifact import save
 from textgraft.models.default_models import ENGLISH, THAI, DefaultModels, default_models_for
+from textgraft.models.loading import load_network
 from textgraft.models.model_folder import names
 from textgraft.tasks import learning_rates
 from textgraft.tasks.classification.finetune import FinetuneOptions
@@ -81,8 +83,8 @@ def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
     train = Examples(TEXTS, LABELS, "single")
-    base = loading.load(small).run["name"]
-    adapted = load(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, show=False))
+    base = loading.load_network(small).run["name"]
+    adapted = load_network(adapt(TEXTS * 20, tmp_path / "adapted", settings=QUICK, context=QUIET))
     assert adapted.run["base"]["name"] == base
     asked: dict[str, Any] = {"options": FinetuneOptions(recipe="lstm-small", folds=2, settings=QUICK), "show": False}
     assert finetune(train, tmp_path / "made", **asked).record["base"]["name"] == base

@@ -50,6 +50,6 @@ def test_a_tagger_saved_with_the_old_name_opens(tmp_path: Path) -> None:
     config["head"]["piece"] = config["head"].pop("subword_pooling")
     del config["sha256"]
     path.write_text(json.dumps(config), encoding="utf-8")
-    opened = loading.load(folder).model.head
+    opened = loading.load_network(folder).model.head
     assert isinstance(opened, TaggingHead)
     assert opened.config.subword_pooling == "last"

@@ -17,7 +17,7 @@ from textgraft import UserError, convert
 from textgraft.conversion.legacy import elmo
 from textgraft.conversion.legacy.elmo import from_published, read_weights, to_published
 from textgraft.data.batch import Batch, pad
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import Model, build
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 
@@ -111,7 +111,7 @@ def test_converted_there_and_back_and_named(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "textgraft", "convert", f"elmo:{tmp_path / 'theirs'}", "--json"]
     done = subprocess.run([*program, "--out", str(tmp_path / "model")], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["format"] == "textgraft"
-    made, named = load(tmp_path / "model"), load(f"elmo:{tmp_path / 'theirs'}")
+    made, named = load_network(tmp_path / "model"), load_network(f"elmo:{tmp_path / 'theirs'}")
     assert made.run["name"] == "theirs"
     assert isinstance(made.tokenizer, CharacterEncodingTokenizer)
     texts = ["A small film.", "Not one that I'd see again!"]
@@ -149,18 +149,18 @@ def test_damaged_missing_and_other_files(tmp_path: Path, monkeypatch: pytest.Mon
     for content, complaint in ((b"no hdf5", "damaged"), (whole[: len(whole) // 2], "damaged")):
         (folder / "weights.hdf5").write_bytes(content)
         with pytest.raises(UserError, match=complaint) as raised:
-            load(f"elmo:{folder}")
+            load_network(f"elmo:{folder}")
         assert raised.value.where.endswith("weights.hdf5")
     (folder / "weights.hdf5").write_bytes(whole)
     for text, complaint in (("{", "damaged"), ("{}", "does not describe an ELMo"), ("[]", "does not describe an ELMo")):
         (folder / "options.json").write_text(text)
         with pytest.raises(UserError, match=complaint):
-            load(f"elmo:{folder}")
+            load_network(f"elmo:{folder}")
     (folder / "options.json").unlink()
     with pytest.raises(UserError, match=r"there are 0 files named …options\.json"):
-        load(f"elmo:{folder}")
+        load_network(f"elmo:{folder}")
     with pytest.raises(UserError, match=r"nowhere: there is no such folder\. Check the path"):
-        load(f"elmo:{folder / 'nowhere'}")
+        load_network(f"elmo:{folder / 'nowhere'}")
     gpt = {"name": "gpt", "vocab_size": 9, "embedding_dim": 8, "num_layers": 1, "num_heads": 2, "max_length": 4}
     other = build({"encoder": gpt, "head": {"name": "features", "input_dim": 8}})
     with pytest.raises(UserError, match="only an ELMo"):

@@ -24,7 +24,7 @@ from textgraft.conversion.legacy import flair
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.models.artifact import Artifact, save
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.word_embeddings.contextual import word_vectors
 from textgraft.word_embeddings.pooled_memory import WordMemory
 
@@ -61,7 +61,7 @@ def test_vectors_are_flairs(name: str, window: int, expected: dict[str, Tensor])
 @every_model
 def test_a_saved_model_gives_the_same(name: str, tmp_path: Path, expected: dict[str, Tensor]) -> None:
     folder = convert(f"flair:{FOLDER / name}.pt", tmp_path / "lm")
-    found = word_vectors(load(folder), SENTENCES, precision="fp32")
+    found = word_vectors(load_network(folder), SENTENCES, precision="fp32")
     for i, vectors in enumerate(found):
         torch.testing.assert_close(torch.from_numpy(vectors), expected[f"{name}.{CHUNKS[0]}.{i}"], **CLOSE)
 
@@ -230,7 +230,7 @@ def test_a_damaged_file(name: str, tmp_path: Path) -> None:
 
 def test_only_convert_opens_flairs_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="textgraft convert flair:"):
-        load(f"flair:{FOLDER / 'forward.pt'}")
+        load_network(f"flair:{FOLDER / 'forward.pt'}")
     (tmp_path / "there.pt").write_bytes(b"")
     folder = convert(f"flair:{FOLDER / 'forward.pt'}", tmp_path / "lm")
     with pytest.raises(UserError, match="exists already"):

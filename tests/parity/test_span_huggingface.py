@@ -12,7 +12,7 @@ from textgraft.conversion import huggingface
 from textgraft.conversion.bert import from_huggingface, to_huggingface
 from textgraft.data.batch import Batch
 from textgraft.heads.span import SpanHead
-from textgraft.tasks.question_answering.predictor import Reader
+from textgraft.tasks.question_answering.predictor import QAModel
 from textgraft.text import wordpiece
 
 transformers = pytest.importorskip("transformers")
@@ -86,7 +86,7 @@ def test_a_published_reader_answers(tmp_path: Path) -> None:
     model = theirs("BertForQuestionAnswering", made.vocab_size)
     ours = from_huggingface(model.config.to_dict(), model.state_dict())
     huggingface.save(ours, tmp_path / "reader", others=made.huggingface_files())
-    reader = Reader(f"hf:{tmp_path / 'reader'}", precision="fp32")
+    reader = QAModel(f"hf:{tmp_path / 'reader'}", precision="fp32")
     assert reader.windows.max_tokens == 40
     found = reader.ask("when was it built ?", text)
     pair = made.encode_pair("when was it built ?", text)
@@ -98,4 +98,4 @@ def test_a_published_reader_answers(tmp_path: Path) -> None:
     assert found.text == text[pair.offsets[-best[1]][0] : pair.offsets[-best[2]][1]]
     assert found.best[0].score == pytest.approx(best[0] - model.qa_outputs.bias.sum().item(), rel=1e-4)
     assert not reader.search.may_be_none
-    assert Reader(f"hf:{tmp_path / 'reader'}", threshold=-1e9).ask("when ?", text).text == ""
+    assert QAModel(f"hf:{tmp_path / 'reader'}", threshold=-1e9).ask("when ?", text).text == ""

@@ -31,7 +31,7 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_a_bert_computes_what_it_did(tmp_path: Path) -> None:
     expected = np.load(FOLDER / "bert" / "expected.npz")
-    loaded = loading.load(f"tf:{FOLDER / 'bert'}")
+    loaded = loading.load_network(f"tf:{FOLDER / 'bert'}")
     model = loaded.model
     assert isinstance(model.head, MaskedLanguageModelHead)
     ids, segments, mask = (torch.from_numpy(expected[name]) for name in ("ids", "segments", "mask"))
@@ -46,14 +46,14 @@ def test_a_bert_computes_what_it_did(tmp_path: Path) -> None:
         ["[CLS]", "the", "film", "was", "un", "##good", ",", "bad", "##ly", "[SEP]"]
     )
     assert loaded.run["name"] == "bert"
-    again = loading.load(textgraft.convert(f"tf:{FOLDER / 'bert'}", tmp_path / "ours"))
+    again = loading.load_network(textgraft.convert(f"tf:{FOLDER / 'bert'}", tmp_path / "ours"))
     for name, value in model.values().items():
         assert torch.equal(again.model.values()[name], value), name
 
 
 def test_a_gpt2_computes_what_it_did(tmp_path: Path) -> None:
     expected = np.load(FOLDER / "gpt2" / "expected.npz")
-    loaded = loading.load(f"tf:{FOLDER / 'gpt2' / 'model.ckpt'}")
+    loaded = loading.load_network(f"tf:{FOLDER / 'gpt2' / 'model.ckpt'}")
     ids = torch.from_numpy(expected["ids"])
     batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool))
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_a_gpt2_computes_what_it_did(tmp_path: Path) -> None:
     assert tokens == ["the", "Ġ", "the", "n", "Ġ", "Ã", "©"]
     assert loaded.run["name"] == "gpt2"
     theirs = textgraft.convert(f"tf:{FOLDER / 'gpt2'}", tmp_path / "theirs", to="huggingface")
-    again = loading.load(f"hf:{theirs}")
+    again = loading.load_network(f"hf:{theirs}")
     assert again.tokenizer.encode("the then é").ids == loaded.tokenizer.encode("the then é").ids
     for name, value in loaded.model.values().items():
         assert torch.equal(again.model.values()[name], value), name
@@ -98,7 +98,7 @@ def test_variables_that_do_not_fit_are_listed(copy: Callable[[str], Path], layer
     config = json.loads((folder / "bert_config.json").read_text())
     (folder / "bert_config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
     with pytest.raises(UserError, match="not the variables of such a model") as caught:
-        loading.load(f"tf:{folder}")
+        loading.load_network(f"tf:{folder}")
     assert expected in str(caught.value)
     assert "and 4 more" in str(caught.value)
 
@@ -108,10 +108,10 @@ def test_shapes_are_those_of_the_config(copy: Callable[[str], Path]) -> None:
     settings = json.loads((folder / "hparams.json").read_text())
     (folder / "hparams.json").write_text(json.dumps(settings | {"n_ctx": 13}))
     with pytest.raises(UserError, match=r"\(12, 8\), not \(13, 8\)"):
-        loading.load(f"tf:{folder}")
+        loading.load_network(f"tf:{folder}")
     (folder / "hparams.json").write_text(json.dumps({"n_ctx": 12}))
     with pytest.raises(UserError, match="the setting 'n_vocab' is missing"):
-        loading.load(f"tf:{folder}")
+        loading.load_network(f"tf:{folder}")
 
 
 @pytest.mark.parametrize("file", ["model.ckpt.index", "model.ckpt.data-00000-of-00001"])
@@ -123,7 +123,7 @@ def test_damage_is_seen_wherever_it_is(copy: Callable[[str], Path], file: str) -
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
         said = ""
         try:
-            loading.load(f"tf:{path.parent}")
+            loading.load_network(f"tf:{path.parent}")
         except UserError as error:
             said = str(error)
         if said:
@@ -134,13 +134,13 @@ def test_damage_is_seen_wherever_it_is(copy: Callable[[str], Path], file: str) -
             assert spared if "data" in file else at >= len(whole) - 48, at
     path.write_bytes(whole[:-10])
     with pytest.raises(UserError, match=r"damaged|not the index"):
-        loading.load(f"tf:{path.parent}")
+        loading.load_network(f"tf:{path.parent}")
     path.unlink()
     with pytest.raises(UserError, match=r"no TensorFlow checkpoint here|missing or unreadable"):
-        loading.load(f"tf:{path.parent}")
+        loading.load_network(f"tf:{path.parent}")
     for nowhere in (path.parent / "nowhere", path.parent / "nowhere" / "model.ckpt"):
         with pytest.raises(UserError, match=r"there is no such folder or checkpoint\. Check the path"):
-            loading.load(f"tf:{nowhere}")
+            loading.load_network(f"tf:{nowhere}")
 
 
 def test_which_checkpoint_of_several(copy: Callable[[str], Path]) -> None:
@@ -148,18 +148,18 @@ def test_which_checkpoint_of_several(copy: Callable[[str], Path]) -> None:
     for path in list(folder.glob("bert_model.ckpt.*")):
         shutil.copy(path, folder / path.name.replace(".ckpt", ".ckpt-20"))
     with pytest.raises(UserError, match=r"several checkpoints here.*tf:.*/bert_model\.ckpt-20"):
-        loading.load(f"tf:{folder}")
-    assert loading.load(f"tf:{folder / 'bert_model.ckpt-20'}").run["name"] == "bert"
+        loading.load_network(f"tf:{folder}")
+    assert loading.load_network(f"tf:{folder / 'bert_model.ckpt-20'}").run["name"] == "bert"
     (folder / "bert_config.json").unlink()
     with pytest.raises(UserError, match="neither Google's BERT nor OpenAI's GPT-2"):
-        loading.load(f"tf:{folder / 'bert_model.ckpt-20'}")
+        loading.load_network(f"tf:{folder / 'bert_model.ckpt-20'}")
 
 
 def test_a_vocabulary_with_capitals_is_cased(copy: Callable[[str], Path]) -> None:
     folder = copy("bert")
     vocabulary = (folder / "vocab.txt").read_text()
     (folder / "vocab.txt").write_text(vocabulary.replace("we\n", "We\n"))
-    tokenizer = loading.load(f"tf:{folder}").tokenizer
+    tokenizer = loading.load_network(f"tf:{folder}").tokenizer
     assert [tokenizer.tokens[i] for i in tokenizer.encode("We saw The").ids] == ["[CLS]", "We", "saw", "[UNK]", "[SEP]"]
 
 

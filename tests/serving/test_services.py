@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from textgraft import Reader, Tagger, explain, load
+from textgraft import QAModel, Tagger, explain, load
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Pair
 from textgraft.serving.services import open_service
@@ -78,7 +78,7 @@ def test_tags(models: dict[str, Path]) -> None:
 
 
 def test_answers(models: dict[str, Path]) -> None:
-    reply = Reader(models["reader"], precision="fp32").ask("how many stone?", CONTEXT)
+    reply = QAModel(models["reader"], precision="fp32").ask("how many stone?", CONTEXT)
     body = {"questions": [{"context": CONTEXT, "question": "how many stone?"}] * 2, "n_best": 2}
     for found in told(models["reader"], body):
         assert found["answer"] == reply.text

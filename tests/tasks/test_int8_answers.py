@@ -9,15 +9,15 @@ import pytest
 from made_up_questions import write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.metrics import agreement
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.nn.cpu import int8, precision
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
-from textgraft.tasks.classification.predictor import Classifier
-from textgraft.tasks.classification.predictor import load as load_classifier
+from textgraft.tasks.classification.predictor import Classifier, load_classifier
 from textgraft.tasks.tagging import network as tagger_network
 from textgraft.tasks.tagging import stacked as stacked_module
 from textgraft.tasks.tagging.finetune import STACKED, tag_finetune
@@ -39,13 +39,13 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = replace(STACKED, baseline=False, network=network, recipe=str(folder / "quick-8.toml"), settings=FP32)
     data = sentences(80, 1, names=True)
     stack = Stack.open(["en-flair-small-forward"], precision="fp32")
-    tag_finetune(data, folder / "tagger", model=stack, test=sentences(9, 3, names=True), options=options, show=False)
+    tag_finetune(data, folder / "tagger", model=stack, test=sentences(9, 3, names=True), options=options, context=QUIET)
     return folder / "tagger"
 
 
 def stacked(folder: Path, precision: str) -> Tagger:
     """The tagger in a folder, as if its tags had not been compared."""
-    artifact = load(folder)
+    artifact = load_network(folder)
     return Tagger(replace(artifact, run={k: v for k, v in artifact.run.items() if k != "read_in"}), precision=precision)
 
 
@@ -60,7 +60,9 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
         options = replace(STACKED, settings=settings, **about)
         stack = Stack.open(["en-flair-small-forward"], precision=settings.precision)
         folder = tmp_path / settings.precision
-        done = tag_finetune(sentences(80, 1, names=True), folder, model=stack, test=test, options=options, show=False)
+        done = tag_finetune(
+            sentences(80, 1, names=True), folder, model=stack, test=test, options=options, context=QUIET
+        )
         assert done.record.get("read_in", "auto") == read_in
         source = Tagger(folder).source
         assert isinstance(source, NetworkTagger)
@@ -73,7 +75,7 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             card = (folder / "README.md").read_text("utf-8")
             assert f"- read in: int8, {done.record['in_int8']['same']} of {test.words} tags stay in int8" in card
             with monkeypatch.context() as patched:  # who asks for it by name has it compared again
-                patched.setattr(agreement, "AGREEMENT", 1.01)
+                patched.setattr(agreement, "MIN_AGREEMENT", 1.01)
                 assert len(Tagger(folder).tag(test.sentences)) == len(test)
                 with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
                     Tagger(folder, precision="int8").tag(test.sentences)
@@ -88,15 +90,15 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
 @native
 def test_a_tagger_whose_tags_stray_is_not(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Tagger(tagger, precision="fp32").tag(sentences(9, 3, names=True).sentences)
-    assert faster(load(tagger), usual, 64, show=False) == ({}, usual)  # too few words
+    assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)  # too few words
     monkeypatch.setattr(stacked_module, "WORDS", 20)
     monkeypatch.setattr(stacked_module, "SAME", 1.01)
-    told, replies = faster(load(tagger), usual, 64, show=False)
+    told, replies = faster(load_network(tagger), usual, 64, show=False)
     assert "read_in" not in told
     assert told["in_int8"]["same"] > 0
     assert replies == usual
     monkeypatch.setattr(stacked_module, "int8_is_native", lambda: False)
-    assert faster(load(tagger), usual, 64, show=False) == ({}, usual)
+    assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)
 
 
 @native
@@ -113,7 +115,7 @@ def test_a_tagger_says_the_same_with_other_probabilities(tagger: Path, monkeypat
 
 def test_a_tagger_that_strays_is_refused(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [s.words for s in sentences(15, 2, names=True).sentences]
-    monkeypatch.setattr(agreement, "AGREEMENT", 1.01)
+    monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
     strayed = Tagger(tagger, precision="int8")
     with pytest.raises(UserError, match=r"of \d\d words keep their answer"):
         strayed.tag(words)
@@ -125,7 +127,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("int8 labels") / "out"
     texts, labels = reviews(60, 1)
     options = FinetuneOptions(recipe="frozen", baselines=False, max_tokens=32, settings=FP32)
-    finetune(Examples(texts, labels, "single"), folder, model="en-ulmfit", options=options, show=False)
+    finetune(Examples(texts, labels, "single"), folder, model="en-ulmfit", options=options, context=QUIET)
     return folder
 
 
@@ -143,6 +145,6 @@ def test_a_classifier_is_asked_in_both_ways_at_first(classifier: Path, monkeypat
     said = [[p.label for p in faster.predict(texts)] for _ in range(3)]
     assert asked == ["int8", "auto", "int8", "auto", "int8"]  # until 200 have been asked in both ways
     assert said == [[p.label for p in usual.predict(texts)]] * 3
-    monkeypatch.setattr(agreement, "AGREEMENT", 1.01)
+    monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
     with pytest.raises(UserError, match="of 120 texts keep their answer"):
         load_classifier(classifier, precision="int8").outputs(texts)

@@ -15,15 +15,16 @@ import torch
 from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from textgraft.core.context import QUIET
 
-from textgraft import FinetuneOptions, QAOptions, Reader, Tagger, TagOptions, finetune
+from textgraft import FinetuneOptions, QAModel, QAOptions, Tagger, TagOptions, finetune
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.examples import Examples
 from textgraft.data.squad import parse_squad
 from textgraft.data.streams.words import WordStream
 from textgraft.data.windows import WindowSettings
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
@@ -85,7 +86,7 @@ def examples(count: int, seed: int) -> Examples:
 def grown(model: Path, out: Path, recipe: str, **options: Any) -> Path:
     """A classifier of 16 reviews without anything beside it."""
     asked = FinetuneOptions(recipe=recipe, baselines=False, settings=FP32, max_tokens=24, **options)
-    finetune(examples(16, 1), out, model=model, test=examples(8, 2), options=asked, show=False)
+    finetune(examples(16, 1), out, model=model, test=examples(8, 2), options=asked, context=QUIET)
     return out
 
 
@@ -97,14 +98,14 @@ def encoders_values(model: Any) -> dict[str, torch.Tensor]:
 def test_a_frozen_tagger_reads_any_layers(layer_aggregation: str, tagging_bert: Path, tmp_path: Path) -> None:
     """Nothing but the head, with what its layer aggregation learns, moves; loaded, it says what it said."""
     asked = TagOptions(recipe=frozen(tmp_path), settings=FP32, layer_aggregation=layer_aggregation, baseline=False)
-    done = tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, show=False)
+    done = tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)
     assert done.record["layer_aggregation"] == layer_aggregation
     loaded = Tagger(done.folder, precision="fp32")
     assert [r.tags for r in loaded.tag(TEST.sentences)] == [r.tags for r in done.replies]
-    model = artifact.load(done.folder).model
+    model = loading.load_network(done.folder).model
     assert model.head.config.layer_aggregation == layer_aggregation
     assert model.head.config.input_dim == (64 if layer_aggregation == "concat-last-4" else 16)
-    before = encoders_values(artifact.load(tagging_bert).model)
+    before = encoders_values(loading.load_network(tagging_bert).model)
     assert all(torch.equal(value, before[name]) for name, value in encoders_values(model).items())
     if layer_aggregation == "mix":
         assert model.layer_aggregation is not None
@@ -117,7 +118,7 @@ def test_a_mix_is_worth_learning(tagging_bert: Path, tmp_path: Path) -> None:
     """Of an untrained encoder the embeddings know most of a word, and the mix finds that out."""
     asked = TagOptions(recipe=str(write_recipe(tmp_path, 6)), settings=FP32, layer_aggregation="mix", baseline=False)
     plain = sentences(150, 1), sentences(20, 2)
-    done = tag_finetune(plain[0], tmp_path / "out", model=tagging_bert, test=plain[1], options=asked, show=False)
+    done = tag_finetune(plain[0], tmp_path / "out", model=tagging_bert, test=plain[1], options=asked, context=QUIET)
     assert done.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.9
 
 
@@ -129,14 +130,14 @@ def test_a_run_of_another_readout_is_another_run(tagging_bert: Path, tmp_path: P
     for options in (FinetuneOptions(), QAOptions()):
         assert repr(options) == repr(replace(options, layer_aggregation="mix"))
     work = work_path(tmp_path / "out")
-    tag_finetune(TRAIN, tmp_path / "done", model=tagging_bert, test=TEST, options=asked, show=False)
+    tag_finetune(TRAIN, tmp_path / "done", model=tagging_bert, test=TEST, options=asked, context=QUIET)
     plans = []
     for layer_aggregation in ("sum", "last"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("textgraft.tasks.tagging.finetune.drive", stop)
             options = replace(asked, layer_aggregation=layer_aggregation)
             with pytest.raises(KeyboardInterrupt):
-                tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=options, show=False)
+                tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=options, context=QUIET)
         plans.append(json.loads((work / "plan.json").read_text()))
         (work / "plan.json").unlink()
     assert plans[0].pop("layer_aggregation") == "sum"
@@ -144,7 +145,7 @@ def test_a_run_of_another_readout_is_another_run(tagging_bert: Path, tmp_path: P
     (work / "plan.json").write_text(json.dumps(plans[0]))
     (work / "tagger.checkpoint.safetensors").write_bytes(b"something")
     with pytest.raises(UserError, match="an unfinished run is here that differs in: layer aggregation"):
-        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)
 
 
 def test_a_killed_run_with_a_mix_ends_with_the_same_bits(
@@ -183,7 +184,7 @@ def test_a_classifier_reads_the_mean_of_other_layers_without_a_pooler(
     layer_aggregation: str, reading_bert: Path, tmp_path: Path
 ) -> None:
     out = grown(reading_bert, tmp_path / "out", str(write_recipe(tmp_path, 1)), layer_aggregation=layer_aggregation)
-    model = artifact.load(out).model
+    model = loading.load_network(out).model
     head: Any = model.head.config
     assert (head.layer_aggregation, head.pooling) == (layer_aggregation, "mean")
     assert not model.describe()["encoder"]["pooler"]
@@ -196,21 +197,23 @@ def test_a_classifier_reads_the_mean_of_other_layers_without_a_pooler(
     weights = [(folder / "model.safetensors").read_bytes() for folder in (out, tmp_path / "again")]
     assert weights[0] == weights[1]
     texts = list(examples(8, 2).texts)
-    assert predictor.load(out).embed(texts, layers=layer_aggregation).shape == (
+    assert predictor.load_classifier(out).embed(texts, layers=layer_aggregation).shape == (
         8,
         32 if layer_aggregation == "concat-last-4" else 8,
     )
 
 
 def test_without_a_readout_a_classifier_is_as_before(reading_bert: Path, tmp_path: Path) -> None:
-    model = artifact.load(grown(reading_bert, tmp_path / "out", str(write_recipe(tmp_path, 1)))).model
+    model = loading.load_network(grown(reading_bert, tmp_path / "out", str(write_recipe(tmp_path, 1)))).model
     head: Any = model.head.config
     assert (head.layer_aggregation, head.pooling, model.layer_aggregation) == ("last", "pooled", None)
     assert any(name.startswith("encoder.pooler") for name in model.values())
 
 
 def test_ulmfit_keeps_its_pooling_and_its_words(tiny_lm: Path, tmp_path: Path) -> None:
-    model = artifact.load(grown(tiny_lm, tmp_path / "out", frozen(tmp_path), layer_aggregation="second-to-last")).model
+    model = loading.load_network(
+        grown(tiny_lm, tmp_path / "out", frozen(tmp_path), layer_aggregation="second-to-last")
+    ).model
     head: Any = model.head.config
     assert (head.pooling, head.words_dim, head.input_dim) == ("concat", 16, 24)
 
@@ -225,11 +228,11 @@ def test_a_reader_reads_other_layers_and_learns_on(tmp_path: Path) -> None:
         baseline=False,
         layer_aggregation="mix",
     )
-    done = qa_finetune(train, tmp_path / "out", model=bert, test=test, options=asked, show=False)
+    done = qa_finetune(train, tmp_path / "out", model=bert, test=test, options=asked, context=QUIET)
     assert done.record["layer_aggregation"] == "mix"
-    reader = Reader(done.folder, precision="fp32")
+    reader = QAModel(done.folder, precision="fp32")
     assert [r.text for r in reader.answer(test)] == [r.text for r in done.replies]
-    before = artifact.load(done.folder).model
+    before = loading.load_network(done.folder).model
     stage = load_recipe("transformer").finetune
     again = new_reader(before, stage, seed=9, layer_aggregation="mix")
     assert all(torch.equal(again.values()[name], value) for name, value in before.values().items())
@@ -250,12 +253,12 @@ def test_impossible_readouts_are_refused_before_anything_is_written(tiny_lm: Pat
         check_finetune(examples(16, 1), model=tiny_lm, held_out=[examples(8, 2)], options=options)
     with pytest.raises(UserError, match=possible):
         tag_finetune(
-            TRAIN, tmp_path / "out", model=tiny_lm, options=TagOptions(layer_aggregation="sum-last-4"), show=False
+            TRAIN, tmp_path / "out", model=tiny_lm, options=TagOptions(layer_aggregation="sum-last-4"), context=QUIET
         )
     squad = parse_squad(questions(10, 1))
     with pytest.raises(UserError, match=possible):
         qa_finetune(
-            squad, tmp_path / "out", model=tiny_lm, options=QAOptions(layer_aggregation="concat-last-4"), show=False
+            squad, tmp_path / "out", model=tiny_lm, options=QAOptions(layer_aggregation="concat-last-4"), context=QUIET
         )
     assert not list(tmp_path.glob("out*"))
     for kind in (FinetuneOptions, TagOptions, QAOptions):
@@ -268,4 +271,4 @@ def test_a_phase_that_trains_nothing_the_head_reads_says_so(tagging_bert: Path, 
     path.write_text(FROZEN.format(epochs=1).replace("trainable = 1", "only = -2"))
     asked = TagOptions(recipe=str(path), settings=FP32, layer_aggregation="second-to-last", baseline=False)
     with pytest.raises(UserError, match="nothing that the phase 'head' trains is read by the head"):
-        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)

@@ -15,7 +15,14 @@ from textgraft.data.batch import pad
 from textgraft.data.sequences import PairIds
 from textgraft.data.windows import tokenize
 from textgraft.data.words import word_windows
-from textgraft.text.character_encoding import CHARACTERS, MARKS, CharacterEncodingTokenizer, _Spelled, spell, train
+from textgraft.text.character_encoding import (
+    CHARACTERS,
+    MARKS,
+    CharacterEncodingTokenizer,
+    _EncodingCache,
+    encode_word,
+    train,
+)
 from textgraft.text.tokenizer import Tokenizer
 
 TEXTS = [
@@ -43,8 +50,8 @@ def as_published(word: str) -> list[int]:
 
 def test_numbers_that_were_published() -> None:
     """Of AllenNLP's own tests: "Second", a full stop, a text's beginning and end."""
-    assert spell("Second").tolist() == [259, 84, 102, 100, 112, 111, 101, 260] + [261] * 42
-    assert spell(".").tolist() == [259, 47, 260] + [261] * 47
+    assert encode_word("Second").tolist() == [259, 84, 102, 100, 112, 111, 101, 260] + [261] * 42
+    assert encode_word(".").tolist() == [259, 47, 260] + [261] * 47
     made = CharacterEncodingTokenizer.from_vocabulary()
     assert list(made.bos_id) == [259, 257, 260] + [261] * 47
     assert list(made.eos_id) == [259, 258, 260] + [261] * 47
@@ -52,18 +59,18 @@ def test_numbers_that_were_published() -> None:
 
 @given(st.text(alphabet=st.characters(), max_size=70))
 def test_every_word_is_spelled_as_published(word: str) -> None:
-    assert spell(word).tolist() == as_published(word)
+    assert encode_word(word).tolist() == as_published(word)
 
 
 def test_words_that_were_looked_up_before_are_spelled_the_same() -> None:
     words = [f"word{i % 37}" for i in range(300)]
     for most in (3, 40, 10_000):
-        spelled = _Spelled(most=most)
+        spelled = _EncodingCache(most=most)
         for at in range(0, 300, 7):
             found = spelled(words[at : at + 7])
-            assert found.tolist() == [spell(word).tolist() for word in words[at : at + 7]]
+            assert found.tolist() == [encode_word(word).tolist() for word in words[at : at + 7]]
             found[:] = 0  # the caller's own
-    assert _Spelled()([]).shape == (0, CHARACTERS)
+    assert _EncodingCache()([]).shape == (0, CHARACTERS)
 
 
 @given(st.text(max_size=80))

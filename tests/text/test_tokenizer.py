@@ -122,7 +122,7 @@ class Counting:
 
 
 def test_the_library_gets_a_bounded_part_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenizer_module, "CHARACTERS_AT_ONCE", 10)
+    monkeypatch.setattr(tokenizer_module, "MAX_CHARACTERS_PER_CALL", 10)
     pipeline: Any = Counting()
     texts = ["abcd", "", "efghi", "jk", "x" * 25, "l"]
     assert [[chr(i) for i in ids] for ids in ids_of(pipeline, iter(texts))] == [list(text) for text in texts]
@@ -134,7 +134,7 @@ def test_the_library_gets_a_bounded_part_of_the_texts(monkeypatch: pytest.Monkey
 def test_parts_give_the_same_ids_as_all_at_once(trained: Tokenizer, texts: list[str], size: int) -> None:
     whole = [ids.tolist() for ids in trained.encode_batch(texts)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tokenizer_module, "CHARACTERS_AT_ONCE", size)
+        patched.setattr(tokenizer_module, "MAX_CHARACTERS_PER_CALL", size)
         assert [ids.tolist() for ids in trained.encode_batch(texts)] == whole
 
 

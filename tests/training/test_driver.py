@@ -24,15 +24,16 @@ import numpy as np
 import pytest
 import torch
 from small_models import classifier, copied, examples
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
-from textgraft.core.interrupts import ctrl_c_prevails
+from textgraft.core.interrupts import reliable_interrupts
 from textgraft.data.examples import Examples
-from textgraft.models import artifact, model_folder
+from textgraft.models import artifact, loading, model_folder
 from textgraft.models.model import Model
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training import driver
 from textgraft.training.driver import Stopped, TooSlow, drive, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores, Settings, Step
@@ -145,7 +146,7 @@ def test_ctrl_c_waits_for_the_step_saves_and_the_rest_is_bit_equal(
 
 def test_a_ctrl_c_that_was_swallowed_before_stops_after_the_first_step(tmp_path: Path, ctrl_c) -> None:
     run = small_run(replace(OFTEN, save_seconds=1000))
-    with ctrl_c_prevails():
+    with reliable_interrupts():
         with suppress(KeyboardInterrupt):  # as a library does it
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(Stopped):
@@ -259,7 +260,7 @@ def test_a_write_that_the_system_cuts_short_leaves_the_old_file(tmp_path: Path) 
 
 
 def adapted(out: Path, lm: Path, **options) -> Path:
-    return adapt(TEXTS, out, model=lm, settings=options.pop("settings", OFTEN), show=False, **options)
+    return adapt(TEXTS, out, model=lm, settings=options.pop("settings", OFTEN), context=QUIET, **options)
 
 
 def test_the_work_folder_is_gone_after_success_and_nothing_else_is_left(tiny_lm: Path, tmp_path: Path) -> None:
@@ -372,13 +373,13 @@ def random_states() -> tuple[bytes, bytes, object]:
 def test_no_stage_touches_the_callers_random_state(tiny_lm: Path, tiny_recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "pool.txt").write_text("\n".join(TEXTS * 6))
     before = random_states()
-    pretrain([tmp_path / "pool.txt"], tmp_path / "lm", recipe=str(tiny_recipe), show=False)
+    pretrain([tmp_path / "pool.txt"], tmp_path / "lm", options=PretrainOptions(recipe=str(tiny_recipe)), context=QUIET)
     assert random_states() == before
     adapted(tmp_path / "adapted", tiny_lm, own_vocabulary=True)
     assert random_states() == before
     train = Examples(TEXTS[:32], ["dull" if i % 4 == 2 else "fine" for i in range(32)], "single")
     options = FinetuneOptions(folds=2, baselines=False, settings=OFTEN)
-    finetune(train, tmp_path / "out", model=tiny_lm, options=options, show=False)
+    finetune(train, tmp_path / "out", model=tiny_lm, options=options, context=QUIET)
     assert random_states() == before
 
 
@@ -393,11 +394,11 @@ def test_a_finetuning_is_told_from_one_of_another_model(tiny_lm: Path, tmp_path:
                 "textgraft.tasks.classification.finetune.put_in_place",
                 lambda *_, **__: (_ for _ in ()).throw(Stopped("")),
             )
-            finetune(train, tmp_path / "out", model=model, valid=train, options=options, show=False)
+            finetune(train, tmp_path / "out", model=model, valid=train, options=options, context=QUIET)
 
     with pytest.raises(Stopped):
         stop(tiny_lm)
-    moved = artifact.load(tiny_lm)
+    moved = loading.load_network(tiny_lm)
     with torch.no_grad():
         moved.model.values()["encoder.embedding.weight"][50, 3] += 1e-3
     artifact.save(moved, tmp_path / "moved")

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from small_comparisons import backwards
+from textgraft.core.context import QUIET, RunContext
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.models import artifact
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training.loop import Settings
 
 TEXTS = [f"The film was {word} and the plot was {word} too, I think." for word in ("good", "bad", "long", "odd")] * 20
@@ -39,18 +40,30 @@ lr = 0.01
 
 
 def make_pretrained(out: Path, inputs: Path) -> None:
-    pretrain([inputs / "pool.txt"], out, recipe=str(inputs / "tiny.toml"), tokens=1000, settings=SETTINGS, show=False)
+    pretrain(
+        [inputs / "pool.txt"],
+        out,
+        options=PretrainOptions(recipe=str(inputs / "tiny.toml"), tokens=1000, settings=SETTINGS),
+        context=QUIET,
+    )
 
 
 def make_adapted(out: Path, inputs: Path) -> None:
-    adapt(TEXTS, out, model=inputs / "lm", own_vocabulary=True, settings=SETTINGS, overwrite=True, show=False)
+    adapt(
+        TEXTS,
+        out,
+        model=inputs / "lm",
+        own_vocabulary=True,
+        settings=SETTINGS,
+        context=RunContext(show=False, overwrite=True),
+    )
 
 
 def make_classifier(out: Path, inputs: Path, *others: str) -> None:
     train = Examples(TEXTS[:16], ["dull" if i % 4 == 2 else "fine" for i in range(16)], "single")
     options = FinetuneOptions(recipe=str(inputs / "recipe.toml"), folds=2, baselines=False, settings=SETTINGS)
     model = "+".join(str(inputs / name) for name in ("lm", *others))
-    finetune(train, out, model=model, options=options, overwrite=True, show=False)
+    finetune(train, out, model=model, options=options, context=RunContext(show=False, overwrite=True))
 
 
 def make_ensemble(out: Path, inputs: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from small_models import VOCAB, classifier, examples, language_model
+from textgraft.core.context import RunContext
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import pad
@@ -60,7 +61,7 @@ def test_it_keeps_a_classifier_from_being_sure(tmp_path: Path) -> None:
     sure = {}
     for name, stage in (("plain", PLAIN), ("smoothed", SMOOTHED)):
         trained = train_classifier(
-            plan(stage), texts(), {"test": texts()}, seed=0, folder=tmp_path, title=name, show=False
+            plan(stage), texts(), {"test": texts()}, title=name, context=RunContext(tmp_path, 0, show=False)
         )
         probabilities = torch.tensor(trained.logits["test"]).softmax(dim=1)
         sure[name] = float(probabilities.amax(dim=1).mean())
@@ -70,7 +71,7 @@ def test_it_keeps_a_classifier_from_being_sure(tmp_path: Path) -> None:
 
 def test_a_validation_is_of_the_labels_as_they_are(tmp_path: Path) -> None:
     trained = train_classifier(
-        plan(SMOOTHED), texts(), {"valid": texts()}, seed=0, folder=tmp_path, title="run", show=False
+        plan(SMOOTHED), texts(), {"valid": texts()}, title="run", context=RunContext(tmp_path, 0, show=False)
     )
     best = max(trained.history, key=lambda row: row["score"])
     logits, targets = torch.tensor(trained.logits["valid"]), torch.tensor(texts().targets)

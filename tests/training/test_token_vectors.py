@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from small_models import VOCAB, Tokens, copied, language_model
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
-from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training import token_vectors
 from textgraft.training.driver import Stopped
 from textgraft.training.loop import Settings
@@ -71,7 +72,10 @@ def test_pretraining_trains_vectors_once_however_often_it_is_stopped(
     def run(name: str) -> bytes:
         settings = Settings(precision="fp32")
         pretrain(
-            [tmp_path / "pool.txt"], tmp_path / name, recipe=str(recipe), tokens=2000, settings=settings, show=False
+            [tmp_path / "pool.txt"],
+            tmp_path / name,
+            options=PretrainOptions(recipe=str(recipe), tokens=2000, settings=settings),
+            context=QUIET,
         )
         return (tmp_path / name / "model.safetensors").read_bytes()
 
@@ -97,7 +101,7 @@ def test_without_gensim_nothing_is_begun(tiny_recipe: Path, tmp_path: Path, monk
     (tmp_path / "pool.txt").write_text("A film.\nAnother.\n")
     monkeypatch.setitem(sys.modules, "gensim.models", None)
     with pytest.raises(UserError, match="needs gensim"):
-        pretrain([tmp_path / "pool.txt"], tmp_path / "out", recipe=str(recipe), show=False)
+        pretrain([tmp_path / "pool.txt"], tmp_path / "out", options=PretrainOptions(recipe=str(recipe)), context=QUIET)
     assert [path.name for path in (tmp_path / "out.run").iterdir()] == ["plan.json"]
 
 

@@ -276,7 +276,7 @@ def test_a_folder_that_was_altered(name: str, tmp_path: Path) -> None:
 
 
 def test_other_models_and_other_files(tiny_lm: Path, tmp_path: Path) -> None:
-    from textgraft.models import artifact
+    from textgraft.models import loading
 
     with pytest.raises(UserError, match="has no word vectors"):
         load_vectors(tiny_lm)
@@ -286,4 +286,4 @@ def test_other_models_and_other_files(tiny_lm: Path, tmp_path: Path) -> None:
         load_vectors(tmp_path, format="word2vek")
     folder = save_vectors(made(), tmp_path / "v")
     with pytest.raises(UserError, match="word vectors, not a network"):
-        artifact.load(folder)
+        loading.load_network(folder)

@@ -14,8 +14,15 @@ from made_up_tags import TEXT, sentences, write_encoder
 
 from textgraft import save_vectors
 from textgraft.core.errors import UserError
-from textgraft.data.contexts import Context, Place, contexts_of, drawn_places, places_of, read_contexts
-from textgraft.models import artifact
+from textgraft.data.contexts import (
+    Context,
+    WordPosition,
+    positions_of,
+    read_contexts,
+    sample_positions,
+    sentence_counts,
+)
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.text.characters import of_vocabulary
@@ -70,9 +77,11 @@ def test_rows_are_at_their_places_in_any_order(tmp_path: Path) -> None:
     assert layers.names == ["embeddings", "layer 1", "layer 2"]
     read = contexts(AT_ONCE + 5)
     generator = np.random.default_rng(0)
-    places = [Place(int(s), int(generator.integers(len(read[s].spans)))) for s in generator.integers(0, len(read), 40)]
+    places = [
+        WordPosition(int(s), int(generator.integers(len(read[s].spans)))) for s in generator.integers(0, len(read), 40)
+    ]
     found = layers.at(read, places, title="reading")
-    whole = layer_vectors(artifact.load(tmp_path / "lstm"), [c.words for c in read], precision="fp32")
+    whole = layer_vectors(loading.load_network(tmp_path / "lstm"), [c.words for c in read], precision="fp32")
     for row, (sentence, word) in enumerate(places):
         for layer in range(3):
             np.testing.assert_allclose(found[layer][row], whole[sentence][layer][word], atol=1e-6)
@@ -85,7 +94,7 @@ def test_word_vectors_are_one_layer_and_know_some_words(tmp_path: Path) -> None:
     assert layers.names == ["word vectors"]
     context = Context.of("the silver river .")
     assert (layers.knows("river"), layers.knows("silver")) == (True, False)
-    kept = context.only(layers.knows)
+    kept = context.filter_words(layers.knows)
     assert kept.words == ["the", "river"]
     ((found,),) = list(layers.read([kept], title="reading"))
     np.testing.assert_allclose(found, rows[[1, 0]])
@@ -109,22 +118,26 @@ def test_sentences_of_texts_are_different_and_neither_headings_nor_lists() -> No
 
 def test_places_are_the_first_of_each_sentence() -> None:
     read = [Context.of(text) for text in ("the cat and the dog", "The end", "a dog, the dog")]
-    assert places_of(read, ["the", "dog", "cow"]) == {
-        "the": [Place(0, 0), Place(2, 3)],
-        "dog": [Place(0, 4), Place(2, 1)],
+    assert positions_of(read, ["the", "dog", "cow"]) == {
+        "the": [WordPosition(0, 0), WordPosition(2, 3)],
+        "dog": [WordPosition(0, 4), WordPosition(2, 1)],
         "cow": [],
     }
-    assert places_of(read, ["the"], key=str.casefold)["the"] == [Place(0, 0), Place(1, 0), Place(2, 3)]
-    assert contexts_of(read)["dog"] == 2
+    assert positions_of(read, ["the"], key=str.casefold)["the"] == [
+        WordPosition(0, 0),
+        WordPosition(1, 0),
+        WordPosition(2, 3),
+    ]
+    assert sentence_counts(read)["dog"] == 2
 
 
 def test_drawn_places_are_one_a_sentence_and_all_words_are_drawn() -> None:
     read = [Context.of("one two three"), Context.of("four five"), Context.of("six")]
     seen = set()
     for seed in range(200):
-        drawn = drawn_places(read, 2, np.random.default_rng(seed))
+        drawn = sample_positions(read, 2, np.random.default_rng(seed))
         assert len({place.sentence for place in drawn}) == 2
         seen |= {read[place.sentence].words[place.word] for place in drawn}
     assert seen == {"one", "two", "three", "four", "five", "six"}
-    assert len(drawn_places(read, 10, np.random.default_rng(0))) == 3
-    assert drawn_places([], 3, np.random.default_rng(0)) == []
+    assert len(sample_positions(read, 10, np.random.default_rng(0))) == 3
+    assert sample_positions([], 3, np.random.default_rng(0)) == []

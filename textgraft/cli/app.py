@@ -36,7 +36,7 @@ from textgraft.cli import (
 )
 from textgraft.cli.console import Interrupted, complain, say, warnings_said
 from textgraft.core.errors import UserError
-from textgraft.core.interrupts import ctrl_c_prevails
+from textgraft.core.interrupts import reliable_interrupts
 
 INTERRUPTED = 130
 MISTAKE = 2
@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        with ctrl_c_prevails():
+        with reliable_interrupts():
             code = _program()(list(arguments), prog_name="textgraft", standalone_mode=False)
     except KeyboardInterrupt:
         code = INTERRUPTED  # as typer has it

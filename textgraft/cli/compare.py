@@ -84,13 +84,13 @@ def compare(
     from textgraft.comparison.compare import compare
     from textgraft.comparison.methods import MethodOptions
     from textgraft.comparison.report import table_text
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
     from textgraft.data.examples import Examples
     from textgraft.training.results_folder import refuse_existing
 
     refuse_existing(out)
-    check_writable(out)
+    validate_writable(out)
     o.use_threads(threads)
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}

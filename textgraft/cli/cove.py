@@ -94,14 +94,14 @@ def translate(
     threads: o.Threads = None,
 ) -> None:
     """Translate the lines of a file, or sentences, one line each."""
-    from textgraft.core.files import check_writable, writing_atomically
+    from textgraft.core.files import validate_writable, writing_atomically
     from textgraft.tasks.translation.predictor import Translator
 
     if (file is None) == (not text):
         remedy = "For example: textgraft cove translate MODEL --text 'A dog runs.'"
         raise UserError("name either a file or --text.", remedy=remedy)
     if out is not None:
-        check_writable(out)
+        validate_writable(out)
     o.use_threads(threads)
     found = Translator(model, precision=precision).stream(_sentences(file, text), beams=beams)
     if out is None:
@@ -151,13 +151,13 @@ def align(
     as_json: o.AsJson = False,
 ) -> None:
     """Show where a translator looks as it writes each word: its attention, as a table or a heat map."""
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.tasks.translation.predictor import Translator
 
     if plot is not None:
         if plot.suffix not in (".svg", ".png"):
             raise UserError("a plot is a .svg or a .png file.", where=str(plot), remedy="Give it such a name.")
-        check_writable(plot)
+        validate_writable(plot)
     o.use_threads(threads)
     found = Translator(model, precision=precision).align(source, target)
     if plot is not None:

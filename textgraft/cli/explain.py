@@ -55,17 +55,17 @@ def explain(
     Weights are log-odds in nats. A text of N words is read N + 1 times; of more than 300 words, its sentences are left
     out instead. Words that only matter together are not seen.
     """
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.tasks.classification import explaining
     from textgraft.tasks.classification.explanation_page import explained_page
-    from textgraft.tasks.classification.predictor import load
+    from textgraft.tasks.classification.predictor import load_classifier
 
     if out is not None and out.suffix not in ENDINGS:
         raise UserError("explanations are written as .html or .jsonl.", where=str(out), remedy="Name such a file.")
     if out is not None:
-        check_writable(out)
+        validate_writable(out)
     o.use_threads(threads)
-    classifier = load(model, precision=precision, device=device)
+    classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
     found = explaining.explain(classifier, islice(texts, most), label=label)

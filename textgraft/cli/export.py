@@ -33,11 +33,11 @@ def export(
 
     The folder is used as any model's (textgraft predict, evaluate, tag, qa), without torch: onnxruntime runs it.
     """
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.readers import read_rows
-    from textgraft.onnx.export import export as exported
+    from textgraft.tasks.export import export as exported
 
-    check_writable(onnx)
+    validate_writable(onnx)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     read = [] if texts is None else [text for _, text in islice(read_rows(texts, **columns), MOST_TEXTS)]
     done = exported(model, onnx, int8=int8, texts=read, overwrite=overwrite)

@@ -45,13 +45,13 @@ def generate(
     """Go on from a prompt with a language model; one prompt's text appears as it is written."""
     from textgraft.generation.decoding import GenerateOptions
     from textgraft.generation.generation import generate, stream
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
 
     choosing: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "beams": beams}
     choosing |= {"repetition_penalty": repetition_penalty, "seed": seed, "precision": precision}
     options = GenerateOptions(max_tokens=max_tokens, stop=tuple(stop or ()), **choosing)
     o.use_threads(threads)
-    artifact = load(model)
+    artifact = load_network(model)
     if len(prompt) == 1 and beams == 1 and not as_json:
         pieces = stream(artifact, prompt[0], options, device=device)
         sys.stdout.write(prompt[0] + next(pieces, ""))  # a mistake shows at the first piece, and prints nothing here

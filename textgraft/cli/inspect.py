@@ -54,14 +54,14 @@ def transfer(
     After Yosinski et al. 2014: the first n layer groups copied, frozen or fine-tuned, and the rest trained anew.
     """
     from textgraft.cli.train import resumable
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
     from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepare_setup
     from textgraft.training.loop import Settings
     from textgraft.training.results_folder import refuse_existing
 
     refuse_existing(out)
-    check_writable(out)
+    validate_writable(out)
     o.use_threads(threads)
     options = TransferOptions(
         recipe=recipe,

@@ -227,11 +227,11 @@ def _texts(paths: Sequence[Path] | None, column: str | None, encoding: str | Non
 
 
 def _check_out(out: Path) -> None:
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.training.results_folder import refuse_existing
 
     refuse_existing(out)
-    check_writable(out)
+    validate_writable(out)
 
 
 def _print_json(out: Path, results: dict[str, Any]) -> None:

@@ -61,14 +61,14 @@ def prompt(
 
     With labels in FILE the accuracy is said, with its interval and beside always giving the most frequent answer.
     """
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.generation.prompt_tasks import PromptOptions
     from textgraft.generation.prompting import load_template
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("answers are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
     if out is not None:
-        check_writable(out)
+        validate_writable(out)
     o.use_threads(threads)
     options = PromptOptions(shots, scoring, calibrate, seed, max_tokens, precision)
     chosen = load_template(template)

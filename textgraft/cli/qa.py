@@ -15,7 +15,7 @@ from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.data.squad import Squad
-    from textgraft.tasks.question_answering.predictor import Reader, Reply
+    from textgraft.tasks.question_answering.predictor import QAModel, Reply
 
 Folder = Annotated[str, typer.Argument(help="A model's folder, made by `textgraft qa finetune`, or hf:FOLDER.")]
 Questions = Annotated[Path, typer.Argument(help="Questions with answers, as SQuAD's .json (or .json.gz, .xz, …).")]
@@ -197,10 +197,10 @@ def _read(path: Path, drop_misplaced: bool) -> Squad:
     return read_squad(path, misplaced="drop" if drop_misplaced else "refuse")
 
 
-def _reader(model: str, threshold: float | None, longest: int | None, precision: str, *, show: bool) -> Reader:
-    from textgraft.tasks.question_answering.predictor import Reader
+def _reader(model: str, threshold: float | None, longest: int | None, precision: str, *, show: bool) -> QAModel:
+    from textgraft.tasks.question_answering.predictor import QAModel
 
-    return Reader(model, threshold=threshold, max_answer_tokens=longest, precision=precision, show=show)
+    return QAModel(model, threshold=threshold, max_answer_tokens=longest, precision=precision, show=show)
 
 
 def _asked(file: Path | None, questions: list[str] | None, context: Path | None) -> Squad:
@@ -239,13 +239,13 @@ def read_predictions(path: Path) -> dict[str, str]:
 
 
 def _check_files(*paths: Path | None) -> None:
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
 
     for path in paths:
         if path is not None and path.suffix != ".json":
             raise UserError("answers are written as .json.", where=str(path), remedy="Name such a file.")
         if path is not None:
-            check_writable(path)
+            validate_writable(path)
 
 
 def _write(replies: list[Reply], out: Path | None, n_best: Path | None) -> None:

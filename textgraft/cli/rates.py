@@ -19,13 +19,13 @@ PLOTS = (".png", ".svg")
 
 
 def _check_plot(path: Path | None) -> None:
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
 
     if path is None:
         return
     if path.suffix not in PLOTS:
         raise UserError(f"plots are written as {' or '.join(PLOTS)}.", where=str(path), remedy="Name such a file.")
-    check_writable(path)
+    validate_writable(path)
 
 
 def lr_find(

@@ -183,7 +183,7 @@ def predict(
     threads: o.Threads = None,
 ) -> None:
     """Tag the words of a file or of texts, as CoNLL columns, as JSON with characters' offsets, or in colours."""
-    from textgraft.core.files import check_writable, writing_atomically
+    from textgraft.core.files import validate_writable, writing_atomically
     from textgraft.data.words import Coverage
     from textgraft.tasks.tagging.predictor import Tagger
 
@@ -194,7 +194,7 @@ def predict(
     chosen = _chosen_format("colour" if colour else format, file, out)
     target = html or out
     if target is not None:
-        check_writable(target)
+        validate_writable(target)
     columns, sentences = _asked(file, text, word_column, tag_column)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision)

@@ -13,7 +13,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import Interrupted, print_json, print_problems, print_table
 from textgraft.core.errors import UserError
-from textgraft.core.interrupts import ctrl_c_prevails
+from textgraft.core.interrupts import reliable_interrupts
 
 if TYPE_CHECKING:
     from textgraft.data.checks import Problem
@@ -47,7 +47,7 @@ def resumable(*outs: Path) -> Iterator[None]:
     from textgraft.training.driver import Stopped, remove_unstarted, work_path
 
     try:
-        with ctrl_c_prevails():
+        with reliable_interrupts():
             yield
     except (KeyboardInterrupt, Stopped):
         for out in outs:
@@ -63,11 +63,11 @@ def resumable(*outs: Path) -> Iterator[None]:
 
 def check_out(out: Path, overwrite: bool | None) -> None:
     """Raises UserError if nothing could be put at `out` in the end."""
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.training.driver import refuse_existing
 
     refuse_existing(out, overwrite)
-    check_writable(out)
+    validate_writable(out)
 
 
 def pretrain(
@@ -97,7 +97,7 @@ def pretrain(
     as_json: o.AsJson = False,
 ) -> None:
     """Train a language model, and its tokenizer, on general text."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.pretrain import pretrain
     from textgraft.training.loop import Settings
 
@@ -117,7 +117,7 @@ def pretrain(
             settings=settings,
             show=not quiet,
         )
-    _told(out, load(out).run, as_json)
+    _told(out, load_network(out).run, as_json)
 
 
 def adapt(
@@ -142,7 +142,7 @@ def adapt(
     as_json: o.AsJson = False,
 ) -> None:
     """Let a language model read your domain's text; no labels needed."""
-    from textgraft.models.loading import load
+    from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
     from textgraft.training.loop import Settings
 
@@ -161,7 +161,7 @@ def adapt(
             overwrite=overwrite,
             show=not quiet,
         )
-    _told(out, load(out).run, as_json)
+    _told(out, load_network(out).run, as_json)
 
 
 def _told(out: Path, run: Mapping[str, Any], as_json: bool) -> None:

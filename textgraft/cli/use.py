@@ -17,7 +17,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table, say
 from textgraft.core.errors import UserError
-from textgraft.data.examples import Pair, Reads
+from textgraft.data.examples import InputKind, Pair
 
 if TYPE_CHECKING:
     from textgraft.core.progress import Meter
@@ -55,15 +55,15 @@ def predict(
     as_json: o.AsJson = False,
 ) -> None:
     """Label texts, in their order: one line a text, as CSV or JSON lines; pairs on stdin are parted by a tab."""
-    from textgraft.core.files import check_writable
-    from textgraft.tasks.classification.predictor import load, warned_of_empty
+    from textgraft.core.files import validate_writable
+    from textgraft.tasks.classification.predictor import load_classifier, warned_of_empty
 
     if out is not None and out.suffix not in (".csv", ".jsonl"):
         raise UserError("predictions are written as .csv or .jsonl.", where=str(out), remedy="Name such a file.")
     if out is not None:
-        check_writable(out)
+        validate_writable(out)
     o.use_threads(threads)
-    classifier = load(model, precision=precision, device=device)
+    classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, given_texts(text, text2), classifier.reads, columns)
     predictions = classifier.predict(warned_of_empty(texts), abstain_below=abstain_below)
@@ -94,7 +94,7 @@ def given_texts(texts: list[str] | None, second: list[str] | None) -> list[str] 
 
 
 def keyed_texts(
-    file: Path | None, given: list[str] | None, reads: Reads, columns: Mapping[str, str | None]
+    file: Path | None, given: list[str] | None, reads: InputKind, columns: Mapping[str, str | None]
 ) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
     """For each text what to know it by in the output (id or line), and the texts; stdin comes as a stream."""
     if (file is None) == (not given):
@@ -263,12 +263,12 @@ def embed(
     Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
     """
     from textgraft.api import embed_stream
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.core.progress import Meter
-    from textgraft.data.arrays import check_suffix, write_rows
+    from textgraft.data.arrays import validate_suffix, write_rows
 
-    check_suffix(out)
-    check_writable(out)
+    validate_suffix(out)
+    validate_writable(out)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     o.use_threads(threads)
     with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:

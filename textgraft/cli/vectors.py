@@ -61,7 +61,7 @@ def train(
     as_json: o.AsJson = False,
 ) -> None:
     """Learn word vectors from text; all methods but glove are trained by gensim, textgraft's extra "vectors"."""
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
     from textgraft.models.model_folder import refuse_existing
@@ -70,7 +70,7 @@ def train(
     from textgraft.word_embeddings.training import train_vectors
 
     refuse_existing(out, overwrite)
-    check_writable(out)
+    validate_writable(out)
     given: dict[str, Any] = {"dimensions": dimensions, "min_count": min_count, "vocabulary": vocabulary}
     given |= {"window": window or 0, "epochs": epochs or 0, "rate": rate or 0.0, "negative": negative, "sample": sample}
     given |= {"hierarchical": hierarchical, "minn": minn, "maxn": maxn, "buckets": buckets}
@@ -224,14 +224,14 @@ def plot(
     as_json: o.AsJson = False,
 ) -> None:
     """Draw a map of words in two dimensions."""
-    from textgraft.core.files import check_writable
+    from textgraft.core.files import validate_writable
     from textgraft.data.text_files import lines
     from textgraft.word_embeddings.formats import load_vectors
     from textgraft.word_embeddings.word_map import plot_vectors
 
     if out.suffix not in (".svg", ".png"):
         raise UserError("plots are written as .svg or .png.", where=str(out), remedy="Name such a file.")
-    check_writable(out)
+    validate_writable(out)
     vectors = load_vectors(source, format=format, limit=limit)
     asked = [*(word or ()), *([line.strip() for line in lines(words)] if words else ())]
     shown = [each for each in asked if each] or [w for w in vectors.words[: 2 * number] if any(map(str.isalpha, w))]

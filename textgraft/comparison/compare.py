@@ -27,9 +27,9 @@ from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
 from textgraft.data.checks import check, to_json
-from textgraft.data.examples import Examples, TargetKind, refuse_one_text
+from textgraft.data.examples import Examples, TargetKind, validate_not_single_text
 from textgraft.data.labels import Labels, kind_of_texts
-from textgraft.data.readers import read, read_if_given
+from textgraft.data.readers import read, read_optional
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.default_models import default_models_for
@@ -110,8 +110,8 @@ def compare(
     """
     out, options = Path(out), options or MethodOptions()
     refuse_existing(out)
-    refuse_one_text(unlabelled, name="unlabelled")
-    train, test = read(train), read_if_given(test)
+    validate_not_single_text(unlabelled, name="unlabelled")
+    train, test = read(train), read_optional(test)
     plan = _plan(train, test, unlabelled, labels, range(options.seed, options.seed + _validated_seeds(seeds)))
     options = replace(options, kind=kind_of_texts(train, plan.labels), default_models=default_models_for(train.texts))
     names = chosen_methods(methods, kind=plan.labels.kind, pool=len(plan.pool))

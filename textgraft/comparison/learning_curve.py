@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from textgraft.core import formatting
-from textgraft.metrics.paired_differences import difference_text, differences, significant, sure
+from textgraft.metrics.paired_differences import difference_text, differences, is_robust, significant
 from textgraft.tasks.classification.evaluation import Comparison
 
 Points = Sequence[tuple[int, float]]
@@ -28,7 +28,7 @@ def winner(comparison: Comparison) -> dict[str, Any]:
     scores = {outcome.name: comparison.scores(outcome) for outcome in comparison.outcomes}
     leader = max(scores, key=lambda name: sign * scores[name].mean())
     tests = differences({name: (scores[leader], table) for name, table in scores.items() if name != leader})
-    apart = bool(tests) and all(sure(test) for test in tests.values())
+    apart = bool(tests) and all(is_robust(test) for test in tests.values())
     return {"name": leader if apart else None, "leader": leader, "tests": tests}
 
 
@@ -65,7 +65,7 @@ def budget_verdict(comparison: Comparison, best: Mapping[str, Any], labels: int)
         p = formatting.p_value(min(tests[name]["p_holm"] for name in tied))
         first = ", ".join([shown(leader), *tied[:-1]])
         return f"{start}no significant difference between {first} and {tied[-1]} ({p})."
-    doubtful = [name for name, test in tests.items() if not sure(test)]
+    doubtful = [name for name, test in tests.items() if not is_robust(test)]
     gaps = [f"{name} ({difference_text(tests[name], metric)})" for name in doubtful]
     return f"{start}{shown(leader)} is ahead, but not reliably over training samples, compared with {', '.join(gaps)}."
 

@@ -8,7 +8,7 @@ from typing import Any
 from textgraft.core import formatting
 from textgraft.data.checks import Problem
 from textgraft.metrics.classification import Interval
-from textgraft.metrics.paired_differences import certainty, difference_text
+from textgraft.metrics.paired_differences import difference_text, significance_text
 from textgraft.report import html, plots
 from textgraft.tasks.classification.report import data_problems
 
@@ -145,7 +145,14 @@ def _tests(results: Mapping[str, Any]) -> list[str]:
         for name, test in best["tests"].items():
             p = formatting.p_value(test["p_holm"])
             rows.append(
-                [f"{budget['labels']:,}", best["leader"], name, difference_text(test, metric), p, certainty(test)]
+                [
+                    f"{budget['labels']:,}",
+                    best["leader"],
+                    name,
+                    difference_text(test, metric),
+                    p,
+                    significance_text(test),
+                ]
             )
     if not rows:
         return []

@@ -40,7 +40,7 @@ def convert(
     if to not in get_args(Format):
         raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))
     _validate_out(Path(out), to, overwrite)
-    source = flair.load(str(model)) if str(model).startswith(model_folder.FLAIR) else loading.load(model)
+    source = flair.load(str(model)) if str(model).startswith(model_folder.FLAIR) else loading.load_network(model)
     if to == "flair":
         write_atomically(Path(out), flair.to_flair(source.model, source.tokenizer))
         return Path(out)

@@ -53,7 +53,7 @@ def cannot_write(path: Path, error: OSError) -> UserError:
     return UserError(f"cannot write ({error.strerror or error}).", where=str(path), remedy=remedy)
 
 
-def check_writable(path: Path) -> None:
+def validate_writable(path: Path) -> None:
     """Raises UserError if no file or folder could be made at `path`; leaves nothing behind."""
     folder = path.absolute().parent
     while not folder.exists():

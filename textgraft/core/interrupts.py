@@ -16,18 +16,18 @@ AGAIN_SECONDS = 0.01
 _PRESSED: ContextVar[threading.Event | None] = ContextVar("pressed", default=None)
 
 
-def already_pressed() -> bool:
-    """Whether Ctrl-C came since the outermost `ctrl_c_prevails` around this began, whatever has become of it."""
+def was_interrupted() -> bool:
+    """Whether Ctrl-C came since the outermost `reliable_interrupts` around this began, whatever has become of it."""
     pressed = _PRESSED.get()
     return pressed is not None and pressed.is_set()
 
 
 @contextlib.contextmanager
-def ctrl_c_prevails() -> Iterator[None]:
+def reliable_interrupts() -> Iterator[None]:
     """Inside, Ctrl-C leaves as KeyboardInterrupt, whatever a library made of it on the way.
 
     Compiled code that meets it amid a call may raise an error of its own instead (`torch.asarray`, by which safetensors
-    reads, says ValueError), or go on as if nothing had been: who is about to work for hours asks `already_pressed`. And
+    reads, says ValueError), or go on as if nothing had been: who is about to work for hours asks `was_interrupted`. And
     Python drops what is raised in a `__del__` or in a weak reference's callback, of which every import has some: there
     the key is pressed again a moment later. In a thread other than the main one, and where Ctrl-C is ignored, nothing
     changes.

@@ -25,7 +25,7 @@ def _of_glibc(name: str) -> Any:
 
 
 @contextmanager
-def large_parts_apart() -> Iterator[None]:
+def mmap_large_blocks() -> Iterator[None]:
     """Inside, glibc takes each part of over a megabyte from the system, and returns it as soon as it is free.
 
     Else it keeps parts of up to 32 MB in its heap, where those of ever other sizes leave holes; but taking one from the
@@ -42,7 +42,7 @@ def large_parts_apart() -> Iterator[None]:
 
 
 @contextmanager
-def all_parts_kept() -> Iterator[None]:
+def keep_freed_memory() -> Iterator[None]:
     """Inside, glibc keeps what is freed, however large, for the next one who asks; afterwards it gives it back.
 
     Else every part of over 32 MB goes back to the system at once, and so does the heap's end: a training, of whose
@@ -60,10 +60,10 @@ def all_parts_kept() -> Iterator[None]:
             mallopt(M_MMAP_MAX, PARTS_APART)
             mallopt(M_MMAP_THRESHOLD, AS_LARGE_AS_EVER)
             mallopt(M_TRIM_THRESHOLD, 2 * AS_LARGE_AS_EVER)  # as glibc's own rule has it
-            give_back_memory()
+            release_free_memory()
 
 
-def give_back_memory() -> None:
+def release_free_memory() -> None:
     """Have glibc hand the holes in its heap back to the system; with another allocator nothing happens.
 
     Batches of ever other shapes leave holes that no later one fits, and a long stream would be held to grow.

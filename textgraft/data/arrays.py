@@ -15,7 +15,7 @@ from textgraft.core.files import writing_atomically
 SUFFIXES = (".npz", ".npy")
 
 
-def check_suffix(path: Path) -> None:
+def validate_suffix(path: Path) -> None:
     """Raises UserError for a file that `write_rows` does not write."""
     if path.suffix not in SUFFIXES:
         raise UserError("vectors are written as .npz or .npy.", where=str(path), remedy="Name such a file.")
@@ -27,7 +27,7 @@ def write_rows(path: Path, blocks: Iterable[np.ndarray]) -> tuple[int, int]:
     A .npy file is that array, which numpy can map; a .npz one has it under `vectors`. Raises UserError where there is
     no block, and where the file cannot be written.
     """
-    check_suffix(path)
+    validate_suffix(path)
     if path.suffix == ".npy":
         with writing_atomically(path) as file:
             return _write_npy(file, blocks)

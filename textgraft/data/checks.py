@@ -298,7 +298,7 @@ def _check_leak(
     yield _problem("error" if severe else "warning", f"{name}-leak-{where}", message, held, leaked, remedy)
 
 
-def found_in(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.bool_]:
+def shared_texts(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.bool_]:
     """Which of the texts (N,) are among the others too, but for case and spaces; empty ones never are."""
     known = set(map(_folded_digest, others)) - {b""}
     return np.array([_folded_digest(text) in known for text in texts], dtype=bool)

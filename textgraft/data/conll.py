@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.tags import Census, Scheme, converted, illegal, is_place, tag_names, without_bilou
+from textgraft.data.tags import Scheme, TagCounts, converted, illegal, is_entity_tag, tag_names, without_bilou
 from textgraft.data.text_files import lines
 from textgraft.text.words import spaced
 
@@ -294,7 +294,7 @@ def checked(data: Tagged, *, illegal_tags: Illegal = "refuse") -> Tagged:
     """Data whose tags are as a file or a program gave them, its scheme recognised and converted to IOB2."""
     if not data.sentences:
         raise UserError("there is not one sentence in it.", where=data.source, remedy=_SHAPE)
-    census = Census()
+    census = TagCounts()
     for sentence in data.sentences:
         _refuse_untagged(sentence, data.source)
         census.add(sentence.tags)
@@ -319,14 +319,14 @@ def _refuse_untagged(sentence: Sentence, source: str) -> None:
 
 
 def _wrong(tags: Sequence[str], scheme: Scheme) -> list[int]:
-    unknown = [i for i, tag in enumerate(tags) if not is_place(tag)]
+    unknown = [i for i, tag in enumerate(tags) if not is_entity_tag(tag)]
     return unknown or illegal(tags, scheme)
 
 
 def _tell(wrong: Sequence[tuple[Sentence, int]], scheme: Scheme, source: str, policy: Illegal) -> None:
     """Refuse tags that the scheme does not allow, or warn of them; what is no tag of entities is always refused."""
     for sentence, i in wrong:
-        if i < len(sentence) and not is_place(sentence.tags[i]):
+        if i < len(sentence) and not is_entity_tag(sentence.tags[i]):
             where = f"{source} line {sentence.line_of(i)}"
             remedy = "Write O, or B-, I-, E- or S- and a type, as in other lines."
             raise UserError(f"'{sentence.tags[i]}' is no tag of an entity.", where=where, remedy=remedy)

@@ -75,12 +75,12 @@ def _sentences(line: str) -> Iterator[Context]:
         yield Context(sentence, tuple(split_words(sentence)))
 
 
-def contexts_of(contexts: Sequence[Context]) -> Counter[str]:
+def sentence_counts(contexts: Sequence[Context]) -> Counter[str]:
     """In how many of the sentences each word stands, as it is written."""
     return Counter(word for context in contexts for word in set(context.words))
 
 
-def places_of(
+def positions_of(
     contexts: Sequence[Context], words: Collection[str], *, key: Callable[[str], str] = str
 ) -> dict[str, list[Place]]:
     """Where each of `words` stands, its first place in each sentence; `key` makes two ways of writing one word."""
@@ -94,7 +94,7 @@ def places_of(
     return found
 
 
-def drawn_places(contexts: Sequence[Context], n: int, generator: np.random.Generator) -> list[Place]:
+def sample_positions(contexts: Sequence[Context], n: int, generator: np.random.Generator) -> list[Place]:
     """`n` places drawn from all, one a sentence at most; fewer where there are fewer sentences.
 
     Drawn uniformly, in an order of which a sentence's first counts: those of a long sentence are a little rarer than

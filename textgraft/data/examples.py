@@ -61,11 +61,11 @@ class Choice(str):
         return tuple(Pair(asked, option) for option in self.options)
 
 
-Reads = Literal["texts", "pairs", "choices"]
+InputKind = Literal["texts", "pairs", "choices"]
 """What stands where a text is: one text, two to judge together, or options to choose from."""
 
 
-def reads(texts: Sequence[str]) -> Reads:
+def reads(texts: Sequence[str]) -> InputKind:
     """What these texts are, judged by the first."""
     first = texts[0] if len(texts) else ""
     return "pairs" if isinstance(first, Pair) else "choices" if isinstance(first, Choice) else "texts"
@@ -84,17 +84,17 @@ def each_text(given: Iterable[Any], *, name: str = "texts") -> Iterator[str]:
     Raises UserError, at once where it is one text by itself, whose characters would else be taken for texts; and with
     its place for anything that is not one string, or two, when it comes.
     """
-    refuse_one_text(given, name=name)
+    validate_not_single_text(given, name=name)
     return (_text(as_text(value), f"{name}[{index}]") for index, value in enumerate(given))
 
 
-def refuse_one_text(given: Any, *, name: str, remedy: str = "Pass a list of texts.") -> None:
+def validate_not_single_text(given: Any, *, name: str, remedy: str = "Pass a list of texts.") -> None:
     """Raises UserError for a string where several are to be."""
     if isinstance(given, str | bytes):
         raise UserError("this is one text.", where=name, remedy=remedy)
 
 
-def refuse_unread(*, wanted: type | tuple[type, ...], reader: str, **given: Any) -> None:
+def validate_types(*, wanted: type | tuple[type, ...], reader: str, **given: Any) -> None:
     """Raises UserError where one of `given`, if anything, is not what `reader` made, such as the path of a file."""
     for name, data in given.items():
         if data is not None and not isinstance(data, wanted):

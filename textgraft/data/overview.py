@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from statistics import median, median_low
 from typing import TYPE_CHECKING, Any
 
-from textgraft.data.examples import Choice, Examples, Label, Pair, Reads, TargetKind, reads
+from textgraft.data.examples import Choice, Examples, InputKind, Label, Pair, TargetKind, reads
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ class Overview:
 
     source: str
     texts: int
-    reads: Reads
+    reads: InputKind
     kind: TargetKind | None
     labels: dict[str, int]
     values: tuple[float, ...]

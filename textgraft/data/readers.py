@@ -96,7 +96,7 @@ def read(
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
 
 
-def read_if_given(source: Any) -> Examples | None:
+def read_optional(source: Any) -> Examples | None:
     """What `read` makes of it; None of None."""
     return None if source is None else read(source)
 

@@ -275,11 +275,11 @@ def squad_json(squad: Squad) -> dict[str, Any]:
     return {"version": squad.version, "data": data}
 
 
-def one_question(question: str, context: str, id: str = "1") -> Squad:
+def single_question(question: str, context: str, id: str = "1") -> Squad:
     """A single question as a file of its own, without an answer."""
     return Squad((Article("", (Paragraph(context, (Question(id, question),)),)),))
 
 
-def without_answers(asked: Sequence[Question]) -> list[str]:
+def unanswered_ids(asked: Sequence[Question]) -> list[str]:
     """The ids of questions that nothing can be learned from: neither answered nor said to be impossible."""
     return [question.id for question in asked if not question.answers and not question.impossible]

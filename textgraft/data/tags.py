@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 Scheme = Literal["plain", "IOB1", "IOB2", "BIOES"]
 SubwordPooling = Literal["first", "last"]
 """Which of a word's pieces speaks for it."""
-TagsOf = tuple[list[str], list[float]]
+TagPredictions = tuple[list[str], list[float]]
 """The tags of a sentence's words, and how sure each is."""
 OUTSIDE = "O"
 _BILOU = {"L": "E", "U": "S"}
@@ -48,7 +48,7 @@ def _joined(place: str, kind: str) -> str:
     return f"{place}-{kind}" if kind else place
 
 
-def is_place(tag: str) -> bool:
+def is_entity_tag(tag: str) -> bool:
     """Whether a tag is O or has one of the schemes' prefixes."""
     place, dash, kind = tag.partition("-")
     return tag == OUTSIDE or (place in _PREFIXES and bool(kind) == bool(dash))
@@ -57,11 +57,11 @@ def is_place(tag: str) -> bool:
 def without_bilou(tag: str) -> str:
     """L and U, for last and unit, by their names in BIOES."""
     place, kind = parts(tag)
-    return _joined(_BILOU[place], kind) if place in _BILOU and is_place(tag) else tag
+    return _joined(_BILOU[place], kind) if place in _BILOU and is_entity_tag(tag) else tag
 
 
 @dataclass
-class Census:
+class TagCounts:
     """Counts from which the scheme of a file follows, one sentence at a time."""
 
     places: int = 0
@@ -75,8 +75,8 @@ class Census:
         for before, tag in zip([OUTSIDE, *tags], tags, strict=False):
             if tag == OUTSIDE:
                 continue
-            self.places += is_place(tag)
-            self.others += not is_place(tag)
+            self.places += is_entity_tag(tag)
+            self.others += not is_entity_tag(tag)
             place = parts(tag).place
             self.closing += place in ("E", "S", "L", "U")
             self.begins += place == "B"
@@ -94,7 +94,7 @@ class Census:
 
 def detect(sentences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme of these tags, by the majority of words; of what fits several, IOB2."""
-    census = Census()
+    census = TagCounts()
     for tags in sentences:
         census.add(tags)
     return census.scheme()
@@ -106,7 +106,7 @@ def scheme_of_names(tags: Iterable[str]) -> Scheme:
     Of names that IOB1 and IOB2 share, IOB2.
     """
     names = set(tags)
-    if not all(map(is_place, names)) or names <= {OUTSIDE}:
+    if not all(map(is_entity_tag, names)) or names <= {OUTSIDE}:
         return "plain"
     places: dict[str, set[str]] = {}
     for place, kind in map(parts, names):

@@ -82,7 +82,7 @@ class Coverage:
         return f"{words} were longer than a window and cut; {self.lost_pieces:,} of their pieces were not read."
 
 
-def chosen_subword_pooling(direction: Direction) -> SubwordPooling:
+def default_subword_pooling(direction: Direction) -> SubwordPooling:
     """The piece at which an encoder has read the whole word; of one that looks both ways the first, as published."""
     return "last" if direction == "left" else "first"
 

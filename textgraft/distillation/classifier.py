@@ -80,7 +80,7 @@ def distil_classifier(
     """
     texts = _deduplicated(texts, labelled, test)
     _validate(teacher, texts, labelled, test, options)
-    source = loading.load(student)
+    source = loading.load_network(student)
     recipe = source.recommended_recipe(options.recipe)
     stage = load_recipe(recipe).finetune
     if not stage.phases:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
-from textgraft.data.examples import Examples, refuse_one_text
-from textgraft.data.readers import read_if_given
+from textgraft.data.examples import Examples, validate_not_single_text
+from textgraft.data.readers import read_optional
 from textgraft.distillation.classifier import distil_classifier
 from textgraft.distillation.language_model import distil_language_model
 from textgraft.distillation.options import Distilled, DistilOptions
@@ -60,8 +60,8 @@ def distil(
     """
     out, options = Path(out), options or DistilOptions()
     refuse_existing(out, overwrite)
-    refuse_one_text(texts, name="texts")
-    labelled, test = read_if_given(labelled), read_if_given(test)
+    validate_not_single_text(texts, name="texts")
+    labelled, test = read_optional(labelled), read_optional(test)
     ensemble = load_ensemble(teacher)
     first = ensemble.members[0]
     if isinstance(first, Artifact) and first.labels is None and first.model.describe()["head"]["name"] in OBJECTIVES:

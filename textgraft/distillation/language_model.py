@@ -12,7 +12,7 @@ from typing import Any
 
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
-from textgraft.core.memory import all_parts_kept
+from textgraft.core.memory import keep_freed_memory
 from textgraft.data.streams.shards import Corpus
 from textgraft.distillation.losses import DistilledModel, LanguageModelDistillation
 from textgraft.distillation.options import Distilled, DistilOptions, DistilRecipe, load_distil_recipe, sizes_text
@@ -76,7 +76,7 @@ def distil_language_model(
     stream = training_objective.stream(initial_student, train, teacher.tokenizer, recipe.stage, settings.seed)
     model = DistilledModel(initial_student, distillation)
     run = Run(model, recipe.stage.plan(len(model.layer_groups())), stream, settings, validate)
-    with all_parts_kept():
+    with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", title="distil", show=show)
     trained = model.student
     after, student_seconds = scored(trained)
@@ -104,7 +104,7 @@ def _initial_student(
         if options.from_scratch:
             return fresh_half_of(teacher.model, seed=seed, dropout=stage.dropout), teacher
         return half_of(teacher.model, dropout=stage.dropout), teacher
-    base = loading.load(student)
+    base = loading.load_network(student)
     where = str(student)
     if objective(base.model, where) is not objective(teacher.model, "the teacher"):
         message = "one of the two predicts the next token, the other masked tokens."

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
-from textgraft.data.contexts import Context, Place, contexts_of, drawn_places, places_of, read_contexts
+from textgraft.data.contexts import (
+    Context,
+    WordPosition,
+    positions_of,
+    read_contexts,
+    sample_positions,
+    sentence_counts,
+)
 from textgraft.experiments.geometry_measures import (
     cone,
     drawn_mean_cosines,
@@ -70,13 +77,13 @@ class Sample:
 
     contexts: Sequence[Context]
     words: list[str]
-    of_words: list[Place]
-    random: list[Place]
-    of_sentences: list[list[Place]]
+    of_words: list[WordPosition]
+    random: list[WordPosition]
+    of_sentences: list[list[WordPosition]]
     candidates: int
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[WordPosition]:
         return [*self.of_words, *self.random, *(place for sentence in self.of_sentences for place in sentence)]
 
     def split(self, vectors: NDArray) -> tuple[list[NDArray], NDArray, list[NDArray]]:
@@ -115,7 +122,7 @@ def inspect_geometry(
     refuse_existing(Path(out))
     options = options or GeometryOptions()
     layers = WordLayers(model, precision=options.precision)
-    sample = sampled([c.only(layers.knows) for c in read_contexts(texts, options.read)], options)
+    sample = sampled([c.filter_words(layers.knows) for c in read_contexts(texts, options.read)], options)
     identity = {
         "stage": "inspect geometry",
         "model": layers.fingerprint,
@@ -146,18 +153,18 @@ def sampled(contexts: Sequence[Context], options: GeometryOptions) -> Sample:
     """Draw the sample. Raises UserError where the texts have too few sentences or recurring words."""
     contexts = [context for context in contexts if context.spans]
     generator = np.random.default_rng(options.seed)
-    counts = contexts_of(contexts)
+    counts = sentence_counts(contexts)
     frequent = sorted(w for w, n in counts.items() if n >= options.contexts and any(c.isalpha() for c in w))
     if len(frequent) < 2 or len(contexts) < 2:
         message = f"only {len(frequent)} words occur in {options.contexts} different sentences of these texts."
         raise UserError(message, where="texts", remedy="Give more text, or lower --contexts.")
     words = [frequent[i] for i in sorted(generator.permutation(len(frequent))[: options.words])]
-    places = places_of(contexts, words)
+    places = positions_of(contexts, words)
     chosen = [generator.permutation(len(places[word]))[: options.contexts] for word in words]
     of_words = [places[word][i] for word, indices in zip(words, chosen, strict=True) for i in sorted(indices)]
-    random = drawn_places(contexts, options.random, generator)
+    random = sample_positions(contexts, options.random, generator)
     numbers = sorted(generator.permutation(len(contexts))[: options.sentences].tolist())
-    whole = [[Place(number, i) for i in range(len(contexts[number].spans))] for number in numbers]
+    whole = [[WordPosition(number, i) for i in range(len(contexts[number].spans))] for number in numbers]
     return Sample(contexts, words, of_words, random, whole, len(frequent))
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from textgraft.core import formatting
 from textgraft.report import html
-from textgraft.report.plots import SERIES, Plot, finished, shortened, style
+from textgraft.report.plots import SERIES, Plot, laid_out, shortened, style
 
 LISTED_WORDS = 8
 """Number of words in each of the lists of the most and the least contextual words."""
@@ -96,7 +96,7 @@ def anisotropy_plot(results: Mapping[str, Any]) -> Plot:
         axis.plot(range(len(layers)), cones, color=SERIES[-1], linestyle=":", label="to the cone's axis")
         _finish(axis, layers, "mean cosine of random words")
     values = "; ".join(f"{x['name']} {_cell(x['raw']['anisotropy'])}" for x in layers)
-    return finished(figure, f"Mean cosine of random words in each layer, uncentred: {values}.")
+    return laid_out(figure, f"Mean cosine of random words in each layer, uncentred: {values}.")
 
 
 def context_plot(results: Mapping[str, Any]) -> Plot:
@@ -112,7 +112,7 @@ def context_plot(results: Mapping[str, Any]) -> Plot:
             _finish(axis, layers, "")
             axis.set_title(title)
     values = "; ".join(f"{x['name']} {_cell(x['raw']['self_similarity_adjusted'])}" for x in layers)
-    return finished(figure, f"How contextual each layer is; self-similarity, adjusted: {values}.")
+    return laid_out(figure, f"How contextual each layer is; self-similarity, adjusted: {values}.")
 
 
 def _line(axis: Axes, values: Sequence[Mapping[str, float]], style: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from textgraft.core import formatting
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
 from textgraft.data.conll import Tagged
-from textgraft.data.examples import Examples, refuse_unread
+from textgraft.data.examples import Examples, validate_types
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
 from textgraft.metrics.classification import HEADLINE, document_scores
@@ -187,8 +187,8 @@ def inspect_layers(
     """
     refuse_existing(Path(out))
     readers = "textgraft.read or read_conll"
-    refuse_unread(train=train, test=test, wanted=(Examples, Tagged), reader=readers)
-    options, source = options or LayerOptions(), loading.load(model or _default_model(train))
+    validate_types(train=train, test=test, wanted=(Examples, Tagged), reader=readers)
+    options, source = options or LayerOptions(), loading.load_network(model or _default_model(train))
     options = replace(options, recipe=source.recommended_recipe(options.recipe))
     task = _task(source, train, test, options)
     allowed, left_out = possible_layer_aggregations(source, options.layer_aggregations)

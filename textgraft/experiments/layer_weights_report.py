@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from textgraft.core import formatting
 from textgraft.report import html
-from textgraft.report.plots import ACCENT, Plot, finished, shortened, style
+from textgraft.report.plots import ACCENT, Plot, laid_out, shortened, style
 
 READING_NOTE = (
     "How to read it: each row is a model, each cell the weight of a layer in the input of its head, after the "
@@ -67,7 +67,7 @@ def weights_plot(results: Mapping[str, Any]) -> Plot:
     tops = [
         f"{model['name']} mostly {model['layers'][model['shares'].index(max(model['shares']))]}" for model in models
     ]
-    return finished(figure, f"Layer weights in the input of each model's head: {'; '.join(tops)}.")
+    return laid_out(figure, f"Layer weights in the input of each model's head: {'; '.join(tops)}.")
 
 
 def _layers(results: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
-from textgraft.data.readers import read, read_if_given
+from textgraft.data.readers import read, read_optional
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import stratified_split
 from textgraft.encoders.base import Encoder, with_fresh_top
@@ -153,7 +153,7 @@ def inspect_transfer(
     """
     out, options = Path(out), options or TransferOptions()
     refuse_existing(out)
-    setup = prepare_setup(read(train), read_if_given(test), model, options)
+    setup = prepare_setup(read(train), read_optional(test), model, options)
     identity = _identity(setup)
     folder = work_folder(out, identity)
     if out.exists():
@@ -175,7 +175,7 @@ def prepare_setup(
 ) -> TransferSetup:
     """Validate the arguments of `inspect_transfer` and encode the data."""
     model = model or default_models_for(train.texts).alone
-    source = loading.load(model)
+    source = loading.load_network(model)
     if source.labels is not None:
         raise UserError(
             "this is a classifier; layers can only be copied from a language model.",

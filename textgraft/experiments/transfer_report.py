@@ -11,9 +11,9 @@ from matplotlib.ticker import MaxNLocator
 
 from textgraft.core import formatting
 from textgraft.experiments.transfer_results import ARMS, BENEFITS, benefit, benefit_weights
-from textgraft.metrics.paired_differences import difference_text, sure
+from textgraft.metrics.paired_differences import difference_text, is_robust
 from textgraft.report import html
-from textgraft.report.plots import FAINT, INK, SERIES, Plot, finished, shortened, style
+from textgraft.report.plots import FAINT, INK, SERIES, Plot, laid_out, shortened, style
 
 LINES = {"AnB": (SERIES[0], "-", "o"), "AnB+": (SERIES[2], "--", "s")}
 LINES |= {"BnB": (SERIES[1], "-", "v"), "BnB+": (SERIES[3], "--", "^")}
@@ -107,7 +107,7 @@ def _copied(groups: Sequence[str], n: int) -> str:
 def _test(test: Mapping[str, float] | None, metric: str) -> str:
     if test is None:
         return formatting.NOT_KNOWN
-    p = f"{formatting.p_value(test['p_holm'])}{'' if sure(test) else ', ns'}"
+    p = f"{formatting.p_value(test['p_holm'])}{'' if is_robust(test) else ', ns'}"
     return f"{difference_text(test, metric)} ({p})"
 
 
@@ -167,7 +167,7 @@ def layers_plot(results: Mapping[str, Any]) -> Plot:
     ends = {arm: [cell for cell in results["cells"] if cell["arm"] == arm][-1] for arm in ARMS}
     scores = "; ".join(f"{arm} {formatting.score(cell['mean'], results['metric'])}" for arm, cell in ends.items())
     start = formatting.score(results["fresh"]["mean"], results["metric"])
-    return finished(figure, f"{_axis_name(results)} over n, from {start} with nothing copied to, with all: {scores}.")
+    return laid_out(figure, f"{_axis_name(results)} over n, from {start} with nothing copied to, with all: {scores}.")
 
 
 def _draw_arms(axis: Axes, results: Mapping[str, Any], arms: Sequence[str]) -> None:
@@ -207,7 +207,7 @@ def benefits_plot(results: Mapping[str, Any]) -> Plot:
         axis.set(xlabel="epoch", ylabel=f"test {_axis_name(results)}")
         axis.set_title("\n".join(_marked(results)), fontweight="normal")
         axis.legend(loc="best")
-    return finished(figure, f"Learning curves; pretrained minus from scratch: {'; '.join(_marked(results))}.")
+    return laid_out(figure, f"Learning curves; pretrained minus from scratch: {'; '.join(_marked(results))}.")
 
 
 def _marked(results: Mapping[str, Any]) -> list[str]:

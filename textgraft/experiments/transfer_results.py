@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.metrics.classification import difference_interval, paired_test, summarise_seeds
-from textgraft.metrics.paired_differences import certainty, differences, significant, sure
+from textgraft.metrics.paired_differences import differences, is_robust, significance_text, significant
 
 ARMS = ("AnB", "AnB+", "BnB", "BnB+")
 FROZEN = ("AnB", "BnB")
@@ -173,7 +173,7 @@ def benefits_sentence(results: Mapping[str, Any]) -> str:
     """The three benefits in one sentence, each with its interval and its significance."""
     parts = []
     for name, values in results["benefits"].items():
-        test = f"{formatting.p_value(values['p'])}, {certainty(values)}"
+        test = f"{formatting.p_value(values['p'])}, {significance_text(values)}"
         parts.append(f"{name} {benefit(values, results['metric'], name)} ({test})")
     return f"Pretrained minus from scratch: {'; '.join(parts)}."
 
@@ -189,7 +189,7 @@ def _adaptation(cells: Mapping[Kind, Mapping[str, Any]], metric: str) -> str:
     """A sentence on co-adaptation of layers: BnB against B."""
     sign = -1 if metric == LOWER_IS_BETTER else 1
     bnb = {kind: cell for kind, cell in cells.items() if kind.arm == "BnB"}
-    worse = {k: c for k, c in bnb.items() if sign * c["against_b"]["difference"] < 0 and sure(c["against_b"])}
+    worse = {k: c for k, c in bnb.items() if sign * c["against_b"]["difference"] < 0 and is_robust(c["against_b"])}
     if not worse:
         return "No BnB is worse than B by more than chance: no sign that neighbouring layers are co-adapted."
     kind = min(worse, key=lambda k: sign * worse[k]["against_b"]["difference"])
@@ -208,4 +208,4 @@ def _gap(test: Mapping[str, float], metric: str) -> str:
         return f"no difference ({formatting.p_value(test['p_holm'])})"
     gap = formatting.difference(abs(test["difference"]), metric)
     direction = "more" if test["difference"] > 0 else "less"
-    return f"{gap} {direction}, {certainty(test)} ({formatting.p_value(test['p_holm'])})"
+    return f"{gap} {direction}, {significance_text(test)} ({formatting.p_value(test['p_holm'])})"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.contexts import Context, Place, places_of, read_contexts
+from textgraft.data.contexts import Context, WordPosition, positions_of, read_contexts
 from textgraft.experiments.geometry_measures import directions, mean_cosine
 from textgraft.training.driver import content_hash
 from textgraft.training.loop import Settings
@@ -73,13 +73,13 @@ class Selection:
     """
 
     contexts: list[Context]
-    places: dict[str, list[Place]]
+    places: dict[str, list[WordPosition]]
     counts: dict[str, int]
     user_sentences: int
     read: int
 
     @property
-    def queries(self) -> list[Place]:
+    def queries(self) -> list[WordPosition]:
         return [place for places in self.places.values() for place in places]
 
 
@@ -157,12 +157,12 @@ def select_occurrences(
     if not casefolded:
         raise UserError("no words are given.", where="words", remedy="Give one or more (--word).")
     generator = np.random.default_rng(options.seed)
-    user_contexts = [Context.of(sentence).only(layers.knows) for sentence in sentences]
+    user_contexts = [Context.of(sentence).filter_words(layers.knows) for sentence in sentences]
     user_texts = {context.text for context in user_contexts}
-    contexts = [c.only(layers.knows) for c in contexts if c.text not in user_texts]
+    contexts = [c.filter_words(layers.knows) for c in contexts if c.text not in user_texts]
     all_contexts = [*user_contexts, *(context for context in contexts if context.spans)]
-    all_places = places_of(all_contexts, casefolded, key=str.casefold)
-    places: dict[str, list[Place]] = {}
+    all_places = positions_of(all_contexts, casefolded, key=str.casefold)
+    places: dict[str, list[WordPosition]] = {}
     for word, word_places in all_places.items():
         if not word_places:
             message = f"the word '{word}' does not occur in {len(all_contexts):,} sentences."
@@ -178,7 +178,7 @@ def select_occurrences(
     kept_sentences = sorted(set(range(len(user_contexts))) | used_sentences | set(pool))
     index_in_selection = {sentence: index for index, sentence in enumerate(kept_sentences)}
     renumbered = {
-        word: [Place(index_in_selection[p.sentence], p.word) for p in word_places]
+        word: [WordPosition(index_in_selection[p.sentence], p.word) for p in word_places]
         for word, word_places in places.items()
     }
     counts = {word: len(word_places) for word, word_places in all_places.items()}
@@ -189,21 +189,21 @@ def select_occurrences(
 
 def neighbours(
     layers: WordLayers, vectors: Layers, selection: Selection, n: int, *, title: str, show: bool
-) -> list[list[list[tuple[Place, float]]]]:
+) -> list[list[list[tuple[WordPosition, float]]]]:
     """The `n` positions of highest cosine in other sentences, nearest first, for each layer and each query.
 
     Sentences are processed one at a time; only the best positions are kept.
     """
     queries = np.array([place.sentence for place in selection.queries])
     units = [directions(layer) for layer in vectors]
-    best: list[list[list[tuple[float, Place]]]] = [[[] for _ in queries] for _ in units]
+    best: list[list[list[tuple[float, WordPosition]]]] = [[[] for _ in queries] for _ in units]
     for number, sentence_layers in enumerate(layers.read(selection.contexts, title=title, show=show)):
         for query_units, layer, best_of_layer in zip(units, sentence_layers, best, strict=True):
             cosines = query_units @ directions(layer).T
             cosines[queries == number] = -np.inf
             for query, row in enumerate(cosines):
                 nearest = np.argsort(-row, kind="stable")[:n].tolist()
-                candidates = [(float(row[i]), Place(number, i)) for i in nearest if row[i] > -np.inf]
+                candidates = [(float(row[i]), WordPosition(number, i)) for i in nearest if row[i] > -np.inf]
                 best_of_layer[query] = sorted([*best_of_layer[query], *candidates], key=lambda pair: -pair[0])[:n]
     return [[[(place, cosine) for cosine, place in query] for query in layer] for layer in best]
 
@@ -235,7 +235,7 @@ def _word(
     selection: Selection,
     rows: slice,
     vectors: Layers,
-    neighbours_by_layer: Sequence[Sequence[Sequence[tuple[Place, float]]]],
+    neighbours_by_layer: Sequence[Sequence[Sequence[tuple[WordPosition, float]]]],
     options: WordOptions,
 ) -> dict[str, Any]:
     """One entry of "words": the occurrences, and for each layer the figures, the map and the neighbours."""
@@ -268,7 +268,7 @@ def _points(vectors: NDArray, options: WordOptions) -> list[list[float]]:
     return [[round(float(v), 6) for v in point] for point in PROJECTIONS[method](units, options.seed)]
 
 
-def _occurrence(selection: Selection, place: Place) -> dict[str, Any]:
+def _occurrence(selection: Selection, place: WordPosition) -> dict[str, Any]:
     context = selection.contexts[place.sentence]
     (start, end), text = context.spans[place.word], formatting.printable(context.text)
     return {"word": text[start:end], "sentence": text, "start": start, "end": end}

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from textgraft.core import formatting
 from textgraft.report import html
-from textgraft.report.plots import INK, SERIES, Plot, finished, shortened, style
+from textgraft.report.plots import INK, SERIES, Plot, laid_out, shortened, style
 
 CONTEXT_WIDTH = 55
 """Number of characters shown on either side of a word."""
@@ -83,7 +83,7 @@ def map_plot(word: Mapping[str, Any], layers: Sequence[str], projection: str) ->
     count = len(word["occurrences"])
     alt = f"{count} occurrences of {shortened(word['word'])} by {PROJECTION_NAMES[projection]}; "
     alt += f"self-similarity: {similarities}."
-    return finished(figure, alt, hints)
+    return laid_out(figure, alt, hints)
 
 
 def _draw_map(axis: Axes, layer: Mapping[str, Any], hints: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import torch
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch, pad
-from textgraft.data.examples import refuse_one_text
+from textgraft.data.examples import validate_not_single_text
 from textgraft.data.sequences import budget_batches
 from textgraft.generation.decoding import FinishReason, GenerateOptions, Tokens, beam_search, write
 from textgraft.heads.language_model import LanguageModelHead
@@ -67,7 +67,7 @@ def generate(
         UserError: The model cannot generate text, a prompt is longer than its maximum length, or `prompts` is one
             string.
     """
-    refuse_one_text(prompts, name="prompts", remedy="Pass a list of prompts.")
+    validate_not_single_text(prompts, name="prompts", remedy="Pass a list of prompts.")
     options = options or GenerateOptions()
     artifact = left_to_right(model, device)
     tokens = special_tokens(artifact.tokenizer)
@@ -162,7 +162,7 @@ def score(
             long for it.
     """
     for name, texts in (("prompts", prompts), ("continuations", continuations)):
-        refuse_one_text(texts, name=name, remedy=f"Pass a list of {name}.")
+        validate_not_single_text(texts, name=name, remedy=f"Pass a list of {name}.")
     if len(prompts) != len(continuations):
         message = f"{len(prompts)} prompts and {len(continuations)} continuations do not make pairs."
         raise UserError(message, remedy="Give one prompt for each continuation.")
@@ -264,7 +264,7 @@ def _without_partial_stop(text: str, stop: Iterable[str]) -> str:
 
 def left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
     """Load the model. Raises UserError if it is not a left-to-right language model."""
-    artifact = model if isinstance(model, Artifact) else loading.load(model)
+    artifact = model if isinstance(model, Artifact) else loading.load_network(model)
     head = artifact.model.describe()["head"]["name"]
     if not head.endswith("language_model"):
         raise UserError("this model cannot generate text.", remedy="Use a language model.")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from textgraft.core.errors import UserError
-from textgraft.data.examples import refuse_one_text
+from textgraft.data.examples import validate_not_single_text
 from textgraft.generation.generation import left_to_right
 from textgraft.generation.likelihood import Request, likelihoods
 from textgraft.generation.prompt_tasks import PromptOptions, scores
@@ -51,7 +51,7 @@ def last_words(
     Raises:
         UserError: There are no passages, or one has a single word.
     """
-    refuse_one_text(passages, name="passages", remedy="Pass a list of passages.")
+    validate_not_single_text(passages, name="passages", remedy="Pass a list of passages.")
     artifact, requests = left_to_right(model, device), []
     for number, passage in enumerate(passages, start=1):
         match = re.fullmatch(r"(.*\S)(\s+\S+)\s*", passage, re.DOTALL)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import normalize
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
 from textgraft.linear.fitted import feature_map_from_state
-from textgraft.linear.linear_layer import Linear, fit_side
+from textgraft.linear.linear_layer import Linear, fit_variant
 from textgraft.linear.lsa import FeatureMap
 from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import Ngrams
@@ -175,7 +175,7 @@ class CoTrainedClassifier:
         views: dict[str, _View] = {}
         said: dict[str, NDArray[np.float64]] = {}
         own = _coordinates(pool.spaces, lambda space: space.transform(texts))
-        side, outputs = fit_side(list(own.values()), targets, kind, width, self.seed)
+        side, outputs = fit_variant(list(own.values()), targets, kind, width, self.seed)
         for (name, spaces), output in zip(pool.spaces.items(), outputs, strict=True):
             views[name] = _View(spaces[side], pool.vectors[name][side], own[name][side])
             said[name] = _residual_idf_weighted(output.predict(views[name].pool), shares)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from textgraft.data.examples import TargetKind
-from textgraft.linear.ngrams import WORD, parts_words_by_spaces
+from textgraft.linear.ngrams import WORD, is_space_separated
 from textgraft.metrics.classification import document_scores
 from textgraft.training.uncompiled_optimizers import SGD
 
@@ -80,7 +80,7 @@ class FastTextClassifier:
     ) -> Self:
         self.kind = kind
         self.outputs = num_classes or _count_outputs(targets, kind)
-        self._words = parts_words_by_spaces(texts)
+        self._words = is_space_separated(texts)
         bags = [hashed_ngrams(text, words=self._words) for text in texts]
         self._known = np.unique(np.concatenate([*bags, np.zeros(1, np.uint64)]))
         rows = [self._rows(bag) for bag in bags]

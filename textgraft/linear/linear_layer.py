@@ -180,11 +180,11 @@ def fit_latent_output(
 
     How many dimensions count is chosen as well. Where data do not allow a choice it is the first space.
     """
-    side, (output,) = fit_side([spaces], targets, kind, classes, seed)
+    side, (output,) = fit_variant([spaces], targets, kind, classes, seed)
     return side, output
 
 
-def fit_side(
+def fit_variant(
     views: Sequence[Sequence[NDArray]], targets: NDArray, kind: TargetKind, classes: int, seed: int
 ) -> tuple[int, list[Output]]:
     """The same on several views at once, each of which has as many spaces: which side, and a classifier on each view.

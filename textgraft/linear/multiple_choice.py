@@ -18,7 +18,7 @@ PENALTY = 0.1
 """Of the squared weights, against the summed log loss: that of a logistic regression with C = 10."""
 
 
-class FrequentPlace:
+class FrequentPosition:
     """Says of every question how often the right option stood where; knows whether answers favour a place."""
 
     name = "usual-place"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from textgraft.linear.ngrams import Counts, parts_words_by_spaces
+from textgraft.linear.ngrams import Counts, is_space_separated
 from textgraft.linear.split_half_cca import half
 
 TEXTS = 100_000
@@ -35,7 +35,7 @@ class NgramCounts:
     def of(cls, texts: Sequence[str], *, seed: int = 0) -> Self:
         """Of at most TEXTS of the texts, drawn at random. Raises UserError where no text has a word."""
         texts = [texts[i] for i in drawn(len(texts), TEXTS, seed)]
-        spaced = parts_words_by_spaces(texts)
+        spaced = is_space_separated(texts)
         kind, least = "word 1-2-grams" if spaced else "character 1-3-grams", 5 if len(texts) >= 1_000 else 2
         whole = Counts.of(texts, kind, max_features=NGRAMS, min_df=least)
         one = whole.again([half(text, spaced=spaced) for text in texts])

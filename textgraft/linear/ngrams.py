@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
 _COMMON = {"sublinear_tf": True, "dtype": np.float32}
 
 
-def parts_words_by_spaces(texts: Sequence[str]) -> bool:
+def is_space_separated(texts: Sequence[str]) -> bool:
     """Whether spaces part the words of these texts, judged on a sample of at most 200,000 characters.
 
     No, where half of the characters are of a script that runs words together (Thai, Lao, Khmer, Burmese,
@@ -91,7 +91,7 @@ class Ngrams:
 
     def fit_transform(self, texts: Sequence[str]) -> csr_matrix:
         """The rows (N, V) of the texts that the n-grams and their weights are taken from, which are read once."""
-        if not parts_words_by_spaces(texts):
+        if not is_space_separated(texts):
             kinds = ["character 1-3-grams"]
         else:
             kinds = ["word 1-2-grams", *(["character 3-5-grams"] if self.characters else [])]

@@ -16,7 +16,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from textgraft.core.errors import UserError
 from textgraft.linear.ngram_counts import TEXTS
-from textgraft.linear.ngrams import WORD, parts_words_by_spaces
+from textgraft.linear.ngrams import WORD, is_space_separated
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.word_embeddings.word_vectors import WordVectors
 
@@ -128,7 +128,7 @@ class Cutter:
     @classmethod
     def of(cls, texts: Sequence[str]) -> Self:
         """Into words if spaces part the texts' words, else into subwords that the texts teach."""
-        if parts_words_by_spaces(texts):
+        if is_space_separated(texts):
             return cls(None)
         return cls(Tokenizer.train(texts, vocab_size=SUBWORDS, max_unspaced=UNSPACED_CHARACTERS))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
-from textgraft.data.sequences import numbered
+from textgraft.data.sequences import number_distinct
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
 from textgraft.text.tokenizer import Tokenizer
@@ -66,7 +66,7 @@ class OnnxModel:
         """What the graph `shows` of rows of token ids, (T,) each, the second text of a pair from `starts` on."""
         given = dict(more)
         if rows[0].ndim == 2:
-            rows, given["spellings"] = numbered(rows, self.tokenizer.pad_id + 1)
+            rows, given["spellings"] = number_distinct(rows, self.tokenizer.pad_id + 1)
         lengths = np.array([len(row) for row in rows])[:, None]
         places = np.arange(lengths.max())
         ids = np.full((len(rows), len(places)), self.tokenizer.pad_id, dtype=np.int64)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from textgraft.core.errors import UserError
 from textgraft.data.windows import WindowSettings
-from textgraft.data.words import WHOLE
+from textgraft.data.words import UNLIMITED_TOKENS
 from textgraft.encoders.bert import BERT
 from textgraft.heads.base import Head
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
@@ -91,7 +91,9 @@ def _tagger(artifact: Artifact) -> OnnxTagger:
     shape = ("sentences", "words")
     graph, (layers, _) = _started(artifact, words=shape)
     tags, sure = heads.tagging(graph, head, read(graph, artifact.model.layer_aggregation, layers), "words")
-    most = WHOLE if carries_state(encoder) else _most(artifact, int(artifact.run.get("max_tokens", MAX_TOKENS)))
+    most = (
+        UNLIMITED_TOKENS if carries_state(encoder) else _most(artifact, int(artifact.run.get("max_tokens", MAX_TOKENS)))
+    )
     return OnnxTagger(
         graph=graph.model({"tags": (tags, "int64", shape), "probabilities": (sure, "float32", shape)}),
         tokenizer=artifact.tokenizer,

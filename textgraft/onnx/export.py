@@ -10,12 +10,12 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
-from textgraft.metrics.agreement import AGREEMENT
+from textgraft.metrics.agreement import MIN_AGREEMENT
 from textgraft.models import loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.graph import OnnxModel
-from textgraft.onnx.check import largest_difference
 from textgraft.tasks.classification.graph import OnnxClassifier
+from textgraft.tasks.export_check import largest_difference
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.predictor import from_text
 
@@ -55,7 +55,7 @@ def export(
     """
     out = Path(out)
     model_folder.refuse_existing(out, overwrite)
-    artifact = loading.load(model)
+    artifact = loading.load_network(model)
     made = graph_of(artifact, str(model))
     difference = largest_difference(artifact, made)
     if difference > TOLERANCE:
@@ -84,11 +84,11 @@ def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -
         after = _answers(made, texts, name)
         stay = _staying(whole, before, after)
         stayed.append(f"{stay:.1%}")
-        if stay >= AGREEMENT:
+        if stay >= MIN_AGREEMENT:
             moved = float(np.abs(before[1] - after[1]).max())
             size = len(made.graph) / 1e6
             return made, Export(found.out, size, moved, texts=len(texts), same=stay, products=products)
-    message = f"with int8 {', '.join(stayed)} of the answers stay, where {AGREEMENT:.0%} should: it is not written."
+    message = f"with int8 {', '.join(stayed)} of the answers stay, where {MIN_AGREEMENT:.0%} should: it is not written."
     raise UserError(message, where=name, remedy="Export it without --int8.")
 
 

@@ -142,7 +142,7 @@ def learning_curves(rows: Sequence[Mapping[str, Any]], metric: str | None = None
     last = rows[-1] if rows else {}
     keys = [key for key in ("train_loss", "loss", metric) if key and last.get(key) is not None]
     said = ", ".join(f"{formatting.metric_name(key)} {last[key]:.4g}" for key in keys)
-    return finished(figure, f"Learning curves over {len(rows)} validations; at the end {said}.")
+    return laid_out(figure, f"Learning curves over {len(rows)} validations; at the end {said}.")
 
 
 def schedule(curves: Mapping[str, Sequence[float]], steps_per_epoch: int) -> Plot:
@@ -166,7 +166,7 @@ def schedule(curves: Mapping[str, Sequence[float]], steps_per_epoch: int) -> Plo
         axis.set_xlim(0, max(1, total) / max(1, steps_per_epoch))
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), reverse=True)
     peaks = ", ".join(f"{name} up to {max(rates, default=0.0):.2g}" for name, rates in curves.items())
-    return finished(figure, f"Learning rate of each layer group over {total} steps: {peaks}.")
+    return laid_out(figure, f"Learning rate of each layer group over {total} steps: {peaks}.")
 
 
 def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float | None = None) -> Plot:
@@ -181,7 +181,7 @@ def lr_find(rates: Sequence[float], losses: Sequence[float], suggestion: float |
             axis.axvline(suggestion, color=SERIES[1], linestyle="--", label=f"suggested: {suggestion:.2g}")
             axis.legend()
     said = f" Suggested: {suggestion:.2g}." if suggestion is not None else ""
-    return finished(figure, f"Loss against learning rate from {min(rates):.2g} to {max(rates):.2g}.{said}")
+    return laid_out(figure, f"Loss against learning rate from {min(rates):.2g} to {max(rates):.2g}.{said}")
 
 
 def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
@@ -203,7 +203,7 @@ def methods(scores: Mapping[str, Interval], metric: str) -> Plot:
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
     said = "; ".join(f"{name} {formatting.interval(*value, metric)}" for name, value in reversed(ordered))
-    return finished(figure, f"{formatting.metric_name(metric)} by method: {said}.")
+    return laid_out(figure, f"{formatting.metric_name(metric)} by method: {said}.")
 
 
 def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: str) -> Plot:
@@ -231,7 +231,7 @@ def label_curves(curves: Mapping[str, Sequence[tuple[int, Interval]]], metric: s
         for name, points in curves.items()
         if points
     )
-    return finished(
+    return laid_out(
         figure, f"{formatting.metric_name(metric)} by number of labels, from the fewest to the most: {said}."
     )
 
@@ -267,7 +267,7 @@ def confusion(matrix: NDArray, names: Sequence[str]) -> Plot:
         axis.grid(False)
         axis.tick_params(length=0)
     right = f"{np.trace(counts):,} of {counts.sum():,} right"
-    return finished(figure, f"Confusion matrix of {size} classes, {right}; the counts are in the table.")
+    return laid_out(figure, f"Confusion matrix of {size} classes, {right}; the counts are in the table.")
 
 
 def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
@@ -295,10 +295,10 @@ def reliability(diagrams: Mapping[str, Reliability]) -> Plot:
     said = "; ".join(
         f"{n}: expected calibration error {100 * d.ece:.1f} %" for n, d in diagrams.items() if d.ece is not None
     )
-    return finished(figure, f"Reliability diagram, share right against confidence. {said}.")
+    return laid_out(figure, f"Reliability diagram, share right against confidence. {said}.")
 
 
-def finished(figure: Figure, alt: str, hints: Mapping[str, str] | None = None) -> Plot:
+def laid_out(figure: Figure, alt: str, hints: Mapping[str, str] | None = None) -> Plot:
     """The layout is made once and kept: one with an engine of its own is laid out and drawn again for each file."""
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from textgraft.core.errors import UserError
-from textgraft.data.examples import Choice, Pair, Reads, TargetKind
+from textgraft.data.examples import Choice, InputKind, Pair, TargetKind
 from textgraft.data.squad import Article, Paragraph, Question, Squad
 from textgraft.models.graph import OnnxModel
 from textgraft.tasks.classification.ensemble import load_ensemble
@@ -126,7 +126,7 @@ class Labelling:
 
     path = "/predict"
     TASKS: ClassVar[Mapping[TargetKind, str]] = {"numeric": "regression", "choice": "multiple choice"}
-    REQUESTS: ClassVar[Mapping[Reads, type[PredictRequest]]] = {
+    REQUESTS: ClassVar[Mapping[InputKind, type[PredictRequest]]] = {
         "texts": PredictTexts,
         "pairs": PredictPairs,
         "choices": PredictChoices,

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import Examples, Pair, refuse_one_text
+from textgraft.data.examples import Examples, Pair, validate_not_single_text
 from textgraft.data.labels import Labels
 from textgraft.data.streams.base import ExampleStream, Stream
 from textgraft.models import loading
@@ -71,7 +71,7 @@ def stage_of(recipe: str, stage: str) -> Stage:
 
 def groups_of(model: str | Path, stage: StageName) -> list[str]:
     """The names of a model's layer groups in a stage, bottom -> top."""
-    source = loading.load(model)
+    source = loading.load_network(model)
     if stage == "adapt":
         return [group.name for group in source.model.layer_groups()]
     return [*(group.name for group in source.model.encoder.layer_groups()), "head"]
@@ -95,9 +95,11 @@ def lr_find(
     groups, optimizer and discriminative rates are used. `model` None takes the usual one for the script of the texts
     (textgraft.models.default_models). Nothing is changed or written. Raises UserError as `adapt` and `finetune` do.
     """
-    refuse_one_text(data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones.")
+    validate_not_single_text(
+        data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones."
+    )
     settings = settings or Settings()
-    source = loading.load(model or default_models_for(data.texts if isinstance(data, Examples) else data).alone)
+    source = loading.load_network(model or default_models_for(data.texts if isinstance(data, Examples) else data).alone)
     recipe = source.recommended_recipe(recipe)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")
     if isinstance(data, Examples):

@@ -27,7 +27,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from textgraft.core.device import device_name, peak
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
-from textgraft.core.interrupts import already_pressed
+from textgraft.core.interrupts import was_interrupted
 from textgraft.core.progress_bar import Bar
 from textgraft.data.fingerprint import difference
 from textgraft.models import artifact, model_folder
@@ -264,7 +264,7 @@ def _interrupts_noted() -> Iterator[Callable[[], bool]]:
     noted from the start. In a thread other than the main one, and of a signal that is ignored, nothing changes.
     """
     noted = threading.Event()
-    if already_pressed():
+    if was_interrupted():
         yield lambda: True
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -15,7 +15,7 @@ from textgraft.data.batch import Batch, pad
 from textgraft.data.sequences import Direction, budget_batches
 from textgraft.data.streams.words import Vectors, word_batches
 from textgraft.data.tags import SubwordPooling
-from textgraft.data.words import WHOLE, WordWindow, chosen_subword_pooling, word_windows
+from textgraft.data.words import UNLIMITED_TOKENS, WordWindow, default_subword_pooling, word_windows
 from textgraft.encoders.base import Encoder, State
 from textgraft.heads.tagging import gather_words
 from textgraft.models.artifact import Artifact
@@ -133,10 +133,10 @@ def _encode_words(
         return encoded.top if aggregation is None else aggregation(encoded.layers), encoded.state
 
     stateful = carries_state(encoder)
-    max_tokens = WHOLE if stateful else min(window, encoder.max_length or window)
+    max_tokens = UNLIMITED_TOKENS if stateful else min(window, encoder.max_length or window)
     windows, _ = word_windows(tokenizer, sentences, max_tokens, direction=encoder.direction)
     lengths = [len(words) for words in sentences]
-    subword_pooling, pad_id = encoder.subword_pooling or chosen_subword_pooling(encoder.direction), tokenizer.pad_id
+    subword_pooling, pad_id = encoder.subword_pooling or default_subword_pooling(encoder.direction), tokenizer.pad_id
     was_training = model.training
     model.eval()
     with computing_in(precision, model.device, casts=casts_of(model)):
@@ -154,7 +154,7 @@ def _encode_words(
 
 def carries_state(encoder: Encoder) -> bool:
     """True if a sentence of any length can be encoded window by window with the same result as at once."""
-    return encoder.direction != "both" and encoder.max_length is None and encoder.remembers(WHOLE)
+    return encoder.direction != "both" and encoder.max_length is None and encoder.remembers(UNLIMITED_TOKENS)
 
 
 def read_carried(

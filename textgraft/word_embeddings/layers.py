@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.core.progress import Meter
-from textgraft.data.contexts import Context, Place
+from textgraft.data.contexts import Context, WordPosition
 from textgraft.encoders.base import Encoder
 from textgraft.word_embeddings.contextual import layer_vectors
 from textgraft.word_embeddings.sources import StaticVectors
@@ -62,7 +62,9 @@ class WordLayers:
                     meter.add(sum(map(len, words)), len(words))
                     yield layers
 
-    def at(self, contexts: Sequence[Context], places: Sequence[Place], *, title: str, show: bool = False) -> Layers:
+    def at(
+        self, contexts: Sequence[Context], places: Sequence[WordPosition], *, title: str, show: bool = False
+    ) -> Layers:
         """Vectors (N, D_l) of each layer at `places`, in their order; each sentence is encoded once.
 
         Memory holds the N vectors and AT_ONCE sentences.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from textgraft.conversion import hub
 from textgraft.core.errors import UserError
-from textgraft.models import artifact, model_folder
+from textgraft.models import loading, model_folder
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.word_embeddings.formats import load_vectors
 from textgraft.word_embeddings.pooled import Pooled, Remembered, parted, read_memory
@@ -210,7 +210,7 @@ def _source(path: str, name: str, layer_aggregation: str, precision: str) -> Wor
     config = model_folder.read_config(folder)
     if "vectors" in config:
         return StaticVectors(load_vectors(folder), name, _folder_hash(config), layer_aggregation)
-    return FrozenModel(artifact.load(folder), name, layer_aggregation, precision=precision)
+    return FrozenModel(loading.load_network(folder), name, layer_aggregation, precision=precision)
 
 
 def _file_hash(path: Path) -> str:

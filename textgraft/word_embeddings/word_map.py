@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from textgraft.report.plots import ACCENT, INK, Plot, finished, shortened, style
+from textgraft.report.plots import ACCENT, INK, Plot, laid_out, shortened, style
 
 if TYPE_CHECKING:
     from textgraft.word_embeddings.word_vectors import WordVectors
@@ -41,4 +41,4 @@ def word_map(words: Sequence[str], points: NDArray, name: str) -> Plot:
         axis.set_title(f"{len(words):,} words by {name}")
         axis.set_xticks([])
         axis.set_yticks([])
-        return finished(figure, f"Map of {len(words):,} words by {name}: {', '.join(map(shortened, words[:20]))}.")
+        return laid_out(figure, f"Map of {len(words):,} words by {name}: {', '.join(map(shortened, words[:20]))}.")

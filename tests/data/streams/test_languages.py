@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textgraft.data.streams.base import LanguageModelStream
-from textgraft.data.streams.languages import MOST_REPEATS, Mixture, repeats, sample, smoothed_shares
+from textgraft.data.streams.languages import MAX_REPEATS, Mixture, repeats, sample, smoothed_shares
 from textgraft.data.streams.masking import MaskedStream, MaskingTokens
 from textgraft.data.streams.shards import Corpus
 from textgraft.text.tokenizer import Tokenizer
@@ -38,10 +38,10 @@ def test_shares_are_the_formula(sizes: dict[str, int], exponent: float) -> None:
 def test_nothing_is_left_out_and_nothing_is_read_too_often(sizes: dict[str, int], exponent: float) -> None:
     found, shares, largest = repeats(sizes, exponent), smoothed_shares(sizes, exponent), max(sizes.values())
     for language, size in sizes.items():
-        assert 1 - 1e-9 <= found[language] <= MOST_REPEATS
+        assert 1 - 1e-9 <= found[language] <= MAX_REPEATS
         expected = (largest / size) ** (1 - exponent)
-        assert found[language] == pytest.approx(min(MOST_REPEATS, expected), rel=1e-6)
-    if max((largest / size) ** (1 - exponent) for size in sizes.values()) < MOST_REPEATS:
+        assert found[language] == pytest.approx(min(MAX_REPEATS, expected), rel=1e-6)
+    if max((largest / size) ** (1 - exponent) for size in sizes.values()) < MAX_REPEATS:
         read = {language: times * sizes[language] for language, times in found.items()}
         whole = sum(read.values())
         assert all(read[name] / whole == pytest.approx(share, rel=1e-6) for name, share in shares.items())

@@ -139,14 +139,14 @@ def test_nothing_is_learned_in_int8() -> None:
 
 def test_answers_that_stray_are_refused() -> None:
     agreement = Agreement("texts", 150)
-    agreement.look_at(["a"] * 10, ["a"] * 9 + ["b"])  # of 150 one may
+    agreement.compare(["a"] * 10, ["a"] * 9 + ["b"])  # of 150 one may
     with pytest.raises(UserError, match=r"80\.0% of 10 texts") as refused:
-        Agreement("texts", 150).look_at(["a"] * 10, ["a"] * 8 + ["b"] * 2)
+        Agreement("texts", 150).compare(["a"] * 10, ["a"] * 8 + ["b"] * 2)
     assert "--precision int8" in str(refused.value.remedy)
 
 
 def test_answers_are_believed_once_enough_of_them_are_the_same() -> None:
     agreement = Agreement("texts", 150)
-    for believed in (False, True):
-        agreement.look_at(["a"] * 100, ["a"] * 99 + ["b"])
-        assert agreement.believed is believed
+    for passed in (False, True):
+        agreement.compare(["a"] * 100, ["a"] * 99 + ["b"])
+        assert agreement.passed is passed

@@ -12,13 +12,14 @@ from made_up_questions import write_questions
 from made_up_reviews import reviews
 from made_up_tags import sentences
 from small_models import classifier, classifier_that_reads_on, copied, examples
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, pad
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.squad import read_squad
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
@@ -122,7 +123,7 @@ def test_while_the_encoder_is_frozen_the_language_model_is_too() -> None:
 
 def plan_of(lm: Path, weight: float) -> Plan:
     return Plan(
-        language_model=artifact.load(lm).model,
+        language_model=loading.load_network(lm).model,
         from_scratch=False,
         stage=Stage(phases=(Phase("all", 1, 0.01),), auxiliary_lm_weight=weight),
         settings=Settings(precision="fp32"),
@@ -144,9 +145,9 @@ def test_lambda_nothing_is_no_auxiliary_to_the_bit(tiny_lm: Path, tmp_path: Path
         recipe = tmp_path / f"{name}.toml"
         recipe.write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         options = FinetuneOptions(recipe=str(recipe), baselines=False, settings=Settings(precision="fp32"))
-        done = finetune(train, tmp_path / name, model=tiny_lm, test=test, options=options, show=False)
+        done = finetune(train, tmp_path / name, model=tiny_lm, test=test, options=options, context=QUIET)
         found.append((done.folder / "model.safetensors").read_bytes())
-        assert artifact.load(done.folder).model.auxiliary is None
+        assert loading.load_network(done.folder).model.auxiliary is None
     without, nothing, some = found
     assert without == nothing != some
     assert len(some) == len(without)
@@ -173,7 +174,7 @@ def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest
         (tmp_path / "r.toml").write_text(AUXILIARY.replace("auxiliary_lm_weight = 0.5", line))
         options = FinetuneOptions(recipe=str(tmp_path / "r.toml"), baselines=False)
         with pytest.raises(error) as caught:
-            finetune(train, tmp_path / "out", model=tiny_lm, test=train, options=options, show=False)
+            finetune(train, tmp_path / "out", model=tiny_lm, test=train, options=options, context=QUIET)
         assert error is KeyboardInterrupt or "differs in: recipe" in str(caught.value)
 
 
@@ -213,8 +214,8 @@ def test_where_it_has_no_meaning_it_is_refused(tmp_path: Path, tiny_recipe: Path
         load_pretrain_recipe(str(path))
     asked, tagged = read_squad(write_questions(tmp_path / "q.json", 20, 0)), sentences(20, 0)
     for finetuned in (
-        lambda: qa_finetune(asked, tmp_path / "out", options=QAOptions(recipe="gpt"), show=False),
-        lambda: tag_finetune(tagged, tmp_path / "out", options=TagOptions(recipe="gpt"), show=False),
+        lambda: qa_finetune(asked, tmp_path / "out", options=QAOptions(recipe="gpt"), context=QUIET),
+        lambda: tag_finetune(tagged, tmp_path / "out", options=TagOptions(recipe="gpt"), context=QUIET),
     ):
         with pytest.raises(UserError, match=r"gpt: .*for classifiers of texts"):
             finetuned()
@@ -232,5 +233,5 @@ def test_bert_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     options = FinetuneOptions(recipe="gpt")
     train = Examples(texts, labels, "single")
     with pytest.raises(UserError, match=r"auxiliary: .*looks both ways.*another recipe"):
-        finetune(train, tmp_path / "out", model=bert, test=train, options=options, show=False)
+        finetune(train, tmp_path / "out", model=bert, test=train, options=options, context=QUIET)
     assert not (tmp_path / "out.run").exists()

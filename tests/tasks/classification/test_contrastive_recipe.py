@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_up_questions import encoder
 from made_up_reviews import BAD, GOOD, PLAIN, reviews
+from textgraft.core.context import RunContext
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
@@ -78,12 +79,12 @@ def test_it_learns_and_leaves_an_ordinary_classifier(tmp_path: Path) -> None:
     made = source()
     about, test = plan(made), encoded(made, 40, 1)
     trained = train_classifier(
-        about, encoded(made, 64, 0), {"test": test}, seed=0, folder=tmp_path, title="t", show=False
+        about, encoded(made, 64, 0), {"test": test}, title="t", context=RunContext(tmp_path, 0, show=False)
     )
     assert test.targets is not None
     assert (trained.logits["test"].argmax(axis=1) == test.targets).mean() >= 0.9
     train = encoded(made, 64, 0)
-    again = train_classifier(about, train, {"test": test}, seed=0, folder=tmp_path, title="u", show=False)
+    again = train_classifier(about, train, {"test": test}, title="u", context=RunContext(tmp_path, 0, show=False))
     assert np.array_equal(again.logits["test"], trained.logits["test"])
 
 
@@ -116,7 +117,7 @@ def test_labels_of_another_kind_are_refused_before_anything_is_read(tmp_path: Pa
     numbers = replace(plan(made), labels=Labels("numeric", (), 0.0, 1.0))
     texts = EncodedTexts(made.encoded(["a"], 32)[0], np.zeros(1, dtype=np.float32))
     with pytest.raises(UserError, match="these have a number"):
-        train_classifier(numbers, texts, {}, seed=0, folder=tmp_path, title="t", show=False)
+        train_classifier(numbers, texts, {}, title="t", context=RunContext(tmp_path, 0, show=False))
 
 
 def test_it_is_for_single_texts() -> None:

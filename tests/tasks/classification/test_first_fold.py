@@ -13,6 +13,7 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import write_family
 from sudden import Killed, killed_at
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft import compare
@@ -101,13 +102,13 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def run(out: Path, model: Path, **given: Any) -> FinetuneResult:
     asked: dict[str, Any] = {"test": TEST, "unlabelled": POOL, "adapting": SETTINGS, "options": OPTIONS} | given
-    return finetune(TRAIN, out, model=model, show=False, **asked)
+    return finetune(TRAIN, out, model=model, context=QUIET, **asked)
 
 
 def hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has not read the unlabelled texts loses."""
     monkeypatch.setattr(
-        EarlyRejection, "lost", lambda self, logits, folds: "so the judge says" if self.unread else None
+        EarlyRejection, "lost", lambda self, logits, folds: "so the judge says" if self.before_adapting else None
     )
 
 
@@ -124,7 +125,7 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
     folder = adapted_path(tmp_path / "out", "ulmfit", ["ulmfit"])
     assert done.language_models == {"ulmfit": folder}
     assert json.loads((folder / "run.json").read_text())["stage"] == "adapt"
-    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
+    before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
     alike = run(tmp_path / "alike", before, adapting=None)
     assert done.record["blend"]["candidates"] == alike.record["blend"]["candidates"]
     for name in ("blend", "ulmfit"):
@@ -139,7 +140,7 @@ def test_each_of_several_is_judged_and_reads_for_itself(
 
     def lost(race: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
         first = "ulmfit-probe" not in [rival.name for rival in early_rejection.rivals]
-        return "so the judge says" if first and early_rejection.unread else real(race, logits, folds)
+        return "so the judge says" if first and early_rejection.before_adapting else real(race, logits, folds)
 
     monkeypatch.setattr(EarlyRejection, "lost", lost)
     gpt = write_family(tmp_path, "gpt")
@@ -170,7 +171,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        EarlyRejection, "lost", lambda self, logits, folds: None if self.unread else "so the judge says"
+        EarlyRejection, "lost", lambda self, logits, folds: None if self.before_adapting else "so the judge says"
     )
     monkeypatch.setattr(
         model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
@@ -180,7 +181,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     assert "ulmfit-probe" in done.record["results"]["methods"]
     assert (done.record["base"]["stage"], done.record["base"]["name"]) == ("adapt", "out.lm")
     before = adapt(
-        POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, show=False
+        POOL, tmp_path / "before", model=tiny_lm, recipe=done.record["recipe"], settings=SETTINGS, context=QUIET
     )
     alike = run(tmp_path / "alike", before, adapting=None)
     assert np.array_equal(answers(done, "ulmfit-probe"), answers(alike, "ulmfit-probe"))
@@ -225,9 +226,9 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
 
 
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
-    source, stage = loading.load(tiny_lm), load_recipe(str(recipe))
+    source, stage = loading.load_network(tiny_lm), load_recipe(str(recipe))
     about = tokens_to_read(POOL, source, stage.adapt, None)
-    folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, show=False)
+    folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
     assert about == pytest.approx(json.loads((folder / "run.json").read_text())["tokens_seen"], rel=0.15)
     assert tokens_to_read(POOL, source, stage.adapt, 0.01) == 2_400
     labels = Labels.fit(TRAIN)
@@ -260,8 +261,8 @@ def test_what_reading_would_trip_over_is_told_first(tmp_path: Path, tiny_lm: Pat
     with pytest.raises(UserError, match="too few to adapt a language model to"):
         run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10])
     with pytest.raises(UserError, match=r"^1 text is too few to adapt"):
-        adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, show=False)
-    adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, show=False)
+        adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, context=QUIET)
+    adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, context=QUIET)
     with pytest.raises(UserError, match="was not adapted from the same model on the same texts"):
         run(tmp_path / "out", tiny_lm)
     assert trained == []
@@ -295,7 +296,7 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
     with monkeypatch.context() as patch:
         hopeless(patch)
         read.clear()
-        compare(TRAIN, tmp_path / "unread", **asked, options=options)
+        compare(TRAIN, tmp_path / "before_adapting", **asked, options=options)
         assert read == []
 
 

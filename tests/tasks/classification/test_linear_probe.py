@@ -16,7 +16,7 @@ from textgraft.linear.linear_layer import fit_output
 from textgraft.linear.scaling import Scale
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import embed_sequences, predict_logits
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.classification import linear_probe
 from textgraft.tasks.classification.fine_tuned import EarlyRejected
 from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext
@@ -93,7 +93,7 @@ def candidate(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_saved_answers_as_what_was_measured(kind: TargetKind, tiny_lm: Path, tmp_path: Path) -> None:
-    source = load(tiny_lm)
+    source = load_network(tiny_lm)
     found, ground, encoded = candidate(source, kind, tmp_path, examined=True)
     made = found.predictor({"stage": "finetune"})
     logits = predict_logits(made.model, encoded["test"].sequences, source.tokenizer.pad_id, "fp32")
@@ -105,7 +105,7 @@ def test_what_is_saved_answers_as_what_was_measured(kind: TargetKind, tiny_lm: P
 
 def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None:
     """The held-out answers are those of layers fitted on the other folds; measured on folds, they are the outcome."""
-    source = load(tiny_lm)
+    source = load_network(tiny_lm)
     found, ground, encoded = candidate(source, "single", tmp_path, examined=False)
     x = embed_sequences(source.model, encoded["train"].sequences, source.tokenizer.pad_id, "mean", "fp32")
     raw = np.full_like(found.outcome.raw[0], np.nan)
@@ -117,7 +117,7 @@ def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None
 
 
 def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = load(tiny_lm)
+    source = load_network(tiny_lm)
     first = candidate(source, "single", tmp_path, examined=True)[0].outcome
     monkeypatch.setattr(
         "textgraft.tasks.classification.linear_probe.embed_sequences", lambda *a, **k: pytest.fail("read again")
@@ -128,7 +128,7 @@ def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch:
 
 def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path) -> None:
     """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
-    source = load(tiny_lm)
+    source = load_network(tiny_lm)
     with pytest.raises(EarlyRejected, match="its reading would take"):
         candidate(source, "single", tmp_path, examined=True, within=1e-6)
     assert not (tmp_path / "candidates" / "p.safetensors").exists()

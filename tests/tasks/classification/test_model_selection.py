@@ -13,6 +13,7 @@ import pytest
 from made_up_reviews import reviews
 from small_comparisons import backwards, write_family
 from sudden import killed_at
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft.core.errors import UserError
@@ -76,7 +77,7 @@ def quick(tmp_path: Path, tiny_lm: Path, recipe: Path) -> Callable[..., Finetune
 
     def run(train: Examples = TRAIN, out: str = "out", *, options: Any = None, **given: Any) -> FinetuneResult:
         asked = options or FinetuneOptions(folds=2, settings=SETTINGS)
-        return finetune(train, tmp_path / out, options=asked, show=False, **{"model": tiny_lm, **given})
+        return finetune(train, tmp_path / out, options=asked, context=QUIET, **{"model": tiny_lm, **given})
 
     return run
 
@@ -86,7 +87,7 @@ def blended(tmp_path_factory: pytest.TempPathFactory, tiny_lm: Path, recipe: Pat
     """One run in peace, with a pool and a test set."""
     out = tmp_path_factory.mktemp("peace") / "out"
     options = FinetuneOptions(folds=2, settings=SETTINGS)
-    return finetune(TRAIN, out, model=tiny_lm, test=TEST, unlabelled=POOL, options=options, show=False)
+    return finetune(TRAIN, out, model=tiny_lm, test=TEST, unlabelled=POOL, options=options, context=QUIET)
 
 
 def lasting(folder: Path) -> dict[str, Any]:
@@ -299,7 +300,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
 def test_models_of_two_families_are_candidates_of_their_own_names(
     quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load(tiny_lm), tmp_path / "again")
+    gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load_network(tiny_lm), tmp_path / "again")
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
     done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
     grown = ["ulmfit", "gpt", "ulmfit-2"]
@@ -307,7 +308,11 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["blend"]["candidates"])
     assert np.array_equal(answers(done, "ulmfit"), answers(done, "ulmfit-2"))
     assert not np.array_equal(answers(done, "ulmfit"), answers(done, "gpt"))
-    assert [loading.load(done.folder / name).model.encoder.method for name in grown] == ["ulmfit", "gpt", "ulmfit"]
+    assert [loading.load_network(done.folder / name).model.encoder.method for name in grown] == [
+        "ulmfit",
+        "gpt",
+        "ulmfit",
+    ]
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
 
@@ -315,7 +320,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
 def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_path: Path) -> None:
     options = FinetuneOptions(recipe="default", folds=0, baselines=False, settings=SETTINGS)
     gpt = write_family(tmp_path, "gpt")
-    done = finetune(TRAIN, tmp_path / "out", model=f"{gpt}+{tiny_lm}", test=TEST, options=options, show=False)
+    done = finetune(TRAIN, tmp_path / "out", model=f"{gpt}+{tiny_lm}", test=TEST, options=options, context=QUIET)
     assert done.record["recipe"] == "transformer + default"
     assert done.stages == {
         name: load_recipe(recipe).finetune for name, recipe in {"gpt": "transformer", "ulmfit": "default"}.items()

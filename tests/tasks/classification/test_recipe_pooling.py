@@ -12,6 +12,7 @@ import torch
 from made_up_reviews import reviews
 from small_comparisons import write_family
 from small_models import VOCAB, examples, language_model, masked_language_model
+from textgraft.core.context import QUIET, RunContext
 
 import textgraft
 from textgraft.core.errors import UserError
@@ -89,7 +90,7 @@ def test_it_comes_before_the_mean_that_another_layers_readout_takes() -> None:
 def test_what_is_trained_says_the_same_when_it_is_made_again(tmp_path: Path) -> None:
     stream, asked = examples(24), plan("gpt", "mean")
     texts = EncodedTexts(stream.sequences, stream.targets.numpy())
-    trained = train_classifier(asked, texts, {"test": texts}, seed=0, folder=tmp_path, title="run", show=False)
+    trained = train_classifier(asked, texts, {"test": texts}, title="run", context=RunContext(tmp_path, 0, show=False))
     again = predict_logits(as_model(asked, trained), texts.sequences, 1, "fp32")
     np.testing.assert_allclose(again, trained.logits["test"], atol=1e-6)
 
@@ -118,7 +119,7 @@ def test_finetune_saves_a_classifier_that_reads_so(family: str, tmp_path: Path) 
     train = Examples(texts, labels, "single", source="reviews")
     options = FinetuneOptions(recipe=str(path), baselines=False, folds=0, settings=FP32, max_tokens=24)
     done = finetune(
-        train, tmp_path / "out", model=write_family(tmp_path, family), test=train, options=options, show=False
+        train, tmp_path / "out", model=write_family(tmp_path, family), test=train, options=options, context=QUIET
     )
     config = json.loads((done.folder / "config.json").read_text())
     assert config["head"]["pooling"] == "mean"

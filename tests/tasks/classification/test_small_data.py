@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
@@ -46,7 +47,7 @@ def tune(tiny_lm: Path, tmp_path: Path) -> Any:
     def tuned(train: Examples, valid: Examples | None = None, **options: Any) -> FinetuneResult:
         asked = FinetuneOptions(recipe=str(tmp_path / "recipe.toml"), baselines=False)
         asked = replace(asked, **{"settings": Settings(precision="fp32"), **options})
-        return finetune(train, tmp_path / "out", model=tiny_lm, valid=valid, options=asked, show=False)
+        return finetune(train, tmp_path / "out", model=tiny_lm, valid=valid, options=asked, context=QUIET)
 
     return tuned
 

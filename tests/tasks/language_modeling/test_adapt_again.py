@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from made_up_reviews import reviews
+from textgraft.core.context import RunContext
 
 from textgraft.core.errors import UserError
 from textgraft.tasks.language_modeling.adapt import adapt
@@ -38,4 +39,4 @@ def test_the_same_call_takes_what_is_there_and_another_is_refused(tiny_lm: Path,
 def test_what_is_no_model_is_never_overwritten(tiny_lm: Path, tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     with pytest.raises(UserError, match="not a model folder"):
-        adapt(TEXTS, tmp_path / "letters", model=tiny_lm, reuse=True, overwrite=True, show=False)
+        adapt(TEXTS, tmp_path / "letters", model=tiny_lm, reuse=True, context=RunContext(show=False, overwrite=True))

@@ -18,12 +18,13 @@ import pytest
 import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.fingerprint import END_BYTES, difference, fingerprint
 from textgraft.data.streams.shards import Corpus
-from textgraft.models.loading import load
-from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.models.loading import load_network
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.tasks.language_modeling.tokenize import tokenize
 from textgraft.training.driver import work_folder
 from textgraft.training.loop import Run, Settings
@@ -59,7 +60,7 @@ def in_a_process(task: Callable[[], object]) -> int:
 def test_patience_ends_it_says_so_and_keeps_the_best(
     pool: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = load(pretrain([pool], tmp_path / "lm", recipe=recipe, settings=PATIENT)).run
+    run = load_network(pretrain([pool], tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=PATIENT))).run
     scores = [row["score"] for row in run["history"]]
     best = scores.index(max(scores))
     assert run["stopped_by"] == "patience"
@@ -76,10 +77,24 @@ def test_patience_ends_it_says_so_and_keeps_the_best(
 
 def test_without_patience_the_option_that_ended_it_is_told(pool: Path, recipe: str, tmp_path: Path) -> None:
     settings = Settings(precision="fp32")
-    run = load(pretrain([pool], tmp_path / "a", recipe=recipe, tokens=3000, settings=settings, show=False)).run
+    run = load_network(
+        pretrain(
+            [pool],
+            tmp_path / "a",
+            options=PretrainOptions(recipe=recipe, tokens=3000, settings=settings),
+            context=QUIET,
+        )
+    ).run
     assert run["stopped_by"] == "tokens"
     assert run["tokens_seen"] == pytest.approx(3000, abs=8 * 90)
-    run = load(pretrain([pool], tmp_path / "b", recipe=recipe, settings=Settings(minutes=0.01), show=False)).run
+    run = load_network(
+        pretrain(
+            [pool],
+            tmp_path / "b",
+            options=PretrainOptions(recipe=recipe, settings=Settings(minutes=0.01)),
+            context=QUIET,
+        )
+    ).run
     assert run["stopped_by"] == "minutes"
 
 
@@ -88,7 +103,7 @@ def test_killed_while_it_waits_for_a_gain_it_waits_on(
     stale: int, pool: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kill -9 just after the checkpoint that has counted one validation without a gain, or the last one allowed."""
-    pretrain([pool], tmp_path / "whole", recipe=recipe, settings=PATIENT, show=False)
+    pretrain([pool], tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=PATIENT), context=QUIET)
     save = Run.save
 
     def fatal(run: Run, path: Path) -> None:
@@ -98,7 +113,7 @@ def test_killed_while_it_waits_for_a_gain_it_waits_on(
 
     def task() -> None:
         torch.set_num_threads(1)
-        pretrain([pool], tmp_path / "lm", recipe=recipe, settings=PATIENT, show=False)
+        pretrain([pool], tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=PATIENT), context=QUIET)
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "save", fatal)
@@ -107,7 +122,7 @@ def test_killed_while_it_waits_for_a_gain_it_waits_on(
     assert in_a_process(task) == 0
     found, expected = (load_file(tmp_path / name / "model.safetensors") for name in ("lm", "whole"))
     assert all(torch.equal(found[name], value) for name, value in expected.items())
-    histories = [[row["score"] for row in load(tmp_path / name).run["history"]] for name in ("lm", "whole")]
+    histories = [[row["score"] for row in load_network(tmp_path / name).run["history"]] for name in ("lm", "whole")]
     assert histories[0] == histories[1]
 
 
@@ -116,7 +131,9 @@ def begun(sources: list[Path], tmp_path: Path, recipe: str, **more: object) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textgraft.tasks.language_modeling.pretrain.drive", stop)
         with pytest.raises(KeyboardInterrupt):
-            pretrain(sources, tmp_path / "lm", recipe=recipe, tokens=500, show=False, **more)  # type: ignore[arg-type]
+            pretrain(
+                sources, tmp_path / "lm", options=PretrainOptions(recipe=recipe, tokens=500), context=QUIET, **more
+            )  # type: ignore[arg-type]
 
 
 def test_output_biases_start_from_the_training_texts_counts(
@@ -134,7 +151,7 @@ def test_output_biases_start_from_the_training_texts_counts(
     told.write_text(Path(recipe).read_text().replace("licence =", "start_from_counts = true\nlicence ="))
     for name, path in (("plain", recipe), ("counts", told)):
         with pytest.raises(KeyboardInterrupt):
-            pretrain([pool], tmp_path / name, recipe=str(path), show=False)
+            pretrain([pool], tmp_path / name, options=PretrainOptions(recipe=str(path)), context=QUIET)
     plain, counts = (dict(run.model.named_parameters()) for run in started)
     corpus = Corpus.open(tmp_path / "counts.run" / "train")
     bias = counts["head.output.bias"].detach().numpy()
@@ -143,7 +160,7 @@ def test_output_biases_start_from_the_training_texts_counts(
     assert not plain["head.output.bias"].any()
     assert all(torch.equal(counts[name], value) for name, value in plain.items() if name != "head.output.bias")
     with pytest.raises(UserError, match="differs in: start_from_counts"):
-        pretrain([pool], tmp_path / "plain", recipe=str(told), show=False)
+        pretrain([pool], tmp_path / "plain", options=PretrainOptions(recipe=str(told)), context=QUIET)
 
 
 def stop(*_: object, **__: object) -> None:
@@ -221,7 +238,7 @@ def test_compressed_sources(suffix: str, pool: Path, recipe: str, tmp_path: Path
     weights = []
     for number, source in enumerate([pool, packed, packed.parent, f"{packed.parent}/*{suffix}"]):
         out = tmp_path / f"lm{number}"
-        pretrain([source], out, recipe=recipe, tokens=500, show=False)
+        pretrain([source], out, options=PretrainOptions(recipe=recipe, tokens=500), context=QUIET)
         weights.append((out / "model.safetensors").read_bytes())
     assert len(set(weights)) == 1
 
@@ -234,13 +251,13 @@ def test_a_damaged_source_is_named(
     broken = tmp_path / f"broken.txt{suffix}"
     broken.write_bytes(damage(PACKERS[suffix](pool.read_bytes())))
     with pytest.raises(UserError, match=r"broken\.txt.*damaged or cut short"):
-        pretrain([pool, broken], tmp_path / "lm", recipe=recipe, show=False)
+        pretrain([pool, broken], tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
 
 
 def test_a_source_that_may_not_be_read_is_named(pool: Path, recipe: str, tmp_path: Path) -> None:
     (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
     with pytest.raises(UserError, match=r"loop\.txt"):
-        pretrain([pool, tmp_path / "loop.txt"], tmp_path / "lm", recipe=recipe, show=False)
+        pretrain([pool, tmp_path / "loop.txt"], tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
     assert not (tmp_path / "lm.run").exists()
 
 
@@ -253,7 +270,7 @@ def test_zst_without_a_library_says_what_to_install(
     (tmp_path / "a.txt.zst").write_bytes(b"whatever")
     monkeypatch.setattr("textgraft.data.text_files.import_module", missing)
     with pytest.raises(UserError, match=r"a\.txt\.zst: .*pip install 'textgraft\[zstd\]'"):
-        pretrain([tmp_path / "a.txt.zst"], tmp_path / "lm", recipe=recipe, show=False)
+        pretrain([tmp_path / "a.txt.zst"], tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
 
 
 def test_lists_that_are_no_files_are_told_by_their_key(tmp_path: Path) -> None:
@@ -271,5 +288,7 @@ def test_one_text_is_too_few_and_nothing_is_left_of_it(pool: Path, recipe: str, 
             with pytest.raises(UserError, match=message):
                 make(one, tmp_path / "lm", recipe=recipe, valid=valid, show=False)
             assert list(tmp_path.glob("lm*")) == []
-    made = load(pretrain(one, tmp_path / "lm", recipe=recipe, valid=pool, tokens=50, show=False))
+    made = load_network(
+        pretrain(one, tmp_path / "lm", valid=pool, options=PretrainOptions(recipe=recipe, tokens=50), context=QUIET)
+    )
     assert made.run["data"]["sources"] == ["one.txt"]

@@ -17,6 +17,7 @@ import torch
 from made_up_questions import questions, write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from textgraft.core.context import QUIET
 
 from textgraft import Settings, TextClassifier, Tokenizer, UserError, adapt, convert, distil, generate, pretrain
 from textgraft.data.batch import Batch
@@ -24,10 +25,10 @@ from textgraft.data.squad import parse_squad
 from textgraft.data.streams.base import BothEndsStream
 from textgraft.data.streams.shards import Corpus
 from textgraft.data.windows import WindowSettings
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import build
 from textgraft.tasks.language_modeling.adapt import held_out
-from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, new_language_model
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
 from textgraft.tasks.tagging.finetune import TagOptions, tag_finetune
 from textgraft.text.character_encoding import MARKS, CharacterEncodingTokenizer, train
@@ -80,11 +81,13 @@ def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("elmo")
     (folder / "elmo.toml").write_text(RECIPE)
     (folder / "pool.txt").write_text("\n".join(reviews(400)[0]))
-    return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(folder / "elmo.toml"), show=False)
+    return pretrain(
+        [folder / "pool.txt"], folder / "lm", options=PretrainOptions(recipe=str(folder / "elmo.toml")), context=QUIET
+    )
 
 
 def test_learns_both_directions_and_says_how_well(elmo: Path) -> None:
-    made = load(elmo)
+    made = load_network(elmo)
     assert isinstance(made.tokenizer, CharacterEncodingTokenizer)
     after = made.run["held_out"]["after"]
     assert 1 < after["perplexity_forward"] < 0.8 * made.tokenizer.vocab_size
@@ -99,8 +102,8 @@ def test_learns_both_directions_and_says_how_well(elmo: Path) -> None:
 def test_adapts_and_a_classifier_grows_on_it(elmo: Path, tmp_path: Path) -> None:
     texts, labels = reviews(60, 7)
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
-    out = adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", show=False)
-    scores = load(out).run["held_out"]
+    out = adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", context=QUIET)
+    scores = load_network(out).run["held_out"]
     for name in ("perplexity", "perplexity_forward", "perplexity_backward"):
         assert scores["after"][name] < scores["before"][name]
     classifier = TextClassifier(model=str(out), adapt=False).fit(texts, labels)
@@ -109,9 +112,11 @@ def test_adapts_and_a_classifier_grows_on_it(elmo: Path, tmp_path: Path) -> None
 
 def test_words_of_the_texts_are_learned_if_asked(elmo: Path, tmp_path: Path) -> None:
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
-    made = load(adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", own_vocabulary=True, show=False))
+    made = load_network(
+        adapt(praise, out=tmp_path / "domain", model=elmo, recipe="full", own_vocabulary=True, context=QUIET)
+    )
     assert {"sequel", "best"} <= set(made.tokenizer.tokens)
-    assert not {"sequel", "best"} & set(load(elmo).tokenizer.tokens)
+    assert not {"sequel", "best"} & set(load_network(elmo).tokenizer.tokens)
     assert made.model.values()["head.output.weight"].shape == (made.tokenizer.vocab_size, 12)
 
 
@@ -120,14 +125,14 @@ def test_a_published_model_is_adapted_under_a_softmax_of_the_texts(elmo: Path, t
     pytest.importorskip("h5py")
     convert(elmo, tmp_path / "theirs", to="elmo")
     name = f"elmo:{tmp_path / 'theirs'}"
-    assert load(name).tokenizer.tokens == list(MARKS)
+    assert load_network(name).tokenizer.tokens == list(MARKS)
     texts = reviews(200, 8)[0]
-    made = load(adapt(texts, out=tmp_path / "adapted", model=name, recipe="full", show=False))
-    assert set(load(elmo).tokenizer.tokens) - set(made.tokenizer.tokens) == set()
+    made = load_network(adapt(texts, out=tmp_path / "adapted", model=name, recipe="full", context=QUIET))
+    assert set(load_network(elmo).tokenizer.tokens) - set(made.tokenizer.tokens) == set()
     scores = made.run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"] < 1.2 * made.tokenizer.vocab_size
     convert(tmp_path / "adapted", tmp_path / "again", to="elmo")
-    again = load(f"elmo:{tmp_path / 'again'}")
+    again = load_network(f"elmo:{tmp_path / 'again'}")
     np.testing.assert_allclose(again.embed(texts[:2]), made.embed(texts[:2]), atol=1e-5)
 
 
@@ -135,7 +140,7 @@ def test_reads_questions_and_tags(elmo: Path, tmp_path: Path) -> None:
     recipe = str(write_recipe(tmp_path, 12))
     asked = TagOptions(recipe=recipe, settings=FP32)
     tagged = tag_finetune(
-        sentences(120, 1), tmp_path / "tagger", model=elmo, test=sentences(30, 2), options=asked, show=False
+        sentences(120, 1), tmp_path / "tagger", model=elmo, test=sentences(30, 2), options=asked, context=QUIET
     )
     assert tagged.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.8
     windows = WindowSettings(max_tokens=24, stride=6)
@@ -145,14 +150,14 @@ def test_reads_questions_and_tags(elmo: Path, tmp_path: Path) -> None:
         model=elmo,
         test=parse_squad(questions(20, 2)),
         options=QAOptions(recipe=recipe, windows=windows, settings=FP32),
-        show=False,
+        context=QUIET,
     )
     assert answered.record["results"]["methods"]["reader"]["f1"]["mean"] > 0.3
 
 
 def test_it_teaches_no_language_model(elmo: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two words at every position"):
-        distil(str(elmo), reviews(40, 3)[0], tmp_path / "student", show=False)
+        distil(str(elmo), reviews(40, 3)[0], tmp_path / "student", context=QUIET)
 
 
 def test_by_the_command_line(elmo: Path, tmp_path: Path) -> None:
@@ -199,11 +204,11 @@ def test_both_ends_meet_every_token_with_its_neighbour(variable: bool) -> None:
     previous = torch.cat([b.targets for b in batches[::-1] if b.targets is not None], dim=1)[:, :, 1]
     whole = torch.from_numpy(text.read(0, text.num_tokens).astype(np.int64))
     for row in range(3):
-        lane = whole[row * stream.lane : (row + 1) * stream.lane + 1]
-        assert torch.equal(from_left[row], lane[:-1])
-        assert torch.equal(targets[row, :, 0], lane[1:])
-        assert torch.equal(from_right[row], lane[1:])
-        assert torch.equal(previous[row], lane[:-1])
+        stream_length = whole[row * stream.stream_length : (row + 1) * stream.stream_length + 1]
+        assert torch.equal(from_left[row], stream_length[:-1])
+        assert torch.equal(targets[row, :, 0], stream_length[1:])
+        assert torch.equal(from_right[row], stream_length[1:])
+        assert torch.equal(previous[row], stream_length[:-1])
     later = list(stream.batches(0, 3))
     assert all(torch.equal(a.ids, b.ids) for a, b in zip(later, batches[3:], strict=True))
 
@@ -226,14 +231,16 @@ def test_states_carried_from_both_ends_equal_one_long_window() -> None:
         )
         nats = torch.zeros(2)
         for row in range(3):
-            ids = text.read(row * contiguous_streams.lane, (row + 1) * contiguous_streams.lane + 1).astype(np.int64)
+            ids = text.read(
+                row * contiguous_streams.stream_length, (row + 1) * contiguous_streams.stream_length + 1
+            ).astype(np.int64)
             spelled = torch.from_numpy(tokenizer.character_ids[ids].astype(np.int64))
             places = torch.arange(len(ids))[None]
             log_p = model.head(model.encoder(Batch(places, torch.ones_like(places).bool(), character_ids=spelled)))[0]
             after, before = torch.from_numpy(ids[1:]), torch.from_numpy(ids[:-1])
             nats[0] -= log_p[:-1, 0].gather(1, after[:, None]).sum()
             nats[1] -= log_p[1:, 1].gather(1, before[:, None]).sum()
-    expected = (nats / (3 * contiguous_streams.lane)).exp()
+    expected = (nats / (3 * contiguous_streams.stream_length)).exp()
     assert found["perplexity_forward"] == pytest.approx(float(expected[0]), rel=1e-4)
     assert found["perplexity_backward"] == pytest.approx(float(expected[1]), rel=1e-4)
 
@@ -299,11 +306,19 @@ def test_a_tokenizer_of_another_kind_is_refused(elmo: Path, tiny_recipe: Path, t
     """Whichever of the two is wrong."""
     pool, spelled = elmo.parent / "pool.txt", elmo / "tokenizer.json"
     with pytest.raises(UserError, match="reads token ids"):
-        pretrain([pool], tmp_path / "lm", recipe=str(tiny_recipe), tokenizer=spelled, show=False)
+        pretrain(
+            [pool], tmp_path / "lm", tokenizer=spelled, options=PretrainOptions(recipe=str(tiny_recipe)), context=QUIET
+        )
     ids = tmp_path / "ids.json"
     Tokenizer.train(reviews(50)[0], kind="word", min_frequency=1).save(ids)
     with pytest.raises(UserError, match="reads spelled words"):
-        pretrain([pool], tmp_path / "lm2", recipe=str(elmo.parent / "elmo.toml"), tokenizer=ids, show=False)
+        pretrain(
+            [pool],
+            tmp_path / "lm2",
+            tokenizer=ids,
+            options=PretrainOptions(recipe=str(elmo.parent / "elmo.toml")),
+            context=QUIET,
+        )
 
 
 def test_the_recipe_that_ships_is_small_enough() -> None:

@@ -10,6 +10,7 @@ import torch
 from made_up_questions import write_recipe
 from made_up_reviews import reviews
 from made_up_tags import sentences
+from textgraft.core.context import QUIET
 
 from textgraft import (
     GenerateOptions,
@@ -25,8 +26,8 @@ from textgraft import (
     tag_finetune,
 )
 from textgraft.conversion.legacy import flair
-from textgraft.models.loading import load
-from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.models.loading import load_network
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, new_language_model
 from textgraft.text.characters import CharacterTokenizer
 from textgraft.word_embeddings.contextual import word_vectors
 
@@ -72,11 +73,13 @@ def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("flair")
     (folder / "flair.toml").write_text(RECIPE.replace("DIRECTION", request.param))
     (folder / "pool.txt").write_text("\n".join(reviews(200)[0]))
-    return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(folder / "flair.toml"), show=False)
+    return pretrain(
+        [folder / "pool.txt"], folder / "lm", options=PretrainOptions(recipe=str(folder / "flair.toml")), context=QUIET
+    )
 
 
 def test_learns_its_characters(lm: Path) -> None:
-    made = load(lm)
+    made = load_network(lm)
     assert isinstance(made.tokenizer, CharacterTokenizer)
     held = made.run["held_out"]["after"]
     assert held["perplexity"] < 8  # of some forty characters
@@ -88,26 +91,28 @@ def test_learns_its_characters(lm: Path) -> None:
 
 def test_adapts_and_keeps_its_vocabulary(lm: Path, tmp_path: Path) -> None:
     texts = [text.upper() for text in reviews(60, 7)[0]]
-    made = load(adapt(texts, out=tmp_path / "domain", model=lm, recipe="full", show=False))
+    made = load_network(adapt(texts, out=tmp_path / "domain", model=lm, recipe="full", context=QUIET))
     scores = made.run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
-    assert made.tokenizer.tokens == load(lm).tokenizer.tokens
+    assert made.tokenizer.tokens == load_network(lm).tokenizer.tokens
 
 
 def test_an_own_vocabulary_is_one_of_characters_too(lm: Path, tmp_path: Path) -> None:
     thai = ["ภาพยนตร์เรื่องนี้สนุกมาก นักแสดงเล่นดี"] * 60
-    made = load(adapt(thai, out=tmp_path / "domain", model=lm, recipe="full", own_vocabulary=True, show=False))
+    made = load_network(
+        adapt(thai, out=tmp_path / "domain", model=lm, recipe="full", own_vocabulary=True, context=QUIET)
+    )
     assert isinstance(made.tokenizer, CharacterTokenizer)
     assert made.tokenizer.decode(made.tokenizer.encode(thai[0]).ids) == thai[0]
-    old, new = (a.model.encoder.embedding.weight for a in (load(lm), made))
+    old, new = (a.model.encoder.embedding.weight for a in (load_network(lm), made))
     assert len(new) != len(old)
 
 
 def test_a_tagger_on_it_reads_the_space_beside_a_word(lm: Path, tmp_path: Path) -> None:
     options = TagOptions(recipe=str(write_recipe(tmp_path, 10)), settings=Settings(precision="fp32"))
     train, test = sentences(120, 1), sentences(20, 2)
-    done = tag_finetune(train, tmp_path / "tagger", model=lm, test=test, options=options, show=False)
-    right = load(lm).model.encoder.direction == "right"
+    done = tag_finetune(train, tmp_path / "tagger", model=lm, test=test, options=options, context=QUIET)
+    right = load_network(lm).model.encoder.direction == "right"
     assert done.record["subword_pooling"] == ("first" if right else "last")
     assert done.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.8
     assert [r.tags for r in Tagger(done.folder, precision="fp32").tag(test.sentences)] == [r.tags for r in done.replies]
@@ -116,7 +121,7 @@ def test_a_tagger_on_it_reads_the_space_beside_a_word(lm: Path, tmp_path: Path) 
 def test_vectors_and_flairs_file(lm: Path, tmp_path: Path) -> None:
     words = [["The", "film", "is", "fine"], ["Bad", "."]]
     again = convert(f"flair:{convert(lm, tmp_path / 'lm.pt', to='flair')}", tmp_path / "again")
-    for ours, theirs in zip(*(word_vectors(load(folder), words) for folder in (lm, again)), strict=True):
+    for ours, theirs in zip(*(word_vectors(load_network(folder), words) for folder in (lm, again)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert embed(lm, ["The film is fine", "Bad."]).shape == (2, 24)
     with pytest.raises(UserError, match="convert"):

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from made_up_reviews import reviews
+from textgraft.core.context import QUIET
 
 from textgraft import GenerateOptions, Settings, UserError, adapt, generate, pretrain
 from textgraft.data.labels import Labels
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.tasks.classification.training import Plan, new_classifier
-from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, new_language_model
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.training.recipes import load_recipe
 
@@ -58,11 +59,13 @@ def gpt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gpt")
     (folder / "gpt.toml").write_text(RECIPE)
     (folder / "pool.txt").write_text("\n".join(reviews(400)[0]))
-    return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(folder / "gpt.toml"), show=False)
+    return pretrain(
+        [folder / "pool.txt"], folder / "lm", options=PretrainOptions(recipe=str(folder / "gpt.toml")), context=QUIET
+    )
 
 
 def test_learns_and_goes_on(gpt: Path) -> None:
-    made = load(gpt)
+    made = load_network(gpt)
     assert isinstance(made.tokenizer, BytePairTokenizer)
     assert made.model.describe()["head"]["bias"] is False
     assert made.run["held_out"]["after"]["perplexity"] < 60  # of 300 tokens
@@ -70,21 +73,23 @@ def test_learns_and_goes_on(gpt: Path) -> None:
 
 
 def test_adapts_with_windows_no_longer_than_its_positions(gpt: Path, tmp_path: Path) -> None:
-    out = adapt(reviews(100, 7)[0], out=tmp_path / "domain", model=gpt, recipe="full", show=False)
-    scores = load(out).run["held_out"]
+    out = adapt(reviews(100, 7)[0], out=tmp_path / "domain", model=gpt, recipe="full", context=QUIET)
+    scores = load_network(out).run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
 
 
 def test_an_own_vocabulary_is_one_of_bytes_too(gpt: Path, tmp_path: Path) -> None:
     thai = ["ภาพยนตร์เรื่องนี้สนุกมาก นักแสดงเล่นดี"] * 80
-    made = load(adapt(thai, out=tmp_path / "domain", model=gpt, recipe="full", own_vocabulary=True, show=False))
+    made = load_network(
+        adapt(thai, out=tmp_path / "domain", model=gpt, recipe="full", own_vocabulary=True, context=QUIET)
+    )
     assert isinstance(made.tokenizer, BytePairTokenizer)
     assert made.tokenizer.decode(made.tokenizer.encode(thai[0]).ids) == thai[0]
-    assert len(made.tokenizer.encode(thai[0]).ids) < len(load(gpt).tokenizer.encode(thai[0]).ids) / 4
+    assert len(made.tokenizer.encode(thai[0]).ids) < len(load_network(gpt).tokenizer.encode(thai[0]).ids) / 4
 
 
 def test_a_classifier_grows_on_it(gpt: Path) -> None:
-    made, stage = load(gpt), load_recipe("default").finetune
+    made, stage = load_network(gpt), load_recipe("default").finetune
     labels = Labels("single", ("neg", "pos"))
     plan = Plan(made.model, False, stage, Settings(), labels, None, made.tokenizer.pad_id)
     classifier = new_classifier(plan, seed=0)
@@ -107,14 +112,16 @@ def test_a_head_without_bias_cannot_start_from_counts(gpt: Path, tmp_path: Path)
     recipe.write_text(RECIPE.replace("licence =", "start_from_counts = true\nlicence ="))
     assert load_pretrain_recipe(str(recipe)).start_from_counts
     with pytest.raises(UserError, match="no biases to start from"):
-        pretrain([gpt.parent / "pool.txt"], tmp_path / "lm", recipe=str(recipe), show=False)
+        pretrain([gpt.parent / "pool.txt"], tmp_path / "lm", options=PretrainOptions(recipe=str(recipe)), context=QUIET)
 
 
 def test_heads_that_start_near_are_another_model_and_another_run(gpt: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "near.toml"
     recipe.write_text(RECIPE.replace("licence =", "start_near = 2\nlicence ="))
-    near = load(pretrain([gpt.parent / "pool.txt"], tmp_path / "lm", recipe=str(recipe), show=False))
-    assert near.run["held_out"]["after"] != load(gpt).run["held_out"]["after"]
+    near = load_network(
+        pretrain([gpt.parent / "pool.txt"], tmp_path / "lm", options=PretrainOptions(recipe=str(recipe)), context=QUIET)
+    )
+    assert near.run["held_out"]["after"] != load_network(gpt).run["held_out"]["after"]
     recipe.write_text(RECIPE.replace("licence =", "start_near = 3\nlicence ="))
     with pytest.raises(UserError, match="there are 2 layers"):
         load_pretrain_recipe(str(recipe))

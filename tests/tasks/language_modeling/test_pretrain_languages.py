@@ -11,11 +11,12 @@ import pytest
 import torch
 from made_up_reviews import reviews
 from safetensors.torch import load_file
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.streams.languages import smoothed_shares
-from textgraft.models.loading import load
-from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, pretrain
+from textgraft.models.loading import load_network
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import TextByLanguage, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run, Settings
@@ -80,7 +81,9 @@ def recipe(tmp_path: Path) -> str:
 def test_each_language_has_its_share_and_its_figures(
     sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:
-    made = load(pretrain(sources, tmp_path / "lm", recipe=recipe, settings=FP32, show=False))
+    made = load_network(
+        pretrain(sources, tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
+    )
     languages, held = made.run["languages"], made.run["held_out"]
     assert list(languages) == ["en", "th"]
     assert made.run["language"] == "en, th"
@@ -129,7 +132,7 @@ def test_the_order_in_which_languages_are_named_does_not_matter_and_all_else_doe
 
     def begun(named: Mapping[str, list[str | Path]] | list[str | Path], path: str = recipe) -> None:
         with pytest.raises(KeyboardInterrupt):
-            pretrain(named, tmp_path / "lm", recipe=path, show=False)
+            pretrain(named, tmp_path / "lm", options=PretrainOptions(recipe=path), context=QUIET)
 
     begun(sources)
     begun(dict(reversed(list(sources.items()))))
@@ -148,7 +151,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the tokenizer, after the first language's corpus, after the second, and in the middle of the training."""
-    pretrain(sources, tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
+    pretrain(sources, tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     from textgraft.tasks.language_modeling import pretraining_text as module
 
     built, save = module.built, Run.save
@@ -168,7 +171,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
 
     def killed() -> None:
         with pytest.raises(KeyboardInterrupt):
-            pretrain(sources, tmp_path / "lm", recipe=recipe, settings=FP32, show=False)
+            pretrain(sources, tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
 
     for count in (0, 1):
         stopping(count)
@@ -182,7 +185,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
         patch.setattr(Run, "save", saved_then_stopped)
         killed()
     assert (tmp_path / "lm.run" / "checkpoint.safetensors").exists()
-    pretrain(sources, tmp_path / "lm", recipe=recipe, settings=FP32, show=False)
+    pretrain(sources, tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     found, expected = (load_file(tmp_path / name / "model.safetensors") for name in ("lm", "whole"))
     assert all(torch.equal(found[name], value) for name, value in expected.items())
     told = [json.loads((tmp_path / name / "run.json").read_text())["languages"] for name in ("lm", "whole")]
@@ -197,15 +200,29 @@ def test_held_out_text_of_ones_own_and_a_tokenizer_that_is_there(
     (tmp_path / "held-th.txt").write_text("\n".join(thai(9, 7)))
     valid: dict[str, list[str | Path]] = {name: [tmp_path / f"held-{name}.txt"] for name in ("en", "th")}
     given = tmp_path / "tokenizer.json"
-    made = load(
-        pretrain(sources, tmp_path / "lm", recipe=recipe, valid=valid, tokenizer=given, settings=FP32, show=False)
+    made = load_network(
+        pretrain(
+            sources,
+            tmp_path / "lm",
+            valid=valid,
+            tokenizer=given,
+            options=PretrainOptions(recipe=recipe, settings=FP32),
+            context=QUIET,
+        )
     )
     assert [about["texts"] for about in made.run["languages"].values()] == [400, 40]
     assert made.tokenizer.vocab_size == 150
 
 
 def test_one_language_is_all_of_it(sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path) -> None:
-    made = load(pretrain({"en": sources["en"]}, tmp_path / "lm", recipe=recipe, tokens=500, settings=FP32, show=False))
+    made = load_network(
+        pretrain(
+            {"en": sources["en"]},
+            tmp_path / "lm",
+            options=PretrainOptions(recipe=recipe, tokens=500, settings=FP32),
+            context=QUIET,
+        )
+    )
     (about,) = made.run["languages"].values()
     assert (about["share"], about["share_read"], about["times_read"]) == (1, 1, 1)
 
@@ -215,7 +232,7 @@ def test_a_language_that_is_spelt_like_none(
     language: str, sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=r"is not how a language is spelt.*en, th or zh-Hans"):
-        pretrain({language: sources["en"]}, tmp_path / "lm", recipe=recipe, show=False)
+        pretrain({language: sources["en"]}, tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
     assert not (tmp_path / "lm.run").exists()
 
 
@@ -234,14 +251,16 @@ def test_mistakes_name_the_language(sources: dict[str, list[str | Path]], recipe
     ]
     for named, message in cases:
         with pytest.raises(UserError, match=message):
-            pretrain(named, tmp_path / "lm", recipe=recipe, show=False)
+            pretrain(named, tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
         assert not (tmp_path / "lm.run").exists()
     with pytest.raises(UserError, match=r"held-out text is not of the same ones.*en, th"):
-        pretrain(sources, tmp_path / "lm", recipe=recipe, valid={"en": sources["en"]}, show=False)
+        pretrain(
+            sources, tmp_path / "lm", valid={"en": sources["en"]}, options=PretrainOptions(recipe=recipe), context=QUIET
+        )
     with pytest.raises(UserError, match="held-out text is not of the same ones"):
-        pretrain(sources, tmp_path / "lm", recipe=recipe, valid=sources["en"], show=False)
+        pretrain(sources, tmp_path / "lm", valid=sources["en"], options=PretrainOptions(recipe=recipe), context=QUIET)
     with pytest.raises(UserError, match="held-out text is by language, and the sources are not"):
-        pretrain(sources["en"], tmp_path / "lm", recipe=recipe, valid=sources, show=False)
+        pretrain(sources["en"], tmp_path / "lm", valid=sources, options=PretrainOptions(recipe=recipe), context=QUIET)
 
 
 def test_too_little_to_measure_on_is_found_before_the_training(
@@ -252,7 +271,7 @@ def test_too_little_to_measure_on_is_found_before_the_training(
     path.write_text(RECIPE.replace('"masked_language_model"', '"masked_language_model"\nnext_sentence = true'))
     path.write_text(path.read_text().replace('name = "bert"', 'name = "bert"\npooler = true'))
     with pytest.raises(UserError, match="language th: pairs of texts need at least two documents"):
-        pretrain(sources, tmp_path / "lm", recipe=str(path), show=False)
+        pretrain(sources, tmp_path / "lm", options=PretrainOptions(recipe=str(path)), context=QUIET)
     assert not (tmp_path / "lm.run" / "checkpoint.safetensors").exists()
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 import torch
 from made_up_reviews import reviews
+from textgraft.core.context import QUIET
 
 from textgraft import GenerateOptions, Settings, TextClassifier, UserError, adapt, generate, pretrain
 from textgraft.data.streams.base import LanguageModelStream
 from textgraft.generation.generation import score
-from textgraft.models.loading import load
+from textgraft.models.loading import load_network
 from textgraft.models.model import build
 from textgraft.tasks.language_modeling.adapt import held_out, move_to_vocabulary
-from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe, new_language_model
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, new_language_model
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
@@ -69,11 +70,13 @@ def xl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("xl")
     (folder / "xl.toml").write_text(request.param)
     (folder / "pool.txt").write_text("\n".join(reviews(400)[0]))
-    return pretrain([folder / "pool.txt"], folder / "lm", recipe=str(folder / "xl.toml"), show=False)
+    return pretrain(
+        [folder / "pool.txt"], folder / "lm", options=PretrainOptions(recipe=str(folder / "xl.toml")), context=QUIET
+    )
 
 
 def test_learns_goes_on_and_scores(xl: Path) -> None:
-    made = load(xl)
+    made = load_network(xl)
     after = made.run["held_out"]["after"]
     assert after["perplexity"] < 0.3 * made.tokenizer.vocab_size
     long = GenerateOptions(max_tokens=60)  # three times what it remembers
@@ -88,15 +91,15 @@ def test_learns_goes_on_and_scores(xl: Path) -> None:
 def test_adapts_and_a_classifier_grows_on_it(xl: Path, tmp_path: Path) -> None:
     texts, labels = reviews(60, 7)
     praise = [f"{text} and the sequel was the best of all" for text in reviews(200, 8)[0]]
-    out = adapt(praise, out=tmp_path / "domain", model=xl, recipe="full", show=False)
-    scores = load(out).run["held_out"]
+    out = adapt(praise, out=tmp_path / "domain", model=xl, recipe="full", context=QUIET)
+    scores = load_network(out).run["held_out"]
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
     classifier = TextClassifier(model=str(out), adapt=False).fit(texts, labels)
     assert classifier.predict_proba(texts).shape == (60, 2)
 
 
 def test_another_vocabulary_moves_one_table_and_not_several(xl: Path) -> None:
-    made = load(xl)
+    made = load_network(xl)
     other = Tokenizer.train(["the film was good and new words came"], kind="word", min_frequency=1)
     if made.model.describe()["encoder"]["cutoffs"]:
         with pytest.raises(UserError, match="narrower vectors"):
@@ -111,7 +114,7 @@ def test_word_vectors_start_no_adaptive_embedding(xl: Path, tmp_path: Path) -> N
     recipe = tmp_path / "vectors.toml"
     recipe.write_text(ADAPTIVE.replace("licence =", "token_vectors = 1000\nlicence ="))
     with pytest.raises(UserError, match="several tables"):
-        pretrain([xl.parent / "pool.txt"], tmp_path / "lm", recipe=str(recipe), show=False)
+        pretrain([xl.parent / "pool.txt"], tmp_path / "lm", options=PretrainOptions(recipe=str(recipe)), context=QUIET)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +174,13 @@ def test_the_recipe_that_ships_has_five_million_parameters_and_runs(tmp_path: Pa
     assert encoder.config.remembered(training=False) > encoder.config.remembered(training=True)
     assert encoder.config.clamp_length == train_reach - 1
     (tmp_path / "pool.txt").write_text("\n".join(reviews(300)[0]))
-    out = pretrain([tmp_path / "pool.txt"], tmp_path / "lm", recipe="en-xl-small", tokens=600, show=False)
-    assert load(out).model.describe()["encoder"] == replace(encoder.config, vocab_size=0).__dict__ | {
+    out = pretrain(
+        [tmp_path / "pool.txt"],
+        tmp_path / "lm",
+        options=PretrainOptions(recipe="en-xl-small", tokens=600),
+        context=QUIET,
+    )
+    assert load_network(out).model.describe()["encoder"] == replace(encoder.config, vocab_size=0).__dict__ | {
         "name": "transformer_xl",
-        "vocab_size": load(out).tokenizer.vocab_size,
+        "vocab_size": load_network(out).tokenizer.vocab_size,
     }

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from made_up_reviews import reviews
 from safetensors.torch import load_file
+from textgraft.core.context import QUIET
 from torch import equal
 
 from textgraft.core.errors import UserError
 from textgraft.data.streams import shards
-from textgraft.models import artifact
-from textgraft.models.loading import load
-from textgraft.tasks.language_modeling.pretrain import pretrain
+from textgraft.models import loading
+from textgraft.models.loading import load_network
+from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import Paths
 from textgraft.tasks.language_modeling.tokenize import counted, tokenize
 from textgraft.text.tokenizer import Tokenizer
@@ -44,12 +45,14 @@ def same(one: Path, other: Path) -> bool:
 
 
 def test_the_same_model_as_from_the_text_which_may_be_gone(pool: Path, recipe: str, tmp_path: Path) -> None:
-    whole = pretrain([pool], tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
+    whole = pretrain([pool], tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
     assert {path.name for path in tokens.iterdir()} == {"tokenizer.json", "train", "valid", "tokens.json"}
     elsewhere = shutil.move(tokens, tmp_path / "elsewhere")
     pool.unlink()
-    made = pretrain([elsewhere], tmp_path / "made", recipe=recipe, settings=FP32, show=False)
+    made = pretrain(
+        [elsewhere], tmp_path / "made", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET
+    )
     assert same(made, whole)
     ours, theirs = (json.loads((folder / "run.json").read_text()) for folder in (made, whole))
     assert ours["data"] == theirs["data"]
@@ -61,16 +64,18 @@ def test_so_with_languages_whose_shares_are_chosen_when_they_are_read(pool: Path
     other = tmp_path / "few.txt"
     other.write_text("\n".join(f"{text} {text}" for text in reviews(90, 5)[0]))
     sources: Mapping[str, Paths] = {"en": [pool], "xx": [other]}
-    whole = pretrain(sources, tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
+    whole = pretrain(sources, tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     tokens = tokenize(sources, tmp_path / "tokens", recipe=recipe, show=False)
     assert list(counted(tokens)) == ["train-en", "train-xx", "valid-en", "valid-xx"]
     assert not (tokens / "characters.json").exists()
-    made = pretrain([tokens], tmp_path / "made", recipe=recipe, settings=FP32, show=False)
+    made = pretrain([tokens], tmp_path / "made", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     assert same(made, whole)
-    assert load(made).run["languages"] == load(whole).run["languages"]
+    assert load_network(made).run["languages"] == load_network(whole).run["languages"]
     even = tmp_path / "even.toml"
     even.write_text(Path(recipe).read_text().replace("validate_every", "smoothing = 0.0\nvalidate_every"))
-    evened = load(pretrain([tokens], tmp_path / "evened", recipe=str(even), settings=FP32, show=False)).run
+    evened = load_network(
+        pretrain([tokens], tmp_path / "evened", options=PretrainOptions(recipe=str(even), settings=FP32), context=QUIET)
+    ).run
     shares = [about["share_read"] for about in evened["languages"].values()]
     assert shares == pytest.approx([0.5, 0.5], abs=0.01)
 
@@ -124,7 +129,7 @@ def test_a_training_goes_on_where_the_tokens_were_moved(
     pool: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
-    whole = pretrain([tokens], tmp_path / "whole", recipe=recipe, settings=FP32, show=False)
+    whole = pretrain([tokens], tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     save, saved = Run.save, []
 
     def fatal(run: Run, path: Path) -> None:
@@ -136,25 +141,45 @@ def test_a_training_goes_on_where_the_tokens_were_moved(
     with monkeypatch.context() as patch:
         patch.setattr(Run, "save", fatal)
         with pytest.raises(KeyboardInterrupt):
-            pretrain([tokens], tmp_path / "lm", recipe=recipe, settings=FP32, show=False)
+            pretrain([tokens], tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     moved = shutil.move(tokens, tmp_path / "moved")
-    assert same(pretrain([moved], tmp_path / "lm", recipe=recipe, settings=FP32, show=False), whole)
+    assert same(
+        pretrain([moved], tmp_path / "lm", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET), whole
+    )
 
 
 def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recipe: str, tmp_path: Path) -> None:
     tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
-    first = pretrain([tokens], tmp_path / "first", recipe=recipe, settings=FP32, show=False)
+    first = pretrain([tokens], tmp_path / "first", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     again = Settings(seed=1, precision="fp32")
-    second = pretrain([tokens], tmp_path / "second", recipe=recipe, model=first, settings=again, show=False)
-    assert artifact.load(second).run["earlier"][0]["name"] == "first"
+    second = pretrain(
+        [tokens],
+        tmp_path / "second",
+        model=first,
+        options=PretrainOptions(recipe=recipe, settings=again),
+        context=QUIET,
+    )
+    assert loading.load_network(second).run["earlier"][0]["name"] == "first"
     smaller = tmp_path / "smaller.json"
     Tokenizer.train(reviews(100, 7)[0], vocab_size=120).save(smaller)
     strange = tokenize([pool], tmp_path / "strange", recipe=recipe, tokenizer=smaller, show=False)
     assert Tokenizer.load(strange / "tokenizer.json").fingerprint == Tokenizer.load(smaller).fingerprint
     with pytest.raises(UserError, match="made by another tokenizer"):
-        pretrain([strange], tmp_path / "third", recipe=recipe, model=first, settings=again, show=False)
+        pretrain(
+            [strange],
+            tmp_path / "third",
+            model=first,
+            options=PretrainOptions(recipe=recipe, settings=again),
+            context=QUIET,
+        )
     with pytest.raises(UserError, match="made by another tokenizer"):
-        pretrain([tokens], tmp_path / "fourth", recipe=recipe, tokenizer=smaller, settings=FP32, show=False)
+        pretrain(
+            [tokens],
+            tmp_path / "fourth",
+            tokenizer=smaller,
+            options=PretrainOptions(recipe=recipe, settings=FP32),
+            context=QUIET,
+        )
 
 
 def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path) -> None:
@@ -162,7 +187,7 @@ def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path
 
     def refused(match: str, sources: Paths, valid: Paths | None = None) -> None:
         with pytest.raises(UserError, match=match):
-            pretrain(sources, tmp_path / "lm", recipe=recipe, valid=valid, show=False)
+            pretrain(sources, tmp_path / "lm", valid=valid, options=PretrainOptions(recipe=recipe), context=QUIET)
         assert not (tmp_path / "lm").exists()
 
     refused("read alone", [tokens, pool])
@@ -188,12 +213,12 @@ def test_a_truncated_part_is_named(name: str, word: str, pool: Path, recipe: str
     path = tokens / name
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(UserError) as caught:
-        pretrain([tokens], tmp_path / "lm", recipe=recipe, show=False)
+        pretrain([tokens], tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
     assert word in str(caught.value)
     assert path.name in f"{caught.value} {caught.value.where}"
     path.unlink()
     with pytest.raises(UserError):
-        pretrain([tokens], tmp_path / "lm2", recipe=recipe, show=False)
+        pretrain([tokens], tmp_path / "lm2", options=PretrainOptions(recipe=recipe), context=QUIET)
 
 
 def test_an_altered_byte_and_a_later_version(pool: Path, recipe: str, tmp_path: Path) -> None:
@@ -203,10 +228,10 @@ def test_an_altered_byte_and_a_later_version(pool: Path, recipe: str, tmp_path: 
     data[10] ^= 1
     shard.write_bytes(bytes(data))
     with pytest.raises(UserError, match="altered"):
-        pretrain([tokens], tmp_path / "lm", recipe=recipe, show=False)
+        pretrain([tokens], tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
     path = tokens / "tokens.json"
     later = {"format": json.loads(path.read_text())["format"], "version": 9}  # and who knows what else
     path.write_text(json.dumps(later))
     with pytest.raises(UserError, match="newer textgraft") as raised:
-        pretrain([tokens], tmp_path / "lm2", recipe=recipe, show=False)
+        pretrain([tokens], tmp_path / "lm2", options=PretrainOptions(recipe=recipe), context=QUIET)
     assert "damaged" not in str(raised.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
 from textgraft.tasks.language_modeling.adapt import move_to_vocabulary
@@ -55,7 +55,7 @@ def test_known_tokens_keep_their_rows_and_new_ones_get_the_mean(tied: bool, outp
 def test_a_moved_model_is_saved_and_loaded(tmp_path: Path) -> None:
     source = Artifact(language_model(tokenizer(OLD, 40).vocab_size), tokenizer(OLD, 40), None, {"name": "lm"})
     moved = move_to_vocabulary(source, tokenizer(NEW, 40))
-    loaded = artifact.load(artifact.save(moved, tmp_path / "moved"))
+    loaded = loading.load_network(artifact.save(moved, tmp_path / "moved"))
     assert loaded.tokenizer.tokens == moved.tokenizer.tokens
     for name, value in moved.model.values().items():
         assert torch.equal(loaded.model.values()[name], value), name

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from made_up_questions import encoder, questions, write_encoder, write_recipe
+from textgraft.core.context import QUIET
 
 from textgraft.conversion import huggingface
 from textgraft.core.errors import UserError
@@ -18,10 +19,10 @@ from textgraft.data.batch import Batch
 from textgraft.data.squad import Squad, parse_squad
 from textgraft.data.streams.windows import WindowStream
 from textgraft.data.windows import WindowSettings
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.tasks.question_answering import finetune as stage
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
-from textgraft.tasks.question_answering.predictor import Reader, SearchSettings
+from textgraft.tasks.question_answering.predictor import QAModel, SearchSettings
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.loop import Settings
 
@@ -40,7 +41,7 @@ def options(folder: Path, epochs: int = 1, **others: Any) -> QAOptions:
 
 
 def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path, tmp_path: Path) -> None:
-    done = qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 12), show=False)
+    done = qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 12), context=QUIET)
     results = done.record["results"]
     assert results["methods"]["reader"]["exact_match"]["mean"] > 0.9
     assert results["methods"]["sentence"]["exact_match"]["mean"] == 0.0
@@ -61,7 +62,7 @@ def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path
     card = (folder / "README.md").read_text()
     assert "answer questions about a text" in card
     assert "30 held-out questions" in card
-    reader = Reader(folder, precision="fp32")
+    reader = QAModel(folder, precision="fp32")
     assert reader.evaluate(TEST)["exact_match"] == results["methods"]["reader"]["exact_match"]
     assert [r.text for r in reader.answer(TEST)] == [answers[q.id] for _, q in TEST.asked()]
 
@@ -72,7 +73,7 @@ def test_every_family_learns(family: str, tmp_path: Path) -> None:
     source = write_encoder(tmp_path, family)
     train, test = (parse_squad(questions(n, seed, impossible=True)) for n, seed in ((60, 1), (30, 2)))
     asked = options(tmp_path, 12, windows=WindowSettings(max_tokens=40))
-    done = qa_finetune(train, tmp_path / "out", model=source, test=test, options=asked, show=False)
+    done = qa_finetune(train, tmp_path / "out", model=source, test=test, options=asked, context=QUIET)
     reader = done.record["results"]["methods"]["reader"]
     assert reader["exact_match"]["mean"] > 0.7
     assert reader["no_answer_accuracy"] > 0.5
@@ -91,7 +92,7 @@ def kill(*arguments: Any, **others: Any) -> None:
 def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     often = options(tmp_path, 2, settings=replace(FP32, save_seconds=0.0))
     parts: dict[str, Squad] = {"valid": TEST.sample(6), "test": TEST}
-    whole = qa_finetune(TRAIN, tmp_path / "whole", model=bert, options=often, show=False, **parts)
+    whole = qa_finetune(TRAIN, tmp_path / "whole", model=bert, options=often, context=QUIET, **parts)
     batches = WindowStream.batches
 
     def killing(self: WindowStream, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -101,7 +102,7 @@ def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkey
             yield batch
 
     def attempt() -> None:
-        qa_finetune(TRAIN, tmp_path / "out", model=bert, options=often, show=False, **parts)
+        qa_finetune(TRAIN, tmp_path / "out", model=bert, options=often, context=QUIET, **parts)
 
     for _ in range(3):
         monkeypatch.setattr(WindowStream, "batches", killing)
@@ -126,10 +127,10 @@ def test_another_question_is_refused_while_a_run_waits(
 ) -> None:
     monkeypatch.setattr(stage, "put_in_place", kill)
     with pytest.raises(Killed):
-        qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path), show=False)
+        qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path), context=QUIET)
     other = options(tmp_path, windows=WindowSettings(max_tokens=30))
     with pytest.raises(UserError, match="an unfinished run is here that differs in: options"):
-        qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=other, show=False)
+        qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=other, context=QUIET)
 
 
 @pytest.mark.parametrize(("most", "kept"), [({}, (48, 12)), ({"questions": 30, "examined_questions": 5}, (30, 5))])
@@ -137,7 +138,7 @@ def test_without_a_test_articles_are_held_out(
     bert: Path, tmp_path: Path, most: dict[str, int], kept: tuple[int, int]
 ) -> None:
     asked = options(tmp_path, held_out=0.2, baseline=False, **most)
-    done = qa_finetune(TRAIN, tmp_path / "out", model=bert, options=asked, show=False)
+    done = qa_finetune(TRAIN, tmp_path / "out", model=bert, options=asked, context=QUIET)
     data = done.record["data"]
     assert (data["train"]["questions"], data["held out"]["questions"]) == kept
     assert done.record["examined"] == "held out"
@@ -150,13 +151,13 @@ def test_empty_windows_can_be_left_out(bert: Path, tmp_path: Path) -> None:
     for empty in (True, False):
         asked = options(tmp_path, empty_windows=empty, windows=WindowSettings(max_tokens=20, stride=6), baseline=False)
         out = tmp_path / str(empty)
-        done = qa_finetune(TRAIN, out, model=bert, test=TEST.sample(3), options=asked, show=False)
+        done = qa_finetune(TRAIN, out, model=bert, test=TEST.sample(3), options=asked, context=QUIET)
         lengths.append(done.record["history"][-1]["step"])
     assert lengths[0] > lengths[1] > 60 / 8 - 1
 
 
 def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     made = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=1)
     values = made.encoder.state_dict()
     assert not any(name.startswith("pooler") for name in values)
@@ -168,14 +169,14 @@ def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) ->
 
 
 def test_a_reader_learns_on_from_where_it_was(bert: Path, tmp_path: Path) -> None:
-    first = qa_finetune(TRAIN, tmp_path / "first", model=bert, test=TEST, options=options(tmp_path), show=False)
-    before = artifact.load(first.folder).model
+    first = qa_finetune(TRAIN, tmp_path / "first", model=bert, test=TEST, options=options(tmp_path), context=QUIET)
+    before = loading.load_network(first.folder).model
     again = stage.new_reader(before, stage.load_recipe("transformer").finetune, seed=9)
     assert all(torch.equal(again.values()[name], value) for name, value in before.values().items())
 
 
 def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     asked = stage.fitted(QAOptions(), source, TRAIN)
     assert (asked.windows.max_tokens, asked.recipe) == (40, "transformer")
     lstm = stage.fitted(QAOptions(search=SearchSettings(n_best=3)), encoder("lstm"), TRAIN)
@@ -183,12 +184,12 @@ def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
 
 
 def test_a_folder_of_transformers_becomes_a_reader(bert: Path, tmp_path: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     assert isinstance(source.tokenizer, WordPieceTokenizer)
     huggingface.save(source.model, tmp_path / "theirs", others=source.tokenizer.huggingface_files())
     asked, made = options(tmp_path), []
     for name, model in (("ours", bert), ("read", f"hf:{tmp_path / 'theirs'}")):
-        done = qa_finetune(TRAIN, tmp_path / name, model=model, test=TEST.sample(3), options=asked, show=False)
+        done = qa_finetune(TRAIN, tmp_path / name, model=model, test=TEST.sample(3), options=asked, context=QUIET)
         made.append((done.folder / "model.safetensors").read_bytes())
     assert made[0] == made[1]
 
@@ -197,12 +198,12 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
     data = questions(8, 3)
     data["data"][2]["paragraphs"][0]["qas"][0]["answers"] = []
     with pytest.raises(UserError, match="1 of 8 questions have no answer, '3-2' the first"):
-        qa_finetune(parse_squad(data), tmp_path / "out", model=bert, test=TEST, show=False)
+        qa_finetune(parse_squad(data), tmp_path / "out", model=bert, test=TEST, context=QUIET)
     tight = options(tmp_path, windows=WindowSettings(max_tokens=8))
     with pytest.raises(UserError, match="leave no room"):
-        qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=tight, show=False)
+        qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=tight, context=QUIET)
     with pytest.raises(UserError, match="questions is 0"):
         QAOptions(questions=0)
     (tmp_path / "there").mkdir()
     with pytest.raises(UserError, match="exists already"):
-        qa_finetune(TRAIN, tmp_path / "there", model=bert, test=TEST, show=False)
+        qa_finetune(TRAIN, tmp_path / "there", model=bert, test=TEST, context=QUIET)

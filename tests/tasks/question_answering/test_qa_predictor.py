@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from textgraft.core.errors import UserError
-from textgraft.data.squad import Answer, Question, Squad, one_question, parse_squad
+from textgraft.data.squad import Answer, Question, Squad, parse_squad, single_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.question_answering.baseline import nearest_sentences
 from textgraft.tasks.question_answering.network import window_logits
-from textgraft.tasks.question_answering.predictor import Reader, SearchSettings, predictions, reply, scores
+from textgraft.tasks.question_answering.predictor import QAModel, SearchSettings, predictions, reply, scores
 from textgraft.text import wordpiece
 from textgraft.text.sentences import sentence_spans
 
@@ -123,34 +123,34 @@ def test_batches_change_no_logit(reader: Artifact) -> None:
 
 def test_a_reader_answers_with_characters_of_the_context(reader: Artifact, tmp_path: Path) -> None:
     folder = artifact.save(reader, tmp_path / "reader")
-    loaded = Reader(folder, precision="fp32")
+    loaded = QAModel(folder, precision="fp32")
     found = loaded.ask("When was it built?", TEXT)
     assert found.text
     assert len(found.best) == 5
     assert all(TEXT[f.start : f.end] == f.text for f in found.best)
-    assert found == Reader(reader, precision="fp32").ask("When was it built?", TEXT)
-    assert len(Reader(folder, n_best=2).ask("When?", TEXT).best) == 2
-    asked = Squad((*one_question("When?", TEXT, "a").articles, *one_question("Who?", "", "b").articles))
+    assert found == QAModel(reader, precision="fp32").ask("When was it built?", TEXT)
+    assert len(QAModel(folder, n_best=2).ask("When?", TEXT).best) == 2
+    asked = Squad((*single_question("When?", TEXT, "a").articles, *single_question("Who?", "", "b").articles))
     assert predictions(loaded.answer(asked)).keys() == {"a", "b"}
     assert predictions(loaded.answer(asked))["b"] == ""
 
 
 def test_evaluation_of_a_reader_is_that_of_its_answers(reader: Artifact) -> None:
-    own = Reader(reader, precision="fp32").ask("When?", TEXT).text
+    own = QAModel(reader, precision="fp32").ask("When?", TEXT).text
     paragraph = {"context": TEXT, "qas": []}
     for id, text in (("own", own), ("other", "Eiffel")):
         answers = [{"text": text, "answer_start": TEXT.index(text)}]
         paragraph["qas"].append({"id": id, "question": "When?", "answers": answers})
-    found = Reader(reader, precision="fp32").evaluate(parse_squad({"data": [{"paragraphs": [paragraph]}]}))
+    found = QAModel(reader, precision="fp32").evaluate(parse_squad({"data": [{"paragraphs": [paragraph]}]}))
     assert found["questions"] == 2
     assert found["exact_match"]["mean"] == 0.5
 
 
 def test_mistakes(tiny_lm: Path) -> None:
     with pytest.raises(UserError, match=r"does not answer questions.*textgraft qa finetune"):
-        Reader(tiny_lm)
+        QAModel(tiny_lm)
     with pytest.raises(UserError, match=r"'1' the first.*qa answer"):
-        scores(one_question("Who?", "x"), {})
+        scores(single_question("Who?", "x"), {})
     for bad in ({"n_best": 0}, {"max_answer_tokens": 0}):
         with pytest.raises(UserError):
             SearchSettings(**bad)

@@ -13,12 +13,13 @@ import pytest
 from made_up_questions import write_recipe
 from made_up_tags import NOUNS, sentences, write_encoder
 from numpy.typing import NDArray
+from textgraft.core.context import QUIET
 
 from textgraft.comparison.methods import MethodOptions, new_method
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.streams.words import WordStream
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.tasks.tagging.stacked import Network
@@ -130,7 +131,7 @@ def test_a_tagger_learns_is_saved_with_its_memory_and_answers_the_same(
     stack = opened(sources, prefix)
     assert stack.width == 2 * 16 + 6
     done = tag_finetune(
-        TRAIN, tmp_path / "out", model=stack, valid=TEST, test=TEST, options=options(tmp_path, 12), show=False
+        TRAIN, tmp_path / "out", model=stack, valid=TEST, test=TEST, options=options(tmp_path, 12), context=QUIET
     )
     assert done.record["stack"] == [f"{prefix}{sources / 'lstm'}", str(sources / "words.txt")]
     assert done.record["results"]["methods"]["tagger"]["f1"]["mean"] > 0.8
@@ -150,11 +151,11 @@ def test_a_tagger_learns_is_saved_with_its_memory_and_answers_the_same(
     shutil.copytree(done.folder, moved)
     (moved / "sources" / "0" / VECTORS).write_bytes(b"altered")
     with pytest.raises(UserError, match="truncated or altered") as caught:
-        artifact.load(moved)
+        loading.load_network(moved)
     assert VECTORS in caught.value.where
     (moved / "sources" / "0" / WORDS).unlink()
     with pytest.raises(UserError, match="missing or unreadable"):
-        artifact.load(moved)
+        loading.load_network(moved)
 
 
 class Killed(BaseException):
@@ -165,7 +166,7 @@ def test_killed_it_ends_with_the_same_bits(sources: Path, tmp_path: Path, monkey
     def attempt(out: str) -> Any:
         parts = {"valid": TEST.sample(5), "test": TEST}
         model = opened(sources)
-        return tag_finetune(TRAIN, tmp_path / out, model=model, options=options(tmp_path, 3), show=False, **parts)
+        return tag_finetune(TRAIN, tmp_path / out, model=model, options=options(tmp_path, 3), context=QUIET, **parts)
 
     whole = attempt("whole")
     batches, count = WordStream.batches, 0
@@ -209,7 +210,7 @@ def test_mistakes_are_explained(sources: Path, tmp_path: Path) -> None:
     assert first.names == [f"pooled:{sources / 'lstm'}@first", str(sources / "lstm")]
     tight = options(tmp_path, network=replace(SMALL, kept_bytes=1000))
     with pytest.raises(UserError, match="have to be kept on disk") as caught:
-        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources), test=TEST, options=tight, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources), test=TEST, options=tight, context=QUIET)
     assert "--keep-gb" in caught.value.remedy
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from made_up_questions import write_recipe
 from made_up_tags import NOUNS, TITLES, VERBS, sentences, write_encoder
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
@@ -81,7 +82,7 @@ def annealed(folder: Path) -> TagOptions:
 def test_learns_and_one_folder_holds_all_of_it(sources: Path, tmp_path: Path) -> None:
     stack = opened(sources)
     asked = replace(STACKED, settings=FP32, network=Network(hidden_dim=32, character_filters=8))
-    done = tag_finetune(TRAIN, tmp_path / "out", model=stack, test=TEST, options=asked, show=False)
+    done = tag_finetune(TRAIN, tmp_path / "out", model=stack, test=TEST, options=asked, context=QUIET)
     assert done.record["recipe"] == "tagger"
     assert done.record["results"]["methods"]["tagger"]["f1"]["mean"] > 0.95
     assert (done.record["scheme"], done.record["crf"]) == ("BIOES", True)
@@ -114,7 +115,7 @@ def test_static_vectors_alone_and_characters_alone_learn_parts_of_speech(sources
         asked = options(tmp_path, 4, network=network)
         model = opened(sources, "words.txt")
         out = tmp_path / f"out-{filters}"
-        done = tag_finetune(train, out, model=model, test=test, options=asked, show=False)
+        done = tag_finetune(train, out, model=model, test=test, options=asked, context=QUIET)
         assert done.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.9
         assert Tagger(out, precision="fp32").tag_texts(["the river sees ."])[0].tags[2] == "VERB"
 
@@ -137,10 +138,10 @@ with alone(Path(sys.argv[1])):
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with pytest.raises(UserError, match="another process is training here"):
-            tag_finetune(TRAIN, out, model=opened(sources), test=TEST, options=asked, show=False)
+            tag_finetune(TRAIN, out, model=opened(sources), test=TEST, options=asked, context=QUIET)
         assert not list(folder.glob("vectors-*"))
         other.communicate("")
-    done = tag_finetune(TRAIN, out, model=opened(sources), test=TEST, options=asked, show=False)
+    done = tag_finetune(TRAIN, out, model=opened(sources), test=TEST, options=asked, context=QUIET)
     assert done.folder.is_dir()
 
 
@@ -155,7 +156,7 @@ def test_killed_while_it_anneals_it_ends_with_the_same_bits(
     parts = {"valid": TEST.sample(6), "test": TEST}
 
     def attempt(out: str) -> Any:
-        return tag_finetune(TRAIN, tmp_path / out, model=opened(sources), options=asked, show=False, **parts)
+        return tag_finetune(TRAIN, tmp_path / out, model=opened(sources), options=asked, context=QUIET, **parts)
 
     rates: list[float] = []
     finished: dict[str, int] = {}
@@ -225,8 +226,8 @@ def test_what_is_not_kept_gives_the_same_bits_and_is_told(
     assert "bert@sum" in said
     monkeypatch.undo()
     roomy = replace(two, network=SMALL)
-    tag_finetune(TRAIN, tmp_path / "roomy", model=opened(sources), test=test, options=roomy, show=False)
-    ours, theirs = (loading.load(tmp_path / name).model.values() for name in ("out", "roomy"))
+    tag_finetune(TRAIN, tmp_path / "roomy", model=opened(sources), test=test, options=roomy, context=QUIET)
+    ours, theirs = (loading.load_network(tmp_path / name).model.values() for name in ("out", "roomy"))
     for name, value in ours.items():  # a model reads other sentences beside them: rounding, and no more
         torch.testing.assert_close(value, theirs[name], rtol=1e-2, atol=2e-3)
 
@@ -238,12 +239,12 @@ def test_another_stack_is_another_run(sources: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(WordStream, "batches", killing)
     asked = options(tmp_path, 1)
     with pytest.raises(Killed):
-        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources), test=TEST, options=asked, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources), test=TEST, options=asked, context=QUIET)
     with pytest.raises(UserError, match=r"differs in: .*stack"):
-        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources, "bert"), test=TEST, options=asked, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources, "bert"), test=TEST, options=asked, context=QUIET)
     wider = replace(asked, network=replace(SMALL, hidden_dim=17))
     with pytest.raises(UserError, match=r"differs in: .*network"):
-        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources), test=TEST, options=wider, show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=opened(sources), test=TEST, options=wider, context=QUIET)
 
 
 def test_malformed_stacks_are_explained(sources: Path, tmp_path: Path) -> None:
@@ -259,12 +260,12 @@ def test_malformed_stacks_are_explained(sources: Path, tmp_path: Path) -> None:
             Stack.open(names)  # type: ignore[arg-type]
     assert Stack.open([sources / "bert", f"{sources / 'bert'}@first"]).width == 32
     tagger = tag_finetune(
-        TRAIN, tmp_path / "out", model=opened(sources, "bert"), test=TEST, options=options(tmp_path), show=False
+        TRAIN, tmp_path / "out", model=opened(sources, "bert"), test=TEST, options=options(tmp_path), context=QUIET
     )
     with pytest.raises(UserError, match="this is a tagger"):
         Stack.open([tagger.folder])
     with pytest.raises(UserError, match="needs word vectors"):
-        loading.load(tagger.folder).embed(["a text"])
+        loading.load_network(tagger.folder).embed(["a text"])
     (tagger.folder / "sources" / "0" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="altered"):
         Tagger(tagger.folder)

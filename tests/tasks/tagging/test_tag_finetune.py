@@ -13,13 +13,14 @@ import pytest
 import torch
 from made_up_questions import encoder, write_recipe
 from made_up_tags import TEXT, sentences, write_encoder
+from textgraft.core.context import QUIET
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.conll import Sentence, Tagged, read_conll
 from textgraft.data.streams.words import WordStream
 from textgraft.data.words import word_windows
-from textgraft.models import artifact
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification import predictor
 from textgraft.tasks.tagging import finetune as stage
@@ -44,7 +45,7 @@ def options(folder: Path, epochs: int = 1, **others: Any) -> TagOptions:
 
 
 def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_path: Path) -> None:
-    done = tag_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 24), show=False)
+    done = tag_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 24), context=QUIET)
     results = done.record["results"]
     assert results["methods"]["tagger"]["f1"]["mean"] > 0.9
     assert results["methods"]["frequent tag"]["f1"]["mean"] < 0.5  # the name of a noun is in the word before
@@ -66,7 +67,7 @@ def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_pat
     assert [(m.type, m.text, m.start, m.end) for m in reply.mentions] == [("person", "river lamp", 9, 19)]
     assert 0 < reply.mentions[0].probability <= 1
     with pytest.raises(UserError, match=r"it tags words\."):
-        predictor.load(done.folder)
+        predictor.load_classifier(done.folder)
 
 
 @pytest.mark.parametrize(("family", "crf"), [("gpt", False), ("xl", True), ("lstm", False), ("backward", True)])
@@ -76,7 +77,7 @@ def test_every_family_learns(family: str, crf: bool, tmp_path: Path) -> None:
     names = family != "backward"  # which has not read the word before
     clauses = 1 if family == "gpt" else 2
     train, test = (sentences(n, seed, names=names, clauses=clauses) for n, seed in ((150, 1), (20, 2)))
-    done = tag_finetune(train, tmp_path / "out", model=source, test=test, options=asked, show=False)
+    done = tag_finetune(train, tmp_path / "out", model=source, test=test, options=asked, context=QUIET)
     tagger = done.record["results"]["methods"]["tagger"]
     assert tagger["f1" if names else "accuracy"]["mean"] > 0.8, tagger
     assert done.record["subword_pooling"] == ("first" if family == "backward" else "last")
@@ -96,7 +97,7 @@ def kill(*arguments: Any, **others: Any) -> None:
 def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     often = options(tmp_path, 2, settings=replace(FP32, save_seconds=0.0))
     parts: dict[str, Tagged] = {"valid": TEST.sample(6), "test": TEST}
-    whole = tag_finetune(TRAIN, tmp_path / "whole", model=bert, options=often, show=False, **parts)
+    whole = tag_finetune(TRAIN, tmp_path / "whole", model=bert, options=often, context=QUIET, **parts)
     batches = WordStream.batches
 
     def killing(self: WordStream, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -106,7 +107,7 @@ def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkey
             yield batch
 
     def attempt() -> None:
-        tag_finetune(TRAIN, tmp_path / "out", model=bert, options=often, show=False, **parts)
+        tag_finetune(TRAIN, tmp_path / "out", model=bert, options=often, context=QUIET, **parts)
 
     for _ in range(3):
         monkeypatch.setattr(WordStream, "batches", killing)
@@ -120,7 +121,7 @@ def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkey
             attempt()
     other = replace(often, max_tokens=30)
     with pytest.raises(UserError, match="an unfinished run is here that differs in: options"):
-        tag_finetune(TRAIN, tmp_path / "out", model=bert, options=other, show=False, **parts)
+        tag_finetune(TRAIN, tmp_path / "out", model=bert, options=other, context=QUIET, **parts)
     monkeypatch.setattr(WordStream, "batches", kill)  # nothing is trained any more
     attempt()
     for name in ("model.safetensors", "predictions.conll"):
@@ -131,7 +132,7 @@ def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkey
 
 def test_without_a_test_sentences_are_held_out(bert: Path, tmp_path: Path) -> None:
     asked = options(tmp_path, held_out=0.2, baseline=False)
-    done = tag_finetune(sentences(60, 1), tmp_path / "out", model=bert, options=asked, show=False)
+    done = tag_finetune(sentences(60, 1), tmp_path / "out", model=bert, options=asked, context=QUIET)
     data = done.record["data"]
     assert data["train"]["sentences"] + data["held out"]["sentences"] == 60
     assert done.record["sentences_in_training_too"] == {"held out": 0}
@@ -141,7 +142,7 @@ def test_without_a_test_sentences_are_held_out(bert: Path, tmp_path: Path) -> No
 
 
 def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) -> None:
-    source = artifact.load(bert)
+    source = loading.load_network(bert)
     recipe = stage.load_recipe("transformer").finetune
     made = [
         stage.new_tagger(source.model, recipe, TRAIN, TagOptions(settings=replace(FP32, seed=s))) for s in (1, 1, 2)
@@ -159,7 +160,7 @@ def test_long_sentences_are_tagged_whole(tmp_path: Path) -> None:
     train = sentences(150, 1, names=True, clauses=3)
     long = Tagged(tuple(Sentence.of(s.words * 8, s.tags * 8) for s in TEST.sentences[:12]), "IOB2")
     asked = options(tmp_path, 14, max_tokens=10)
-    done = tag_finetune(train, tmp_path / "out", model=source, test=long, options=asked, show=False)
+    done = tag_finetune(train, tmp_path / "out", model=source, test=long, options=asked, context=QUIET)
     assert [len(r.tags) for r in done.replies] == [len(s) for s in long.sentences]
     assert done.record["coverage"]["train"]["windowed"] > 0
     assert done.record["coverage"]["test"]["windowed"] == 0  # an encoder that hands on its state
@@ -196,7 +197,7 @@ def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, l
 
 def test_mistakes(bert: Path, tmp_path: Path) -> None:
     def attempt(test: Tagged, **others: Any) -> None:
-        tag_finetune(TRAIN, tmp_path / "out", model=bert, test=test, options=options(tmp_path, **others), show=False)
+        tag_finetune(TRAIN, tmp_path / "out", model=bert, test=test, options=options(tmp_path, **others), context=QUIET)
 
     with pytest.raises(UserError, match="these tags are plain, and those to learn from IOB2"):
         attempt(sentences(3, 1))
@@ -210,12 +211,12 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
         Tagger(bert)
     (tmp_path / "there").mkdir()
     with pytest.raises(UserError, match="exists already"):
-        tag_finetune(TRAIN, tmp_path / "there", model=bert, test=TEST, show=False)
+        tag_finetune(TRAIN, tmp_path / "there", model=bert, test=TEST, context=QUIET)
     assert not (tmp_path / "out").exists()
 
 
 def test_other_tags_are_refused_in_evaluation(bert: Path, tmp_path: Path) -> None:
-    done = tag_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path), show=False)
+    done = tag_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path), context=QUIET)
     with pytest.raises(UserError, match="this model gives entities, and the file has other tags"):
         Tagger(done.folder).evaluate(sentences(3, 1))
     assert read_conll(done.folder / "predictions.conll", tag="3").scheme == "IOB2"

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 from made_up_translations import LEXICON, pairs, translated, write_translation_recipe
+from textgraft.core.context import QUIET
 
 import textgraft
 from textgraft.core.errors import UserError
 from textgraft.data.parallel import Parallel
 from textgraft.generation.decoding import GenerateOptions, Tokens, continue_from, search
 from textgraft.heads.translation import BEGIN, END
-from textgraft.models import artifact
+from textgraft.models import artifact, loading
 from textgraft.nn.attention_scores import REACHES, SCORES
 from textgraft.tasks.translation import train as stage
 from textgraft.tasks.translation.predictor import NEVER, Translator, _Decoder
@@ -42,7 +43,7 @@ def options(folder: Path, epochs: float, **more: Any) -> CoVeOptions:
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a translator that has learned."""
     folder = tmp_path_factory.mktemp("learned")
-    cove_train(TRAIN, folder / "cove", valid=VALID, options=options(folder, 12), show=False)
+    cove_train(TRAIN, folder / "cove", valid=VALID, options=options(folder, 12), context=QUIET)
     return folder / "cove"
 
 
@@ -145,7 +146,7 @@ def test_the_loss_is_a_mean_over_words_whatever_the_batches(
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = options(tmp_path, 2)
-    cove_train(FEW, tmp_path / "whole", valid=VALID, options=asked, show=False)
+    cove_train(FEW, tmp_path / "whole", valid=VALID, options=asked, context=QUIET)
     steps = Run.steps
 
     def cut(run: Run, *given: Any) -> Any:
@@ -157,14 +158,14 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path: Path, monkey
 
     monkeypatch.setattr(Run, "steps", cut)
     with pytest.raises(KeyboardInterrupt):
-        cove_train(FEW, tmp_path / "killed", valid=VALID, options=asked, show=False)
+        cove_train(FEW, tmp_path / "killed", valid=VALID, options=asked, context=QUIET)
     monkeypatch.setattr(Run, "steps", steps)
     assert (tmp_path / "killed.run" / "checkpoint.safetensors").exists()
     with pytest.raises(UserError, match="an unfinished run is here that differs in: train"):
-        cove_train(VALID, tmp_path / "killed", valid=VALID, options=asked, show=False)
+        cove_train(VALID, tmp_path / "killed", valid=VALID, options=asked, context=QUIET)
     with pytest.raises(UserError, match="differs in: recipe, vectors"):  # whose width is the table's
-        cove_train(FEW, tmp_path / "killed", valid=VALID, vectors=Vectors(), options=asked, show=False)
-    cove_train(FEW, tmp_path / "killed", valid=VALID, options=asked, show=False)
+        cove_train(FEW, tmp_path / "killed", valid=VALID, vectors=Vectors(), options=asked, context=QUIET)
+    cove_train(FEW, tmp_path / "killed", valid=VALID, options=asked, context=QUIET)
     for name in ("model.safetensors", "tokenizer.json", artifact.TARGET):
         whole, killed = ((tmp_path / folder / name).read_bytes() for folder in ("whole", "killed"))
         assert whole == killed, name
@@ -173,8 +174,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path: Path, monkey
 @pytest.mark.parametrize(("score", "reach"), [(s, "global") for s in SCORES] + [("dot", r) for r in REACHES])
 def test_every_attention_trains(score: str, reach: str, tmp_path: Path) -> None:
     asked = options(tmp_path, 1, score=score, reach=reach)
-    record = cove_train(FEW, tmp_path / "cove", options=asked, show=False)
-    made = artifact.load(tmp_path / "cove").model.head.config
+    record = cove_train(FEW, tmp_path / "cove", options=asked, context=QUIET)
+    made = loading.load_network(tmp_path / "cove").model.head.config
     assert (made.score, made.reach) == (score, reach)
     assert record["held_out"]["pairs"] == 1
     assert record["held_out"]["after"]["loss"] < 4
@@ -201,8 +202,8 @@ def frozen_recipe(folder: Path) -> str:
 
 def test_a_table_from_vectors_stays_as_it_was_where_the_recipe_freezes_it(tmp_path: Path) -> None:
     asked = options(tmp_path, 1, recipe=frozen_recipe(tmp_path))
-    record = cove_train(FEW, tmp_path / "cove", vectors=Vectors(), options=asked, show=False)
-    made = artifact.load(tmp_path / "cove")
+    record = cove_train(FEW, tmp_path / "cove", vectors=Vectors(), options=asked, context=QUIET)
+    made = loading.load_network(tmp_path / "cove")
     table = dict(zip(made.tokenizer.tokens, made.model.encoder.embedding.weight.tolist(), strict=True))
     assert table["dog"] == [1.0] * 5
     assert table["cat"] == [2.0] * 5
@@ -214,32 +215,32 @@ def test_a_table_that_stays_as_given_has_words_that_no_pair_has(tmp_path: Path) 
     given = Vectors()
     given.words = ("dog", "zebra", "yak", "cat")
     asked = options(tmp_path, 1, recipe=frozen_recipe(tmp_path))
-    cove_train(FEW, tmp_path / "roomy", vectors=given, options=asked, show=False)
-    made = artifact.load(tmp_path / "roomy")
+    cove_train(FEW, tmp_path / "roomy", vectors=given, options=asked, context=QUIET)
+    made = loading.load_network(tmp_path / "roomy")
     table = dict(zip(made.tokenizer.tokens, made.model.encoder.embedding.weight.tolist(), strict=True))
     assert (table["zebra"], table["yak"], table["dog"]) == ([7.0] * 5, [8.0] * 5, [1.0] * 5)
     size = made.tokenizer.vocab_size - 1
     text = Path(asked.recipe).read_text().replace("[tokenizer]\n", f"[tokenizer]\nvocab_size = {size}\n")
     Path(asked.recipe).write_text(text)
-    cove_train(FEW, tmp_path / "tight", vectors=given, options=asked, show=False)
-    assert set(made.tokenizer.tokens) - set(artifact.load(tmp_path / "tight").tokenizer.tokens) == {"yak"}
+    cove_train(FEW, tmp_path / "tight", vectors=given, options=asked, context=QUIET)
+    assert set(made.tokenizer.tokens) - set(loading.load_network(tmp_path / "tight").tokenizer.tokens) == {"yak"}
     trains = options(tmp_path, 1)
-    cove_train(FEW, tmp_path / "trained", vectors=given, options=trains, show=False)
-    assert not {"zebra", "yak"} & set(artifact.load(tmp_path / "trained").tokenizer.tokens)
+    cove_train(FEW, tmp_path / "trained", vectors=given, options=trains, context=QUIET)
+    assert not {"zebra", "yak"} & set(loading.load_network(tmp_path / "trained").tokenizer.tokens)
 
 
 def test_a_frozen_table_without_vectors_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no vectors to start it from"):
-        cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, recipe=frozen_recipe(tmp_path)), show=False)
+        cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, recipe=frozen_recipe(tmp_path)), context=QUIET)
     assert list(tmp_path.glob("cove*")) == []
 
 
 def test_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     long = Parallel.of([*FEW.source, "red " + "dog cat " * 30], [*FEW.target, "x"])
-    record = cove_train(long, tmp_path / "a", valid=VALID, options=options(tmp_path, 0.5, max_tokens=20), show=False)
+    record = cove_train(long, tmp_path / "a", valid=VALID, options=options(tmp_path, 0.5, max_tokens=20), context=QUIET)
     assert (record["data"]["pairs"], record["data"]["left out, too long"]) == (60, 1)
     with pytest.raises(UserError, match="no pair has 2 tokens"):
-        cove_train(FEW, tmp_path / "b", valid=VALID, options=options(tmp_path, 0.5, max_tokens=2), show=False)
+        cove_train(FEW, tmp_path / "b", valid=VALID, options=options(tmp_path, 0.5, max_tokens=2), context=QUIET)
     # Of a vocabulary that has met nothing twice, every sentence is still read, and translated to something.
     assert isinstance(Translator(tmp_path / "a").translate(["unknown words only"])[0], str)
 
@@ -247,14 +248,14 @@ def test_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_bleu_is_missed_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
     with pytest.raises(UserError, match="sacrebleu, which is not installed") as refused:
-        cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, bleu=True), show=False)
+        cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, bleu=True), context=QUIET)
     assert "textgraft[translate]" in refused.value.remedy
     assert list(tmp_path.glob("cove*")) == []
 
 
 def test_bleu_stands_in_the_record(tmp_path: Path) -> None:
     pytest.importorskip("sacrebleu")
-    record = cove_train(FEW, tmp_path / "cove", valid=VALID, options=options(tmp_path, 1, bleu=True), show=False)
+    record = cove_train(FEW, tmp_path / "cove", valid=VALID, options=options(tmp_path, 1, bleu=True), context=QUIET)
     bleu = record["held_out"]["after"]["bleu"]
     assert 0 <= bleu["low"] <= bleu["mean"] <= bleu["high"] <= 100
     assert bleu["mean"] == Translator(tmp_path / "cove", precision="fp32").evaluate(VALID)["bleu"]["mean"]
@@ -303,7 +304,7 @@ def test_a_score_that_does_not_go_with_the_recipe_is_refused_before_any_work(tmp
     path = tmp_path / "odd.toml"
     path.write_text(write_translation_recipe(tmp_path, 1).read_text().replace("hidden_dim = 32", "hidden_dim = 31"))
     with pytest.raises(UserError, match="width 31 with positions of width 32"):
-        cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, recipe=str(path), score="dot"), show=False)
+        cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, recipe=str(path), score="dot"), context=QUIET)
     assert list(tmp_path.glob("cove*")) == []
 
 
@@ -313,7 +314,7 @@ def test_only_a_translator_translates(tiny_lm: Path) -> None:
 
 
 def test_a_copy_translates_and_one_without_its_second_vocabulary_is_refused(learned: Path, tmp_path: Path) -> None:
-    loaded = artifact.load(learned)
+    loaded = loading.load_network(learned)
     copy = artifact.save(loaded, tmp_path / "copy")
     assert Translator(copy, precision="fp32").translate(["red dog"]) == ["hund rot"]
     for wrong in (None, textgraft.Tokenizer.train(["other words"], kind="word", min_frequency=1)):
@@ -375,8 +376,8 @@ def test_a_classifier_and_a_tagger_are_made_from_it(learned: Path, tmp_path: Pat
     )
     asked = FinetuneOptions(recipe=str(recipe), baselines=False, settings=SETTINGS)
     data = textgraft.read((texts, labels))
-    textgraft.finetune(data, tmp_path / "classifier", model=learned, options=asked, show=False)
-    made = artifact.load(tmp_path / "classifier")
+    textgraft.finetune(data, tmp_path / "classifier", model=learned, options=asked, context=QUIET)
+    made = loading.load_network(tmp_path / "classifier")
     assert made.model.describe()["encoder"]["name"] == "cove"
     assert not (tmp_path / "classifier" / artifact.TARGET).exists()
     sentences = [Sentence.of(t.split(), ["A" if w in ("red", "old") else "N" for w in t.split()]) for t in texts]
@@ -386,7 +387,7 @@ def test_a_classifier_and_a_tagger_are_made_from_it(learned: Path, tmp_path: Pat
         tmp_path / "tagger",
         model=learned,
         options=tag_options,
-        show=False,
+        context=QUIET,
     )
     assert done.scores["tagger"].headline.value > 0.9
     assert textgraft.embed(learned, texts[:2]).shape == (2, 16 + 32)

@@ -70,7 +70,7 @@ class MethodOptions:
     @cached_property
     def language_model(self) -> LanguageModel:
         """Properties of the model that methods need before training; loaded once for all of them."""
-        source = loading.load(self.named_model)
+        source = loading.load_network(self.named_model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
         return LanguageModel(identity, family_of(source), groups, source.recommended_recipe(self.recipe, self.kind))

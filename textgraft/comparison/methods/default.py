@@ -56,7 +56,7 @@ class EnsembleModel(Ulmfit):
     @cached_property
     def pretrained(self) -> Artifact:
         """The language model before adaptation to the unlabelled texts."""
-        return loading.load(self.options.named_model)
+        return loading.load_network(self.options.named_model)
 
     @property
     def _adapts(self) -> bool:
@@ -123,7 +123,7 @@ class Default:
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else content_hash(fingerprints)
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._feature_maps = FeatureMaps(pool, folder / "spaces", seed=self.options.seed)
+        self._feature_maps = FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed)
         return sum(member.prepare(pool, folder) for member in self._models)
 
     def train_and_predict(

@@ -64,7 +64,7 @@ class NoAdapt:
         return identity_text(self._stage.identity())
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        self._source = loading.load(self.options.named_model)
+        self._source = loading.load_network(self.options.named_model)
         return 0.0
 
     def train_and_predict(
@@ -163,7 +163,7 @@ class Ulmfit(NoAdapt):
             reuse=True,
             show=options.show,
         )
-        self._source = loading.load(adapted)
+        self._source = loading.load_network(adapted)
         return float(self._source.run["seconds"])
 
 

@@ -34,8 +34,8 @@ class Linear:
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the feature maps, and what classifiers share besides."""
-        self._feature_maps = FeatureMaps(pool, folder / "spaces", seed=self.options.seed)
-        for family in LINEAR_METHODS[self.name].spaces:
+        self._feature_maps = FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed)
+        for family in LINEAR_METHODS[self.name].feature_maps:
             self._feature_maps.of(family)
         with Meter() as meter:
             LINEAR_METHODS[self.name].classifier(self._feature_maps, 0)
@@ -79,9 +79,12 @@ class PretrainedVectors:
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         """Fit the feature map."""
-        feature_maps, vectors = FeatureMaps(pool, folder / "spaces", seed=self.options.seed), self._source.word_vectors
+        feature_maps, vectors = (
+            FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed),
+            self._source.word_vectors,
+        )
         name = f"given-{self.fingerprint[:12]}"
-        family = Family((name,), lambda of: [WordVectorFeatures(seed=of.seed, given=vectors).fit(of.texts)])
+        family = Family((name,), lambda of: [WordVectorFeatures(seed=of.seed, pretrained=vectors).fit(of.texts)])
         (self._feature_map,) = feature_maps.of(family)
         return feature_maps.seconds[family]
 
@@ -89,7 +92,7 @@ class PretrainedVectors:
         self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
     ) -> Predictions:
         assert self._feature_map is not None, "prepare comes first"
-        return fit_and_predict(LsaBaseline(spaces=[self._feature_map], seed=seed), train, texts, labels)
+        return fit_and_predict(LsaBaseline(feature_maps=[self._feature_map], seed=seed), train, texts, labels)
 
 
 class CoTraining(Linear):

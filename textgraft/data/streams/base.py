@@ -19,7 +19,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, iterate
 from textgraft.data.sequences import Direction, TokenIds, shuffled_batches
 
-SHUFFLED_TOKENS = 32_000_000
+MAX_SHUFFLED_TOKENS = 32_000_000
 """Corpora of up to this many tokens are held in memory and their documents shuffled anew in each epoch."""
 
 
@@ -88,7 +88,7 @@ class LanguageModelStream:
     ) -> None:
         _refuse_too_short(corpus)
         self.corpus, self.bptt, self.seed, self.direction = corpus, bptt, seed, direction
-        self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= SHUFFLED_TOKENS
+        self.variable, self.shuffle = variable, shuffle and corpus.num_tokens <= MAX_SHUFFLED_TOKENS
         # A tiny corpus gets fewer contiguous streams, so that each still holds a window or two.
         self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
         self.lane = (corpus.num_tokens - 1) // self.rows

@@ -10,7 +10,7 @@ import numpy as np
 
 from textgraft.data.streams.shards import Corpus
 
-MOST_REPEATS = 40.0
+MAX_REPEATS = 40.0
 """No text is read more often, whatever its share should be: from there on repeating teaches nothing (Muennighoff et al.
 2023, arXiv:2305.16264, who find four times as good as new text and forty worthless)."""
 
@@ -34,7 +34,7 @@ def repeats(sizes: Mapping[str, int], exponent: float) -> dict[str, float]:
     """
     rates = {language: share / sizes[language] for language, share in smoothed_shares(sizes, exponent).items()}
     least = min(rates.values())
-    return {language: min(MOST_REPEATS, rate / least) for language, rate in rates.items()}
+    return {language: min(MAX_REPEATS, rate / least) for language, rate in rates.items()}
 
 
 def sample(texts: Mapping[str, Iterable[str]], sizes: Mapping[str, int], rates: Mapping[str, float]) -> Iterator[str]:

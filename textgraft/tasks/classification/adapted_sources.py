@@ -53,7 +53,7 @@ class Adapted:
         folder = self._folder(name)
         adapt(self.texts, folder, **self._asked(name), reuse=True, show=self.show)
         self.folders[name] = folder
-        return loading.load(folder)
+        return loading.load_network(folder)
 
     def _folder(self, name: str) -> Path:
         return adapted_path(self.out, name, self.sources)

@@ -27,11 +27,11 @@ for it either."""
 class EarlyRejection:
     """A language model against `rivals`, who have answered for all held-out texts.
 
-    `unread` says that it has not read the unlabelled texts yet, which is then told of one that loses.
+    `before_adapting` says that it has not read the unlabelled texts yet, which is then told of one that loses.
     """
 
-    def __init__(self, rivals: Sequence[Candidate], ground: SelectionContext, *, unread: bool = False) -> None:
-        self.rivals, self.ground, self.unread = list(rivals), ground, unread
+    def __init__(self, rivals: Sequence[Candidate], ground: SelectionContext, *, before_adapting: bool = False) -> None:
+        self.rivals, self.ground, self.before_adapting = list(rivals), ground, before_adapting
 
     def lost(self, logits: np.ndarray, folds: int) -> str | None:
         """Why it is not worth another fold, or None; `logits` (N, C) are those of the first `folds` (else NaN).
@@ -61,6 +61,6 @@ class EarlyRejection:
         whole = len(ground.splits)
         after = f"after {folds} of {whole} folds" if whole > 1 else "after the held-out fifth"
         metric = formatting.metric_name(HEADLINE[kind])
-        if self.unread:
+        if self.before_adapting:
             after = f"before it read the unlabelled texts, {after}"
         return f"given up {after}: {metric} {own} on {len(seen):,} texts, {self.rivals[best].name} {other}"

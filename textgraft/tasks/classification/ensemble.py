@@ -102,7 +102,7 @@ def _load(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:
 def _network(name: str | Path, device: str) -> Artifact:
     from textgraft.models import loading
 
-    loaded, chip = loading.load(name), _resolved(device)
+    loaded, chip = loading.load_network(name), _resolved(device)
     loaded.model.to(chip)
     return loaded
 

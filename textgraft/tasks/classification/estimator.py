@@ -138,7 +138,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Its parameters are the defaults, but for `model`, which is the folder. Raises UserError for a damaged folder
         and for a model that predicts a quantity.
         """
-        member = loading.load(path)
+        member = loading.load_network(path)
         estimator = cls(str(path), precision=precision)
         estimator.classifier_ = Classifier([member], precision=precision)
         labels = estimator.classifier_.labels
@@ -158,7 +158,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             if unlabelled is not None:
                 remedy = "Pass adapt=True, and the language model reads them first."
                 raise UserError("unlabelled texts are given, but nothing would read them.", remedy=remedy)
-            return loading.load(model)
+            return loading.load_network(model)
         pool = texts + check_texts([] if unlabelled is None else unlabelled, name="unlabelled")
         adapted = adapt_language_model(
             pool,
@@ -168,7 +168,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
             show=self.verbose,
         )
-        return loading.load(adapted)
+        return loading.load_network(adapted)
 
     def _train(self, source: Artifact, examples: Examples, given: Targets, folder: Path) -> Artifact:
         labels = Labels.fit(examples)
@@ -247,7 +247,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         texts = check_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
-        self.artifact_ = loading.load(self.model or default_models_for(texts).alone)
+        self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
         read = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
         self._n_features_out = pooled_dim(self.pooling, read.output_dim)
         return self

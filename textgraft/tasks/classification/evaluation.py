@@ -14,7 +14,7 @@ from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels
 from textgraft.linear.baselines import Baseline, LinearBaseline, LsaBaseline
 from textgraft.linear.lsa import plain_and_residual_idf
-from textgraft.linear.multiple_choice import FrequentPlace, WordOverlap
+from textgraft.linear.multiple_choice import FrequentPosition, WordOverlap
 from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.metrics.classification import (
     HEADLINE,
@@ -202,11 +202,11 @@ def compare_methods(
     if baselines:
         rivals: list[Baseline] = [LinearBaseline(seed=seed)]
         if labels.kind == "choice":
-            rivals = [WordOverlap(), FrequentPlace()]
+            rivals = [WordOverlap(), FrequentPosition()]
         elif unlabelled and reads(train.texts) == "texts":
             # Spaces need no labels, so one fit on all text there is serves every fold.
             counted = NgramCounts.of([*train.texts, *unlabelled], seed=seed)
-            rivals.append(LsaBaseline(spaces=plain_and_residual_idf(counted, seed=seed), seed=seed))
+            rivals.append(LsaBaseline(feature_maps=plain_and_residual_idf(counted, seed=seed), seed=seed))
         outcomes += [_answers(b, train, examined, labels, folds, unlabelled) for b in rivals]
     compared = on_held_out(Comparison(labels, targets, tuple(outcomes), tuple(parts)), folds)
     return replace(compared, outcomes=(*compared.outcomes, *beside))

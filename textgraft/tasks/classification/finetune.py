@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
-from textgraft.data.checks import LEAK_SHARE, check, found_in
-from textgraft.data.examples import Examples, reads, refuse_one_text
+from textgraft.data.checks import LEAK_SHARE, check, shared_texts
+from textgraft.data.examples import Examples, reads, validate_not_single_text
 from textgraft.data.labels import ClassWeights, Labels, kind_of_texts
-from textgraft.data.readers import read, read_if_given
+from textgraft.data.readers import read, read_optional
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
@@ -159,8 +159,8 @@ def finetune(
     """
     out = Path(out)
     refuse_existing(out, overwrite)
-    refuse_one_text(unlabelled, name="unlabelled")
-    train, valid, test = read(train), read_if_given(valid), read_if_given(test)
+    validate_not_single_text(unlabelled, name="unlabelled")
+    train, valid, test = read(train), read_optional(valid), read_optional(test)
     parts = {"train": train, **given(valid=valid, test=test)}
     options = options or FinetuneOptions()
     sources, adapted = language_models(model or options.default_model(train)), None
@@ -180,7 +180,7 @@ def finetune(
         choice, members = _weighed(linear, begun)
         comparison = _beside_the_blend(choice, ground, linear.shared_seconds, beside)
     if ground.examined is not None:
-        seen = found_in(ground.examined.texts, train.texts)
+        seen = shared_texts(ground.examined.texts, train.texts)
         comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
     done = FinetuneResult(
         folder=out,
@@ -383,7 +383,7 @@ def _record(out: Path, begun: _Begun, comparison: Comparison) -> dict[str, Any]:
     """run.json, but for what differs between members."""
     folders = begun.adapted.folders if begun.adapted is not None else {}
     name, reading = next(iter(begun.readings.items()))  # others have a run.json of their own too
-    source = loading.load(folders[name]) if name in folders else reading.source
+    source = loading.load_network(folders[name]) if name in folders else reading.source
     options, labels, texts = begun.options, comparison.labels, begun.data["train"]["texts"]
     about: dict[str, Any] = {"data": begun.data, "settings": options.settings.of(begun.stages[name])}
     shared = provenance(stage="finetune", name=out.name, base=source.run, recipe=begun.recipe, **about)

@@ -17,7 +17,7 @@ from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
 from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
-from textgraft.linear.fitted import Fitted
+from textgraft.linear.fitted import FittedModel
 from textgraft.linear.methods import LINEAR_METHODS, Classifier, FeatureMaps, LinearMethod, read_state, write_state
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Predictor
@@ -29,7 +29,7 @@ CANDIDATE_METHODS = ("linear", "lsa", "self-trained")
 """The ways that `finetune` weighs. Means of counted word vectors are not among them: the best in no row of
 docs/results.md, and where a hundred held-out answers favour them it is by luck that costs three points
 (docs/lab-notes.md)."""
-Fit = Callable[[Sequence[str], np.ndarray], Fitted]
+Fit = Callable[[Sequence[str], np.ndarray], FittedModel]
 """From texts and their targets to a fitted classifier."""
 
 
@@ -106,44 +106,44 @@ class LinearCandidates:
 
 
 def linear_candidates(
-    ground: SelectionContext, spaces: FeatureMaps | None = None, *, show: bool = True
+    ground: SelectionContext, feature_maps: FeatureMaps | None = None, *, show: bool = True
 ) -> LinearCandidates:
     """The linear classifiers WEIGHED (of linear.methods) that this kind of target and these texts allow.
 
-    `spaces` are those of the unlabelled texts, if they have been fitted before. Candidates that `ground.folder` holds
+    `feature_maps` are those of the unlabelled texts, if they have been fitted before. Candidates that `ground.folder` holds
     already are taken from there, and all come from there: what is measured is what is saved. A line on stderr for each
     says that it is done.
     """
     # Of the unlabelled texts alone: to a space that has read it, a held-out training text is not new.
-    spaces = spaces or FeatureMaps(ground.unlabelled, ground.folder / "spaces", seed=ground.seed)
+    feature_maps = feature_maps or FeatureMaps(ground.unlabelled, ground.folder / "feature_maps", seed=ground.seed)
     candidates, left_out = [], {}
     for name in CANDIDATE_METHODS:
         way = LINEAR_METHODS[name]
-        if way.spaces and not ground.unlabelled:
+        if way.feature_maps and not ground.unlabelled:
             continue
-        if way.spaces and reads(ground.train.texts) == "pairs":
+        if way.feature_maps and reads(ground.train.texts) == "pairs":
             left_out[name] = "it is for single texts"
             continue
         if way.one_label_only and ground.labels.kind != "single":
             left_out[name] = "it is for one label a text"
             continue
         try:
-            for family in way.spaces:
-                spaces.of(family)
+            for family in way.feature_maps:
+                feature_maps.of(family)
         except UserError as error:
             left_out[name] = str(error)
             continue
-        candidates.append(_candidate(name, way, ground, spaces))
+        candidates.append(_candidate(name, way, ground, feature_maps))
         if show:
             print(f"candidate {name}: {candidates[-1].outcome.about}", file=sys.stderr, flush=True)
-    return LinearCandidates(candidates, left_out, sum(spaces.seconds.values()))
+    return LinearCandidates(candidates, left_out, sum(feature_maps.seconds.values()))
 
 
-def _candidate(name: str, way: LinearMethod, ground: SelectionContext, spaces: FeatureMaps) -> Candidate:
+def _candidate(name: str, way: LinearMethod, ground: SelectionContext, feature_maps: FeatureMaps) -> Candidate:
     path = ground.folder / "candidates" / f"{name}.safetensors"
     if not path.exists():
         with Meter() as preparing:
-            classifier = way.classifier(spaces, ground.seed)
+            classifier = way.classifier(feature_maps, ground.seed)
         fit = partial(_fitted, ground, classifier)
         with Meter() as folding:
             held_out = ground.out_of_fold(fit)
@@ -154,7 +154,7 @@ def _candidate(name: str, way: LinearMethod, ground: SelectionContext, spaces: F
         facts: dict[str, Any] = {"form": fitted.form, "once": once, "seconds": once + folding.seconds, "peak_mb": peak}
         write_state(path, fitted.state(), {"held_out": held_out}, facts)
     state, arrays, facts = read_state(path)
-    model = cast(Fitted, FORMS[facts["form"]].from_state(state))
+    model = cast(FittedModel, FORMS[facts["form"]].from_state(state))
     raw, labels, known = arrays["held_out"], ground.labels, ground.known
     temperature = None
     if labels.kind != "numeric":
@@ -165,18 +165,18 @@ def _candidate(name: str, way: LinearMethod, ground: SelectionContext, spaces: F
     if ground.examined is not None:
         raw = model.outputs(list(ground.examined.texts))
         outputs = scaled(raw, labels, temperature)
-    minutes = (facts["once"] + sum(spaces.seconds[family] for family in way.spaces)) / 60
+    minutes = (facts["once"] + sum(feature_maps.seconds[family] for family in way.feature_maps)) / 60
     outcome = Outcome(name, outputs[None], raw[None], minutes, facts["peak_mb"], model.about)
     predictor = partial(_artifact, model, labels, temperature)
     return Candidate(name, held_out, lambda: outcome, facts["seconds"], facts["peak_mb"], predictor)
 
 
-def _fitted(ground: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> Fitted:
+def _fitted(ground: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray) -> FittedModel:
     labels = ground.labels
     classes = None if labels.kind == "numeric" else labels.num_outputs
     return classifier.fit(texts, targets, kind=labels.kind, num_classes=classes).fitted
 
 
-def _artifact(model: Fitted, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
+def _artifact(model: FittedModel, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
     own = {"linear": model.about, "temperature": temperature}
     return LinearArtifact(model, labels, {**run, **FROM_NO_MODEL, **own})

@@ -169,7 +169,7 @@ def select_models(
         reading, spent = one.reading, 0.0
         try:
             if one.try_out is not None:
-                spent = one.try_out(EarlyRejection(candidates, ground, unread=True))
+                spent = one.try_out(EarlyRejection(candidates, ground, before_adapting=True))
             if one.adapted is not None:
                 reading = one.adapted()
         except EarlyRejected as lost:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textgraft.core.errors import UserError
-from textgraft.data.examples import ONE_OF, Choice, Examples, Label, Reads, each_text, reads
+from textgraft.data.examples import ONE_OF, Choice, Examples, InputKind, Label, each_text, reads
 from textgraft.data.labels import Labels
-from textgraft.metrics.agreement import LOOKED_AT, Agreement
+from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
 from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
 from textgraft.metrics.classification import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
 from textgraft.tasks.classification.ensemble import load_ensemble
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LAST = "last"
 """nn.layer_aggregation's, which torch would come with: an exported graph does without."""
 STREAM_TEXTS = 2048
-SHAPES: dict[Reads, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
+SHAPES: dict[InputKind, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Classifier:
         self, members: Sequence[Predictor], *, weights: Sequence[float] | None = None, precision: str = "auto"
     ) -> None:
         self.members, self.precision = tuple(members), precision
-        self._agreement = Agreement("texts", LOOKED_AT) if precision == "int8" else None
+        self._agreement = Agreement("texts", SAMPLE_SIZE) if precision == "int8" else None
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
         for member in self.members:
             if member.labels is None:
@@ -71,11 +71,11 @@ class Classifier:
                 raise UserError("the members of an ensemble know different labels.")
 
     @property
-    def reads(self) -> Reads:
+    def reads(self) -> InputKind:
         """What it wants in the place of a text."""
         if self.labels.kind == "choice":
             return "choices"
-        found: Reads = self.members[0].run.get("reads", "texts")
+        found: InputKind = self.members[0].run.get("reads", "texts")
         return found
 
     @property
@@ -96,9 +96,9 @@ class Classifier:
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
         outputs = self._outputs(texts, self.precision)
-        if self._agreement is not None and not self._agreement.believed:
-            usual = self._outputs(texts[:LOOKED_AT], "auto")
-            self._agreement.look_at(self._labels_of(usual), self._labels_of(outputs[: len(usual)]))
+        if self._agreement is not None and not self._agreement.passed:
+            usual = self._outputs(texts[:SAMPLE_SIZE], "auto")
+            self._agreement.compare(self._labels_of(usual), self._labels_of(outputs[: len(usual)]))
             outputs[: len(usual)] = usual
         return outputs
 

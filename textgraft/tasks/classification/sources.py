@@ -25,7 +25,7 @@ def language_models(model: str | Path) -> dict[str, Source]:
     That is the name of the method, with "-backward" for who reads from right to left, and with its number for who is
     not the first to be called so. Raises UserError as `models_of` does, and for what is no model.
     """
-    found = [Source(place, loading.load(place)) for place in models_of(model)]
+    found = [Source(place, loading.load_network(place)) for place in models_of(model)]
     names = outcome_names([source.model for source in found])
     return dict(zip(names, found, strict=True))
 

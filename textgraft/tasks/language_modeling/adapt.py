@@ -12,8 +12,8 @@ import torch
 
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
-from textgraft.core.memory import all_parts_kept
-from textgraft.data.examples import refuse_one_text
+from textgraft.core.memory import keep_freed_memory
+from textgraft.data.examples import validate_not_single_text
 from textgraft.data.streams.shards import Corpus
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
@@ -73,7 +73,7 @@ def adapt(
     Raises UserError if `out` exists, if there is too little text, or if `model` is not a language model.
     """
     out = Path(out)
-    refuse_one_text(texts, name="texts")
+    validate_not_single_text(texts, name="texts")
     if not reuse:
         refuse_existing(out, overwrite)
     settings, model = settings or Settings(), model or default_models_for(texts).alone
@@ -92,7 +92,7 @@ def adapt(
     source.model.to(resolve_device(settings.device))
     before = measured(validate, source.model, valid.num_tokens, **told)
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
-    with all_parts_kept():
+    with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", **told)
     after = measured(validate, adapted, valid.num_tokens, **told)
     data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}
@@ -138,7 +138,7 @@ class _Begun:
 
 def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
     """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
-    source = with_a_task(loading.load(model), settings.seed)
+    source = with_a_task(loading.load_network(model), settings.seed)
     objective(source.model, str(model))
     recipe = source.recommended_recipe(recipe)
     stage = load_recipe(recipe).adapt
@@ -162,7 +162,7 @@ def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
 
     Raises UserError where it is not, and may not be replaced.
     """
-    if (out / "config.json").is_file() and loading.load(out).run.get("asked") == asked:
+    if (out / "config.json").is_file() and loading.load_network(out).run.get("asked") == asked:
         return True
     if not overwrite:
         raise UserError(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.core.memory import all_parts_kept
+from textgraft.core.memory import keep_freed_memory
 from textgraft.data.streams.base import TokenSource
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
@@ -180,7 +180,7 @@ def pretrain(
     stream = learns.stream(learner, train, tok, plan.stage, settings.seed)
     phases = _phases(plan.stage, learner, train.num_tokens, tokens)
     run = Run(learner, phases, stream, settings, learns.validator(learner, held, tok, tokens=VALIDATION_TOKENS))
-    with all_parts_kept():
+    with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
     data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
     base = {} if before is None else before.run
@@ -201,7 +201,7 @@ def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str 
     if tokenizer is not None:
         message = "a model that goes on keeps the tokenizer that it has."
         raise UserError(message, where=str(tokenizer), remedy="Leave out the tokenizer, or the model.")
-    before = loading.load(name)
+    before = loading.load_network(name)
     with torch.device("meta"), Uninitialized():
         wanted = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
     if _shape(wanted) != _shape(before.model):

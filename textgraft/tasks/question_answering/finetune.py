@@ -10,8 +10,8 @@ from typing import Any
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
-from textgraft.data.examples import refuse_unread
-from textgraft.data.squad import Squad, split_articles, without_answers
+from textgraft.data.examples import validate_types
+from textgraft.data.squad import Squad, split_articles, unanswered_ids
 from textgraft.data.streams.windows import WindowStream
 from textgraft.data.windows import WindowSettings, encode_questions
 from textgraft.heads.span import SpanConfig, SpanHead
@@ -99,7 +99,7 @@ def qa_finetune(
 ) -> QAResult:
     """Fine-tune `model` to answer questions and save a reader at `out`, measured beside the nearest sentence.
 
-    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load` takes, None
+    Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family; `model` is a name that `loading.load_network` takes, None
     the usual one for the script of the texts (textgraft.models.default_models). `valid` is answered after every epoch,
     and the weights with the best F1 are kept. Scores come from `test`, else from `valid`, else from articles held out
     of `train`. The folder also holds predictions.json ({id: answer}) and nbest.json of the examined questions. Killed,
@@ -109,8 +109,8 @@ def qa_finetune(
     """
     out, options = Path(out), options or QAOptions()
     refuse_existing(out, overwrite)
-    refuse_unread(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
-    source = loading.load(model or default_models_for(context for context, _ in train.asked()).alone)
+    validate_types(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
+    source = loading.load_network(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source, train)
     stage = load_recipe(options.recipe).finetune
@@ -165,7 +165,7 @@ def chosen_parts(
         name = examined(parts)
         parts[name] = parts[name].sample(options.examined_questions, seed)
     for part in (train, *parts.values()):
-        lacking = without_answers([question for _, question in part.asked()])
+        lacking = unanswered_ids([question for _, question in part.asked()])
         if lacking:
             message = f"{len(lacking)} of {len(part)} questions have no answer, '{lacking[0]}' the first."
             remedy = "Add answers, or mark them is_impossible."

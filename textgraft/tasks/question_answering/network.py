@@ -23,7 +23,7 @@ class NetworkSpanModel:
     """A network that answers questions, with its tokenizer. Raises UserError for a model of another task."""
 
     def __init__(self, model: str | Path | Artifact, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, Artifact) else loading.load(model)
+        self.artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         if self.artifact.model.describe()["head"]["name"] != "span":
             where = "" if isinstance(model, Artifact) else str(model)
             remedy = "Make one with textgraft qa finetune."

@@ -12,8 +12,8 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.progress import Meter
-from textgraft.data.examples import refuse_unread
-from textgraft.data.squad import Question, Squad, one_question
+from textgraft.data.examples import validate_types
+from textgraft.data.squad import Question, Squad, single_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.metrics.question_answering import AnswerScores, score_answers
 from textgraft.models.graph_loading import graph_in
@@ -199,7 +199,7 @@ def answer_all(
     return replies
 
 
-class Reader:
+class QAModel:
     """A model fine-tuned to answer questions, or its graph, as a folder holds it.
 
     `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
@@ -238,13 +238,13 @@ class Reader:
 
     def answer(self, squad: Squad) -> list[Reply]:
         """The replies to all questions, in the order of the file."""
-        refuse_unread(squad=squad, wanted=Squad, reader="textgraft.read_squad")
+        validate_types(squad=squad, wanted=Squad, reader="textgraft.read_squad")
         asked = list(squad.asked())
         return answer_all(self.source, asked, self.windows, self.search, show=self.show)
 
     def ask(self, question: str, context: str) -> Reply:
         """The reply to one question about a text."""
-        return self.answer(one_question(question, context))[0]
+        return self.answer(single_question(question, context))[0]
 
     def evaluate(self, squad: Squad) -> dict[str, Any]:
         """How good the answers are: what AnswerScores.summary says. Raises UserError for questions without answers."""
@@ -275,10 +275,10 @@ def scores(squad: Squad, given: Mapping[str, str]) -> AnswerScores:
 
 
 def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[Reply]:
-    """The replies of a model's folder to questions; `search` is what `Reader` takes."""
-    return Reader(model, **search).answer(squad)
+    """The replies of a model's folder to questions; `search` is what `QAModel` takes."""
+    return QAModel(model, **search).answer(squad)
 
 
 def qa_evaluate(model: str | Path, squad: Squad, **search: Any) -> dict[str, Any]:
-    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `Reader`."""
-    return Reader(model, **search).evaluate(squad)
+    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `QAModel`."""
+    return QAModel(model, **search).evaluate(squad)

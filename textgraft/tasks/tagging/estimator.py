@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from textgraft.core.errors import UserError
 from textgraft.data.conll import Sentence, Tagged, checked
-from textgraft.data.examples import refuse_one_text
+from textgraft.data.examples import validate_not_single_text
 from textgraft.data.tags import converted
 from textgraft.models import artifact, loading
 from textgraft.models.default_models import default_models_for
@@ -79,7 +79,9 @@ class SequenceTagger(BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision),
         )
         if self.stack is None:
-            source = loading.load(self.model or default_models_for(" ".join(s.words) for s in train.sentences).alone)
+            source = loading.load_network(
+                self.model or default_models_for(" ".join(s.words) for s in train.sentences).alone
+            )
         else:
             source = options.network.over(Stack.open(self.stack, precision=self.precision), self.seed)
         options = fitted(options, source)
@@ -139,7 +141,7 @@ def _tagged(X: Iterable[Sequence[str]], y: Iterable[Sequence[str]], source: str)
 
 def _sentences(X: Iterable[Sequence[str]]) -> list[list[str]]:
     """X as lists of words. Raises UserError, with the place, for anything else."""
-    refuse_one_text(X, name="X", remedy="Pass a list of lists of words.")
+    validate_not_single_text(X, name="X", remedy="Pass a list of lists of words.")
     found = []
     for index, words in enumerate(X):
         if isinstance(words, str | bytes) or not hasattr(words, "__len__") or not len(words):

@@ -16,10 +16,10 @@ from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
 from textgraft.data.conll import Tagged, conll_text, split_sentences
-from textgraft.data.examples import refuse_unread
+from textgraft.data.examples import validate_types
 from textgraft.data.streams.words import WordStream
 from textgraft.data.tags import Scheme, SubwordPooling
-from textgraft.data.words import Coverage, chosen_subword_pooling, word_windows
+from textgraft.data.words import Coverage, default_subword_pooling, word_windows
 from textgraft.heads.tagging import TaggingConfig
 from textgraft.metrics.tagging import TagScores, paired_ratio_test, score_tags
 from textgraft.models import loading
@@ -112,7 +112,7 @@ def tag_finetune(
 ) -> TagResult:
     """Fine-tune `model` to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
-    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load` takes, and None the
+    Devlin et al. 2019, §5.3, for an encoder of any family; `model` is a name that `loading.load_network` takes, and None the
     usual one for the script of the sentences (textgraft.models.default_models). `valid` is tagged after every epoch,
     and the weights with the best F1 of entities, or accuracy, are kept. Scores come from `test`, else from `valid`,
     else from sentences held out of `train`. The folder also holds predictions.conll of the examined sentences: word,
@@ -126,9 +126,11 @@ def tag_finetune(
     """
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     refuse_existing(out, overwrite)
-    refuse_unread(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
+    validate_types(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
-    source = options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load(model)
+    source = (
+        options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load_network(model)
+    )
     train, parts = chosen_parts(train, valid, test, options)
     options = fitted(options, source)
     stage = load_recipe(options.recipe).finetune
@@ -140,7 +142,7 @@ def tag_finetune(
         tagger, coverage = train_tagger(source, train, options, folder, parts=parts, show=show)
     name = examined(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger.open(tagger, precision), sentences, options.max_tokens, show=show)
+    replies, seen = tag_all(NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=show)
     reading: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
         reading, replies = faster(tagger, replies, options.max_tokens, show=show)
@@ -228,7 +230,7 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
     encoder = source.model.encoder
     new_layer_aggregation(options.layer_aggregation, encoder.widths)
     most = min(options.max_tokens, encoder.max_length or options.max_tokens)
-    subword_pooling = options.subword_pooling or encoder.subword_pooling or chosen_subword_pooling(encoder.direction)
+    subword_pooling = options.subword_pooling or encoder.subword_pooling or default_subword_pooling(encoder.direction)
     return replace(
         options, recipe=source.recommended_recipe(options.recipe), max_tokens=most, subword_pooling=subword_pooling
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from textgraft.data.sequences import budget_batches
-from textgraft.data.tags import Scheme, SubwordPooling, TagsOf
+from textgraft.data.tags import Scheme, SubwordPooling, TagPredictions
 from textgraft.data.words import Coverage, WordWindow, word_windows
 from textgraft.models.graph import ROWS, OnnxModel
 
@@ -37,10 +37,10 @@ class OnnxTagger(OnnxModel):
         """Where a network's tags are said."""
         return self
 
-    def reading(self, max_tokens: int) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]:
+    def reading(self, max_tokens: int) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagPredictions], Coverage]]:
         """What tags one part of a file after the other, as tagging wants it; windows are those of the original."""
 
-        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagsOf], Coverage]:
+        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
             windows, coverage = word_windows(self.tokenizer, sentences, self.max_tokens, direction=self.direction)
             found = self.decoded(windows, [len(words) for words in sentences])
             return [([self.tags[i] for i in best], sure.tolist()) for best, sure in found], coverage

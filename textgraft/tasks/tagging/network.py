@@ -15,10 +15,10 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.sequences import budget_batches
 from textgraft.data.streams.words import Vectors
-from textgraft.data.tags import TagsOf
-from textgraft.data.words import WHOLE, Coverage, WordWindow, word_windows
+from textgraft.data.tags import TagPredictions
+from textgraft.data.words import UNLIMITED_TOKENS, Coverage, WordWindow, word_windows
 from textgraft.heads.tagging import TaggingHead
-from textgraft.metrics.agreement import LOOKED_AT, Agreement
+from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import casts_of
@@ -30,7 +30,7 @@ WORDS = 1_000
 """Whose tags in int8 are looked at before those of others are believed."""
 READ_IN = "read_in"
 """Where a tagger's run says in which precision it is read by `auto`, its tags having been compared."""
-Reading = Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]
+Reading = Callable[[Sequence[Sequence[str]]], tuple[list[TagPredictions], Coverage]]
 
 
 def tagging_head(model: Model) -> TaggingHead:
@@ -76,7 +76,7 @@ def word_logits(
     return read_words(windows, lengths, pad_id, answer, subword_pooling=subword_pooling, vectors=vectors)
 
 
-def decoded(model: Model, logits: Sequence[np.ndarray]) -> list[TagsOf]:
+def decoded(model: Model, logits: Sequence[np.ndarray]) -> list[TagPredictions]:
     """The best legal tags of each sentence (N, C) and their probabilities."""
     head = tagging_head(model)
     tags, found = head.config.tags, {}
@@ -109,7 +109,7 @@ class NetworkTagger:
         `auto` is int8, and nothing is compared again, for a tagger whose tags were found to stay
         (tasks.tagging.stacked.faster).
         """
-        artifact = model if isinstance(model, Artifact) else loading.load(model)
+        artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         trusted = precision == "auto" and artifact.run.get(READ_IN) == "int8"
         if trusted:
             precision = "int8"
@@ -128,16 +128,16 @@ class NetworkTagger:
         is raised where too many differ.
         """
         faster, agreement = self._reading(max_tokens), self._agreement
-        if agreement is None or agreement.believed:
+        if agreement is None or agreement.passed:
             return faster
         run = {name: value for name, value in self.artifact.run.items() if name != READ_IN}
-        usual = NetworkTagger.open(replace(self.artifact, run=run), "auto").reading(max_tokens)
+        usual = NetworkTagger.of(replace(self.artifact, run=run), "auto").reading(max_tokens)
 
-        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagsOf], Coverage]:
+        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
             found, coverage = faster(sentences)
-            if not agreement.believed:
-                some, _ = usual(sentences[:LOOKED_AT])
-                agreement.look_at(_in_a_row(some), _in_a_row(found[: len(some)]))
+            if not agreement.passed:
+                some, _ = usual(sentences[:SAMPLE_SIZE])
+                agreement.compare(_in_a_row(some), _in_a_row(found[: len(some)]))
                 found[: len(some)] = some
             return found, coverage
 
@@ -154,8 +154,8 @@ class NetworkTagger:
         carried = max_tokens if carries_state(model.encoder) else None
         stack = None if self.artifact.stack is None else self.artifact.stack.reading()
 
-        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagsOf], Coverage]:
-            most = max_tokens if carried is None else WHOLE
+        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
+            most = max_tokens if carried is None else UNLIMITED_TOKENS
             windows, coverage = word_windows(tokenizer, sentences, most, direction=model.encoder.direction)
             vectors = None if stack is None else _looked_up(stack.vectors(sentences))
             was_training = model.training
@@ -168,7 +168,7 @@ class NetworkTagger:
         return tagged
 
 
-def _in_a_row(tagged: Sequence[TagsOf]) -> list[str]:
+def _in_a_row(tagged: Sequence[TagPredictions]) -> list[str]:
     return [tag for tags, _ in tagged for tag in tags]
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from textgraft.core.errors import UserError
 from textgraft.core.progress import Meter
 from textgraft.data.conll import Sentence, Tagged
-from textgraft.data.examples import each_text, refuse_one_text, refuse_unread
-from textgraft.data.tags import Scheme, TagsOf, converted, entities
+from textgraft.data.examples import each_text, validate_not_single_text, validate_types
+from textgraft.data.tags import Scheme, TagPredictions, converted, entities
 from textgraft.data.words import Coverage
 from textgraft.metrics.tagging import TagScores, score_tags
 from textgraft.models.graph_loading import graph_in
@@ -99,7 +99,9 @@ class WordTagger(Protocol):
     @property
     def config(self) -> Tagset: ...
 
-    def reading(self, max_tokens: int) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagsOf], Coverage]]: ...
+    def reading(
+        self, max_tokens: int
+    ) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagPredictions], Coverage]]: ...
 
 
 def stream_tags(
@@ -152,7 +154,7 @@ class Tagger:
         if graph is None:
             from textgraft.tasks.tagging.network import NetworkTagger
 
-            network = NetworkTagger.open(model, precision)
+            network = NetworkTagger.of(model, precision)
             self.source: WordTagger = network
             self.artifact: Artifact | OnnxTagger = network.artifact
         elif isinstance(graph, OnnxTagger):
@@ -169,9 +171,9 @@ class Tagger:
 
     def tag(self, sentences: Sequence[Sentence | Sequence[str]]) -> list[Reply]:
         """The tags of sentences, which are given as words. Raises UserError, with the place, for texts."""
-        refuse_one_text(sentences, name="sentences", remedy=AS_WORDS)
+        validate_not_single_text(sentences, name="sentences", remedy=AS_WORDS)
         for index, sentence in enumerate(sentences):
-            refuse_one_text(sentence, name=f"sentences[{index}]", remedy=AS_WORDS)
+            validate_not_single_text(sentence, name=f"sentences[{index}]", remedy=AS_WORDS)
         read = [s if isinstance(s, Sentence) else Sentence.of(s) for s in sentences]
         return tag_all(self.source, read, self.max_tokens, show=self.show)[0]
 
@@ -188,7 +190,7 @@ class Tagger:
 
     def evaluate(self, data: Tagged) -> dict[str, Any]:
         """How good the tags are: what TagScores.summary says. Raises UserError for tags of another kind."""
-        refuse_unread(data=data, wanted=Tagged, reader="textgraft.read_conll")
+        validate_types(data=data, wanted=Tagged, reader="textgraft.read_conll")
         return scores(data, self.tag(data.sentences)).summary()
 
 

@@ -87,7 +87,7 @@ def faster(
     if not int8_is_native() or words < WORDS:
         return {}, list(usual)
     trusting = replace(tagger, run=tagger.run | {READ_IN: "int8"})
-    found, _ = tag_all(NetworkTagger.open(trusting, "auto"), [r.sentence for r in usual], max_tokens, show=show)
+    found, _ = tag_all(NetworkTagger.of(trusting, "auto"), [r.sentence for r in usual], max_tokens, show=show)
     same = sum(a == b for one, other in zip(usual, found, strict=True) for a, b in zip(one.tags, other.tags))
     compared = {"in_int8": {"words": words, "same": same}}
     if same < SAME * words:

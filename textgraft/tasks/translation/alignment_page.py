@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from textgraft.report.plots import ACCENT, Plot, finished, shortened, style
+from textgraft.report.plots import ACCENT, Plot, laid_out, shortened, style
 
 if TYPE_CHECKING:
     from textgraft.tasks.translation.predictor import Alignment
@@ -36,4 +36,4 @@ def alignment(found: Alignment) -> Plot:
         axis.tick_params(length=0)
     most = ((word, found.source[int(row.argmax())]) for word, row in zip(found.target, found.weights, strict=True))
     said = ", ".join(f"{word} at {seen}" for word, seen in most)
-    return finished(figure, f"Where the translator looks most as it writes: {said}.")
+    return laid_out(figure, f"Where the translator looks most as it writes: {said}.")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, pad
-from textgraft.data.examples import each_text, refuse_unread
+from textgraft.data.examples import each_text, validate_types
 from textgraft.data.parallel import Parallel
 from textgraft.data.sequences import budget_batches
 from textgraft.generation.decoding import GenerateOptions, Tokens, continue_from, search
@@ -93,7 +93,7 @@ class Translator:
     """
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, Artifact) else loading.load(model)
+        self.artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
         where = "" if isinstance(model, Artifact) else str(model)
         if not isinstance(self.model.head, TranslationHead):
@@ -178,7 +178,7 @@ class Translator:
 
     def evaluate(self, data: Parallel, *, beams: int = 1) -> dict[str, Any]:
         """How good it is on pairs: loss, perplexity, and BLEU (metrics.bleu). Raises UserError without sacrebleu."""
-        refuse_unread(data=data, wanted=Parallel, reader="textgraft.read_parallel")
+        validate_types(data=data, wanted=Parallel, reader="textgraft.read_parallel")
         sacrebleu()
         numbers = {"pairs": len(data), "beams": beams, **self.loss(data)}
         return numbers | corpus_bleu(self.translate(data.source, beams=beams), data.target)

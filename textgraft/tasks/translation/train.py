@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import refuse_unread
+from textgraft.data.examples import validate_types
 from textgraft.data.parallel import Parallel
 from textgraft.data.streams.base import ExampleStream
 from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, init_from_word_vectors
@@ -27,7 +27,7 @@ from textgraft.tasks.translation.predictor import (
     padded_targets,
     translation_targets,
 )
-from textgraft.text.tokenizer import MIN_FREQUENCY, SIZES, Tokenizer
+from textgraft.text.tokenizer import DEFAULT_VOCAB_SIZES, MIN_FREQUENCY, Tokenizer
 from textgraft.training.driver import drive, put_in_place, refuse_existing, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores, Settings
 from textgraft.training.phases import STRICT, Stage
@@ -134,7 +134,7 @@ def cove_train(
     """
     out, options = Path(out), options or CoVeOptions()
     refuse_existing(out, overwrite)
-    refuse_unread(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
+    validate_types(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
     if options.bleu:
         sacrebleu()
     recipe = chosen_recipe(options, vectors)
@@ -204,7 +204,10 @@ def _tokenizers(
     """
     source = Tokenizer.train(train.source, kind="word", **recipe.tokenizer)
     if vectors is not None and not _trains_words(recipe):
-        known, room = set(source.tokens), recipe.tokenizer.get("vocab_size", SIZES["word"]) - source.vocab_size
+        known, room = (
+            set(source.tokens),
+            recipe.tokenizer.get("vocab_size", DEFAULT_VOCAB_SIZES["word"]) - source.vocab_size,
+        )
         unmet = list(islice((word for word in vectors.words if word not in known), room))
         often_enough = unmet * recipe.tokenizer.get("min_frequency", MIN_FREQUENCY)
         source = Tokenizer.train(chain(train.source, often_enough), kind="word", **recipe.tokenizer)
