@@ -80,7 +80,9 @@ def test_a_familys_model_is_asked_for_before_any_work(
 ) -> None:
     monkeypatch.setattr(model_folder, "MODEL_FOLDERS", ())
     asked = ["--methods", name, "--unlabelled", desk / "pool.txt", "--quiet", "--out", tmp_path / "curve"]
-    run("compare", desk / "train.csv", *asked).mistake(f"method '{name}'", "is not here", "--out", f"{name}@FOLDER")
+    run("compare", desk / "train.csv", *asked).mistake(
+        f"method '{name}'", "is not installed", "--out", f"{name}@FOLDER"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,24 +101,24 @@ def test_compare_prints_a_table(desk: Desk, tmp_path: Path, run: Program) -> Non
     assert "no other method was run" in result.out
     assert lines[-1] == f"Written: {out / 'report.html'}, {out / 'results.json'}, {out / 'answers.safetensors'}"
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "held out once" in page
+    assert "held-out " in page
     assert "one seed" in page
     asked = [desk / "train.csv", "--methods", "linear", "--seeds", "2", "--reuse", out, "--out", tmp_path / "grown"]
     grown = run("compare", *asked)
     assert grown.code == 0, grown
-    assert f"1 of 2 trainings are taken from {out}" in grown.err
+    assert f"1 of 2 trainings are reused from {out}" in grown.err
 
 
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
         (["--methods", "linaer"], ["unknown method 'linaer'", "Did you mean 'linear'?"]),
-        (["--methods", "linear,ulmfit"], ["'ulmfit' learns from unlabelled texts", "--unlabelled"]),
-        (["--methods", ","], ["no method is named"]),
-        (["--labels", "8,25"], ["train.csv: 25 labels are asked for, and there are 24 to train on", "'all'"]),
+        (["--methods", "linear,ulmfit"], ["'ulmfit' needs unlabelled texts", "--unlabelled"]),
+        (["--methods", ","], ["there are no methods to compare"]),
+        (["--labels", "8,25"], ["train.csv: 25 labels are more than the 24 to train on", "or all"]),
         (["--labels", "0"], ["0 is too few labels for 2 classes"]),
         (["--labels", "8,1"], ["1 is too few labels for 2 classes"]),
-        (["--labels", "8;all"], ["'8;all' is no number of labels"]),
+        (["--labels", "8;all"], ["'8;all' is not a number of labels"]),
         (["--seeds", "0"], ["--seeds"]),
         (["--label", "labels"], ["labels"]),
         (["--model", "nowhere", "--methods", "scratch"], ["nowhere"]),

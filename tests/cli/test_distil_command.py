@@ -82,7 +82,10 @@ def test_pairs_are_read_where_the_second_text_is_named(run: Program, desk: Desk,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{lm}", "{pool}", "--labelled", "{train}"], "answers with no labels, so labelled texts can be of no use"),
+        (
+            ["{lm}", "{pool}", "--labelled", "{train}"],
+            "language model without labels, so labelled texts cannot be used",
+        ),
         (["{lm}", "{pool}", "--alpha", "0.5"], "so alpha can be of no use"),
         (["{classifier}", "{pool}", "--student", "{lm}", "--temperature", "0"], "the temperature is 0.0"),
         (["{classifier}", "{pool}", "--student", "{lm}", "--finetune"], "there are no labelled texts"),

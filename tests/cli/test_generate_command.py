@@ -35,7 +35,7 @@ def test_json(desk: Desk, run: Program) -> None:
 
 def test_mistakes(desk: Desk, run: Program) -> None:
     run("generate", desk.lm).mistake("prompt")
-    run("generate", desk.classifier, "-p", "a").mistake("labels texts and writes none")
+    run("generate", desk.classifier, "-p", "a").mistake("cannot generate text")
     run("generate", desk.lm, "-p", "a", "--top-k", "5").mistake("Give a temperature too")
     run("generate", desk.lm, "-p", "a", "--max-tokens", "0").mistake("max_tokens is 0")
     run("generate", desk.lm, "-p", "a", "--device", "tpu").mistake("unknown device 'tpu'")

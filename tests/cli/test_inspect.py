@@ -79,7 +79,7 @@ def test_the_report_is_one_file_that_shows_both_plots_and_fetches_nothing(whole:
         assert told in words[1], told
     for cell in whole["cells"]:
         assert f"{cell['arm']}, n = {cell['n']}<" in page
-    assert "one seed only, so no spread" in page
+    assert "with one seed there is no spread" in page
 
 
 def test_the_tables_on_stdout_say_the_same(whole: dict[str, Any], desk: Desk, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_without_a_test_set_it_says_what_is_held_out(desk: Desk, tmp_path: Path,
     found = shown.json()
     assert (found["held_out"], found["test_n"], found["run"]["data"]["train"]["texts"]) == (True, 5, 19)
     page = Path(found["report"]).read_text()
-    assert "held out once" in page
+    assert "held-out " in page
     assert "&lt;b&gt;&amp;.csv" in page
     assert "<b>" not in page
 
@@ -157,7 +157,7 @@ def test_measure_every_gives_the_curves_more_points(desk: Desk, tmp_path: Path, 
         (["--layers", "one"], ("--layers", "'one' is no list of numbers", "0,1,2")),
         (["--layers", ""], ("is no list of numbers",)),
         (["--recipe", "transfr"], ("unknown recipe", "Did you mean 'transfer'?")),
-        (["--recipe", "UNPHASED"], ("no phases",)),
+        (["--recipe", "UNPHASED"], ("no fine-tuning phases",)),
         (["--seeds", "0"], ("--seeds",)),
         (["--model", "CLASSIFIER"], ("this is a classifier", "fine-tuned from")),
         (["--test", "missing.csv"], ("missing.csv",)),

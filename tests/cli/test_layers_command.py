@@ -122,13 +122,13 @@ def test_readouts_of_a_table(desk: Desk, tmp_path: Path, run: Program) -> None:
     ("arguments", "told"),
     [
         (["words", "LM", "--word", "film"], ("there is no text", "--sentence")),
-        (["words", "LM", "POOL"], ("no word to look at", "--word")),
-        (["words", "LM", "POOL", "--word", "zebra"], ("'zebra' is in none of",)),
+        (["words", "LM", "POOL"], ("no words are given", "--word")),
+        (["words", "LM", "POOL", "--word", "zebra"], ("'zebra' does not occur in",)),
         (["words", "LM", "POOL", "--word", "film", "--projection", "pac"], ("Did you mean 'pca'",)),
         (["words", "LM", "missing.txt", "--word", "film"], ("missing.txt",)),
         (["words", "nobody", "POOL", "--word", "film"], ("nobody",)),
         (["geometry", "LM", "POOL", "--contexts", "5000"], ("words stand in 5000 different sentences", "--contexts")),
-        (["weights", "LM"], ("has learned no mix", "--layer-aggregation mix or elmo-mix")),
+        (["weights", "LM"], ("has no learned mix", "--layer-aggregation mix or elmo-mix")),
         (["weights", "nobody"], ("nobody",)),
         (["layers", "TRAIN", "--test", "TEST", "--model", "LM", "--layer-aggregations", "sum"], ("allows none",)),
         (

@@ -201,7 +201,7 @@ def test_compare_takes_pairs_and_refuses_choices(run: Program, desk: Path, tiny_
     assert done.code == 0, done.err
     assert done.json()["budgets"][-1]["methods"]["linear"]["accuracy"]["mean"] == 1.0
     files = (desk / "train-choice.jsonl", "--kind", "choice", "--out", tmp_path / "no", "--model", tiny_lm)
-    run("compare", *files, "--quiet").mistake("there is no method to compare for labels of kind 'choice'", "finetune")
+    run("compare", *files, "--quiet").mistake("no method supports labels of kind 'choice'", "finetune")
 
 
 def test_a_learning_rate_is_found_on_pairs(run: Program, desk: Path, family: tuple[str, Path]) -> None:

@@ -99,8 +99,8 @@ def test_help_and_mistakes(desk: Desk, tmp_path: Path, run: Program) -> None:
     run("prompt", desk.lm, data, "-t", "sentimnt").mistake("sentimnt", "Did you mean 'sentiment'")
     run("prompt", desk.lm, data, "-t", mine, "--scoring", "sun").mistake("unknown scoring 'sun'", "'sum'")
     run("prompt", desk.lm, data, "-t", mine, "--out", tmp_path / "a.xls").mistake(".csv or .jsonl")
-    run("prompt", desk.lm, data, "-t", mine, "--shots", "30").mistake("30 examples are asked for, and 20 have")
-    run("prompt", desk.classifier, data, "-t", mine).mistake("labels texts and writes none")
+    run("prompt", desk.lm, data, "-t", mine, "--shots", "30").mistake("30 examples are more than the 20 with")
+    run("prompt", desk.classifier, data, "-t", mine).mistake("cannot generate text")
     mine.write_text(mine.read_text().replace("{text}", "{txet}"))
     run("prompt", desk.lm, data, "-t", mine).mistake("mine.toml", "'{txet}' in example", "'text'")
 

@@ -74,7 +74,7 @@ def test_a_classifier_by_the_second_to_last_layer(desk: Desk, tmp_path: Path, ru
 def test_what_cannot_be_read_is_refused_before_the_model_adapts(desk: Desk, tmp_path: Path, run: Program) -> None:
     files = (desk / "train.csv", "--test", desk / "test.csv", "--unlabelled", desk / "pool.txt", "--model", desk.lm)
     done = run("finetune", *files, "--layer-aggregation", "concat-last-4", "--out", tmp_path / "out", "--quiet")
-    done.mistake("'concat-last-4' needs 4 layers above the embeddings, and this model has 3")
+    done.mistake("'concat-last-4' needs 4 layers above the embeddings; this model has 3")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -106,4 +106,4 @@ def test_taggers_and_readers_of_four_layers_at_once(tmp_path: Path, run: Program
     assert run(*asked).json()["f1"] == made.json()["methods"]["reader"]["f1"]
     assert json.loads((tmp_path / "reader" / "config.json").read_text())["head"]["input_dim"] == 64
     theirs = run("convert", tmp_path / "reader", "--to", "huggingface", "--out", tmp_path / "theirs")
-    theirs.mistake("the head reads 'concat-last-4', and transformers has no head that does")
+    theirs.mistake("transformers has no head with the layer aggregation 'concat-last-4'")

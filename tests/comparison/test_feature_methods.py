@@ -179,7 +179,7 @@ def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
     asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(60, 3)[0], "labels": [6, "all"], "seeds": 2}
     asked["methods"] = [f"flair@{models['flair']}", f"vectors@{models['vectors']}"]
     asked["options"] = MethodOptions(show=False)
-    compare(examples(), tmp_path / "whole", **asked)
+    textgraft.compare(examples(), tmp_path / "whole", **asked)
     train_and_predict, answered = Features.train_and_predict, []
 
     def cut_short(self: Any, *given: Any) -> Any:
@@ -298,14 +298,20 @@ def test_a_family_whose_model_is_not_there_says_how_it_is_made(name: str, monkey
         new_method(name, MethodOptions())
     said = str(refused.value)
     missing = models_of(METHODS[name].model)[0]
-    for part in (f"method '{name}'", f"'{missing}' is not here", "textgraft ", f"--out {missing}", f"{name}@FOLDER"):
+    for part in (
+        f"method '{name}'",
+        f"'{missing}' is not installed",
+        "textgraft ",
+        f"--out {missing}",
+        f"{name}@FOLDER",
+    ):
         assert part in said, said
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_refuses_models_of_another(name: str, models: dict[str, str]) -> None:
     other = models["gpt" if name == "bert" else "bert"]
-    with pytest.raises(UserError, match=f"method '{name}' is for models of the family '{name}'"):
+    with pytest.raises(UserError, match=f"method '{name}' supports models of the family '{name}'"):
         new_method(f"{name}@{other}", MethodOptions())
 
 

@@ -104,7 +104,7 @@ def test_no_winner_where_another_draw_of_the_labels_could_undo_it() -> None:
     assert steady["p_holm"] < 0.001  # of these trainings the texts are sure
     assert steady["low"] < 0 < steady["difference"] < steady["high"]
     told = budget_verdict(comparison, found, 100)
-    assert "is ahead, but another draw of the labels could undo it beside steady (+10.0 points [-" in told
+    assert "is ahead, but not reliably over training samples, compared with steady (+10.0 points [-" in told
     assert "low" not in told
     assert "other seeds could undo it" in significance_text(steady)
 
@@ -140,5 +140,5 @@ def test_efficiency_is_said_only_of_winners() -> None:
     curves = {"a": [(10, 0.8), (100, 0.9)], "b": [(10, 0.7), (100, 0.9)], "c": [(10, 0.5), (100, 0.6)]}
     results = {"metric": "accuracy", "label_efficiency": label_efficiency(curves)}
     told = efficiency_verdicts(results | {"budgets": [entry(10, "a"), entry(100, "a")]})
-    assert told == ["Labels for what a has with 10 (80.0 %): b about 32; not reached with 100 labels by c."]
+    assert told == ["Labels needed for the score of a with 10 (80.0 %): b about 32; not reached with 100 labels by c."]
     assert efficiency_verdicts(results | {"budgets": [entry(10, None), entry(100, "a")]}) == []

@@ -296,10 +296,10 @@ def test_without_a_network(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.Mon
         closed = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UserError, match=r"cannot be reached \(Connection refused\).*HTTPS_PROXY.*--endpoint"):
             fetch(tmp_path / "bert", endpoint=closed)
-    with pytest.raises(UserError, match="no address of a hub"):
+    with pytest.raises(UserError, match="not the address of a hub"):
         fetch(tmp_path / "bert", endpoint="ftp://host")
     hub.listing = lambda name: {"siblings": [{"rfilename": "config.json"}], "sha": "1"}  # type: ignore[method-assign]
-    with pytest.raises(UserError, match="what answers is no model hub, or gives no hashes"):
+    with pytest.raises(UserError, match="the server is not a model hub, or gives no hashes"):
         fetch(tmp_path / "bert")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):
@@ -317,7 +317,7 @@ def test_through_a_proxy(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_names_and_kinds_that_are_not_read(hub: FakeHub, tmp_path: Path) -> None:
     for name in ("../etc", "a/b/c", "a b", ""):
-        with pytest.raises(UserError, match="no name of a model on a hub"):
+        with pytest.raises(UserError, match="not the name of a model on a hub"):
             textgraft.fetch(name, tmp_path / "bert", show=False)
     config = json.loads(hub.models[NAME]["config.json"])
     hub.models[NAME]["config.json"] = json.dumps(config | {"model_type": "t5"}).encode()

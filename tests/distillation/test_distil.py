@@ -317,7 +317,7 @@ def test_what_a_classifier_cannot_teach_is_explained(teacher: Path, tiny_lm: Pat
         distil(
             teacher, [*known.texts, *POOL[40:50] * 4], out, student=tiny_lm, test=known, options=asked, context=QUIET
         )
-    with pytest.raises(UserError, match="the test set holds no texts"):
+    with pytest.raises(UserError, match="the test set has no texts"):
         distil(teacher, POOL, out, student=tiny_lm, test=known.take([]), options=asked, context=QUIET)
     for needing in ({"alpha": 0.3}, {"finetune": True}):
         with pytest.raises(UserError, match="there are no labelled texts"):
@@ -347,7 +347,7 @@ def test_a_model_for_choices_is_no_teacher(bert_lm: Path, tiny_lm: Path, tmp_pat
     chooser = Artifact(model, source.tokenizer, Labels("choice", ("1", "2")), {"stage": "finetune", "max_tokens": 16})
     folder = artifact.save(chooser, tmp_path / "chooser")
     asked = [Choice("a", ["b", "c"])] * 30
-    with pytest.raises(UserError, match="chooses between the options"):
+    with pytest.raises(UserError, match="a multiple-choice model"):
         distil(folder, asked, tmp_path / "out", student=tiny_lm, context=QUIET)
 
 
@@ -425,17 +425,17 @@ def test_what_a_language_model_cannot_teach_is_explained(bert_lm: Path, tiny_lm:
         ({"test": labelled(20, 1)}, "a test set"),
         ({"options": replace(asked, alpha=0.5)}, "alpha"),
     ):
-        with pytest.raises(UserError, match=f"language model and answers with no labels, so {name}.*Fine-tune it"):
+        with pytest.raises(UserError, match=f"language model without labels, so {name}.*Fine-tune it"):
             distil(bert_lm, POOL, out, context=QUIET, **{"options": asked, **given})
     with pytest.raises(UserError, match="12 texts are too few to distil"):
         distil(bert_lm, POOL[:12], out, options=asked, context=QUIET)
-    with pytest.raises(UserError, match="the other what is masked"):
+    with pytest.raises(UserError, match="the other masked tokens"):
         distil(bert_lm, POOL, out, student=tiny_lm, options=asked, context=QUIET)
     other = artifact.save(bert(2, texts=reviews(50, 7)[0] + ["zebras"] * 9), tmp_path / "other")
-    with pytest.raises(UserError, match="another tokenizer than its teacher"):
+    with pytest.raises(UserError, match="another tokenizer than the teacher"):
         distil(bert_lm, POOL, out, student=other, options=asked, context=QUIET)
     narrow = artifact.save(bert(2, width=8), tmp_path / "narrow")
-    with pytest.raises(UserError, match=r"8 wide and the teacher's 16.*any-width"):
+    with pytest.raises(UserError, match=r"8 dimensions, the teacher's 16.*any-width"):
         distil(bert_lm, POOL, out, student=narrow, options=asked, context=QUIET)
     assert not (tmp_path / "out.run").exists()
     done = distil(bert_lm, POOL, out, student=narrow, options=lm_options(tmp_path, hidden=0.0), context=QUIET)

@@ -369,9 +369,9 @@ def test_every_family_has_a_half_that_learns(family: str) -> None:
 
 def test_layers_that_do_not_fit_and_a_single_one_are_explained() -> None:
     assert half_of(language_model(num_layers=3)).describe()["encoder"]["num_layers"] == 2
-    with pytest.raises(UserError, match="widths do not fit on one another"):
+    with pytest.raises(UserError, match="which the student would have, do not match"):
         half_of(language_model(num_layers=2))
-    with pytest.raises(UserError, match="one layer has no half"):
+    with pytest.raises(UserError, match="one layer cannot be halved"):
         half_of(language_model(num_layers=1, hidden_dim=6))
 
 
@@ -388,8 +388,8 @@ def test_a_fresh_half_has_the_shape_and_nothing_else() -> None:
 def test_vectors_of_other_widths_have_no_angle() -> None:
     teacher = masked_language_model(width=8)
     student = masked_language_model(width=16)
-    with pytest.raises(UserError, match="16 wide and the teacher's 8"):
-        LanguageModelDistillation(teacher, 2.0, 5.0, 2.0, 1.0).check(student)
+    with pytest.raises(UserError, match="16 dimensions, the teacher's 8"):
+        LanguageModelDistillation(teacher, 2.0, 5.0, 2.0, 1.0).validate(student)
     lesson = LanguageModelDistillation(teacher.eval(), 2.0, 5.0, 2.0, 0.0)
-    lesson.check(student)
+    lesson.validate(student)
     assert float(DistilledModel(student, lesson).train().loss(next(iter(pairs().batches(0)))).total.detach()) > 0

@@ -218,7 +218,7 @@ def test_the_direction_from_the_right_may_read_another_window() -> None:
 
 def test_token_ids_are_refused_and_there_is_no_table() -> None:
     encoder = made()
-    with pytest.raises(UserError, match="how words are spelled"):
+    with pytest.raises(UserError, match="needs words as characters"):
         encoder(Batch(torch.zeros(1, 2, dtype=torch.int64), torch.ones(1, 2, dtype=torch.bool)))
     with pytest.raises(UserError, match="no table"):
         encoder.tied()
@@ -227,9 +227,9 @@ def test_token_ids_are_refused_and_there_is_no_table() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"filters": []}, "are no filters"),
-        ({"filters": [[1]]}, "are no filters"),
-        ({"filters": [[0, 4]]}, "are no filters"),
+        ({"filters": []}, "are not filters"),
+        ({"filters": [[1]]}, "are not filters"),
+        ({"filters": [[0, 4]]}, "are not filters"),
         ({"activation": "gelu"}, "unknown activation"),
         ({"num_layers": 0}, "0 is out of range"),
         ({"cell_clip": -1.0}, "out of range"),

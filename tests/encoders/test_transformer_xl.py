@@ -296,7 +296,7 @@ def test_shapes_that_cannot_be(settings: dict[str, Any], complaint: str) -> None
 
 
 def test_without_memory_there_is_nothing_to_go_on_from() -> None:
-    with pytest.raises(UserError, match="remembers nothing"):
+    with pytest.raises(UserError, match="has no memory"):
         xl(eval_memory_length=0).begin(texts())
 
 

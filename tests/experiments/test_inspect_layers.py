@@ -111,7 +111,7 @@ def test_texts_with_labels_and_what_a_model_does_not_allow(desk: Path, tmp_path:
     assert "adds layers up" in results["left_out"]["sum"]
     assert (results["metric"], results["unit"], results["sizes"]) == ("accuracy", "texts", {"train": 40, "test": 20})
     head, rows = table_rows(results)
-    assert head[0] == "layer_aggregation"
+    assert head[0] == "layer aggregation"
     assert rows[0][2].endswith("]")
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Left out: the layer aggregation" in page
@@ -119,7 +119,7 @@ def test_texts_with_labels_and_what_a_model_does_not_allow(desk: Path, tmp_path:
 
 def test_data_of_two_kinds_and_impossible_readouts_are_refused(desk: Path, tmp_path: Path) -> None:
     texts = Examples(*reviews(10), "single", source="reviews")
-    for test, names, told in ((texts, (), "sentences with tags"), (TEST, ("sum",), "allows none of these")):
+    for test, names, told in ((texts, (), "tagged sentences and texts"), (TEST, ("sum",), "allows none of these")):
         chosen = options(desk, *names)
         with pytest.raises(UserError, match=told):
             inspect_layers(TRAIN, tmp_path / "out", test=test, model=desk / "lstm", options=chosen, show=False)
@@ -157,7 +157,7 @@ def test_weights_are_those_that_the_models_have_learned(desk: Path, tmp_path: Pa
 
 
 def test_models_without_a_mix_are_refused(desk: Path, tmp_path: Path) -> None:
-    for models, told in (([desk / "bert"], "has learned no mix"), ([], "no model to look at")):
+    for models, told in (([desk / "bert"], "has no learned mix"), ([], "no models are given")):
         with pytest.raises(UserError, match=told):
             inspect_weights(models, tmp_path / "out")
     assert not list(tmp_path.iterdir())

@@ -96,7 +96,7 @@ def test_embeddings_of_an_lstm_do_not_know_their_context_and_layers_do(models: P
 
 
 def test_too_little_text_and_folders_that_exist_are_refused(models: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="stand in 3 different sentences"):
+    with pytest.raises(UserError, match="occur in 3 different sentences"):
         inspect_geometry(models / "lstm", TEXTS[:1], tmp_path / "out", options=SMALL, show=False)
     assert not list(tmp_path.iterdir())
     (tmp_path / "out").mkdir()
@@ -157,7 +157,7 @@ def test_a_page_shows_users_text_harmlessly(models: Path, tmp_path: Path) -> Non
 
 
 def test_words_that_are_nowhere_and_no_words_are_refused(models: Path, tmp_path: Path) -> None:
-    for words, told in ((["zebra"], "'zebra' is in none of"), ([], "no word to look at")):
+    for words, told in ((["zebra"], "'zebra' does not occur in"), ([], "no words are given")):
         with pytest.raises(UserError, match=told):
             inspect_words(models / "lstm", TEXTS, tmp_path / "out", words=words, show=False)
     with pytest.raises(UserError, match="unknown projection 'pcaa'"):

@@ -301,7 +301,7 @@ def test_a_classifier_is_refused_and_so_is_a_recipe_without_phases(
         prepare_setup(TRAIN, TEST, tmp_path / "clf", options)
     empty = tmp_path / "empty.toml"
     empty.write_text(RECIPE.split("[finetune]")[0] + "[finetune]\n")
-    with pytest.raises(UserError, match="no phases"):
+    with pytest.raises(UserError, match="no fine-tuning phases"):
         prepare_setup(TRAIN, TEST, tiny_lm, replace(options, recipe=str(empty)))
     with pytest.raises(UserError, match="seeds is 0"):
         replace(options, seeds=0)

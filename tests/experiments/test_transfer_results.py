@@ -112,4 +112,4 @@ def test_what_another_seed_could_undo_is_not_called_certain() -> None:
     assert sure({"p": 0.001, "low": 0.1, "high": 0.2})
     assert not any("unsteady" in sentence for sentence in one["verdict"])
     other = transfer_results_of(B=right(0.2), fresh=steady, BnB=steady)
-    assert "B and n = 0 differ by nothing but their seeds, and yet by 40.0 points" in other["verdict"][-1]
+    assert "B and n = 0 differ only in their seeds, and yet by 40.0 points" in other["verdict"][-1]

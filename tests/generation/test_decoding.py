@@ -202,7 +202,7 @@ def test_a_text_is_over_where_the_positions_are() -> None:
         ({"temperature": 1.0, "top_p": 1.5}, "top_p is 1.5"),
         ({"beams": 0}, "beams is 0"),
         ({"repetition_penalty": 0.5}, "repetition_penalty is 0.5"),
-        ({"beams": 2, "temperature": 1.0}, "draws nothing"),
+        ({"beams": 2, "temperature": 1.0}, "does not sample"),
         ({"top_k": 3}, "Give a temperature too"),
         ({"stop": ("x", "")}, "an empty stop string"),
     ],

@@ -135,7 +135,7 @@ def test_batches_do_not_change_a_likelihood(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_mistakes() -> None:
     made = model("gpt")
-    with pytest.raises(UserError, match="' ' is not one token"):
+    with pytest.raises(UserError, match="' ' has no token"):
         likelihoods(made, [Request("a", " ")])
     assert likelihoods(made, [Request(" ".join("abcd" * 9), " a b c d")])[0].tokens == 4  # 40 are read, one predicted
     with pytest.raises(UserError, match="a prompt of 42 tokens is longer than the 40"):

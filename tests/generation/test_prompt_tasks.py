@@ -120,7 +120,7 @@ def test_examples_are_never_among_the_answered(gpt: Artifact) -> None:
     for seed in range(5):
         drawn = prompt(gpt, TEXTS, TEMPLATE, options=asked(shots=2, seed=seed), examples=same).demonstrations
         assert not any("A fine film" in d for d in drawn)
-    with pytest.raises(UserError, match="none is left to answer"):
+    with pytest.raises(UserError, match="none is left to predict"):
         prompt(gpt, TEXTS, TEMPLATE, options=asked(shots=4))
 
 
@@ -134,7 +134,7 @@ def test_prompts_that_lose_examples_say_so() -> None:
     assert 0 < found.prompts[0].shots < 3
     assert [str(w.message) for w in said] == [
         "3 of 3 prompts have room for fewer than 3 examples; the fewest have 0.",
-        "1 of 3 texts lost their end, for want of room.",
+        "1 of 3 texts were truncated for lack of room.",
     ]
     with pytest.warns(UserWarning, match="1 of 1 prompts have room for fewer than 3"):
         few = prompt(tiny("awd_lstm"), ["short"], TEMPLATE, options=asked(shots=3, max_tokens=50), examples=POOL)
@@ -173,7 +173,7 @@ def test_evaluation_by_hand() -> None:
     assert (found["most_frequent"]["label"], found["most_frequent"]["mean"]) == ("x", 0.75)
     assert found["difference"] == {"points": -25.0, "p": 1.0}
     assert found["metrics"]["log_loss"] == pytest.approx(-np.log([0.9, 0.2, 0.6, 0.1]).mean())
-    with pytest.raises(UserError, match="no labels to compare"):
+    with pytest.raises(UserError, match="no labels to evaluate"):
         Prompted(Examples(["a"]), answers[:1], [], []).evaluate()
 
 
@@ -188,7 +188,7 @@ def test_what_is_written(gpt: Artifact) -> None:
     orders = [generate(gpt, [o + "good ="], wanted)[0].ids for o in ("yes = oui\nno = non\n", "no = non\nyes = oui\n")]
     assert shown[0].ids in orders
     small = tiny("gpt", max_length=40)
-    with pytest.warns(UserWarning, match="1 of 1 texts lost their end"):
+    with pytest.warns(UserWarning, match="1 of 1 texts were truncated"):
         assert len(complete(small, ["word " * 50], "summarise", options=asked(), generation=wanted)[0].ids) == 5
 
 
@@ -197,10 +197,10 @@ def test_mistakes(gpt: Artifact, tiny_lm: Path) -> None:
     for message, ask in (
         ("no words for the label 'negg'.*Did you mean 'neg'", lambda: prompt(gpt, wrong, TEMPLATE)),
         ("no words for the label 'negg'", lambda: prompt(gpt, TEXTS, TEMPLATE, examples=wrong)),
-        ("writes its answers", lambda: prompt(gpt, TEXTS, "summarise")),
+        ("generates answers", lambda: prompt(gpt, TEXTS, "summarise")),
         ("has no max_tokens", lambda: complete(gpt, TEXTS, TEMPLATE)),
         ("no examples to show", lambda: complete(gpt, TEXTS, "translate", options=asked(shots=1))),
-        ("no two labels to choose from", lambda: prompt(gpt, ["a"], Template("own", "", "{text} {label}"))),
+        ("fewer than two labels to choose from", lambda: prompt(gpt, ["a"], Template("own", "", "{text} {label}"))),
         ("options of their own", lambda: prompt(gpt, Examples([Choice("a", ["b", "c"])]), TEMPLATE)),
         ("of another kind", lambda: prompt(gpt, Examples(["a", "b"], [1.0, 2.5], "numeric"), TEMPLATE)),
         ("unknown scoring 'lenght'.*Did you mean 'length'", lambda: asked(scoring="lenght")),
@@ -210,5 +210,5 @@ def test_mistakes(gpt: Artifact, tiny_lm: Path) -> None:
         with pytest.raises(UserError, match=message):
             ask()
     backward = tiny("awd_lstm", direction="right")
-    with pytest.raises(UserError, match="does not read from the left"):
+    with pytest.raises(UserError, match="is not left-to-right"):
         prompt(backward, TEXTS, TEMPLATE)

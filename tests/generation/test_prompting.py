@@ -41,7 +41,7 @@ def test_every_template_that_ships_can_be_used(name: str) -> None:
         (GOOD.replace("{text}", "{txt}"), ["unknown field '{txt}' in example", "Did you mean 'text'"]),
         (GOOD.replace("{text}", "it"), ["no {text} in example"]),
         (GOOD.replace("{label}", "it"), ["no {label} in example"]),
-        (GOOD.replace("{label}.", "{label} {text2}"), ["something comes after {label}"]),
+        (GOOD.replace("{label}.", "{label} {text2}"), ["a field comes after {label}"]),
         (GOOD + 'instruction = "Look at {text}"', ["only example may have fields"]),
         (GOOD + "max_tokens = -1", ["max_tokens is below 0"]),
         (GOOD + "max_tokens = 5\nverbaliser = {a = ['x'], b = ['y']}", ["both max_tokens and a verbaliser"]),
@@ -81,9 +81,9 @@ def test_what_an_example_reads() -> None:
     assert asks.question(Choice("a", ["x", "y"], "b")) == "a|b|"
     assert demonstrations(asks, Examples([Choice("a", ["x", "y"], "b")], ["2"], "choice"), [0]) == ["a|b|y"]
     assert demonstrations(MOOD, POOL, [0, 11]) == ["Review: text 0\nMood: good.", "Review: text 11\nMood: bad."]
-    with pytest.raises(UserError, match=r"reads \{text2\}, which is not there"):
+    with pytest.raises(UserError, match=r"needs \{text2\}, which the data lack"):
         asks.question("a")
-    with pytest.raises(UserError, match=r"does not read \{text2\}"):
+    with pytest.raises(UserError, match=r"does not use \{text2\}"):
         MOOD.question(Pair("a", "b"))
 
 
@@ -117,8 +117,8 @@ def test_what_is_drawn_is_stratified_and_decided_by_the_seed() -> None:
     [
         (Examples(["a", "b"]), 1, "one answer each"),
         (Examples(["a", "b"], [1.0, 2.0], "numeric"), 1, "one answer each"),
-        (POOL, 13, "13 examples are asked for, and 12 have"),
-        (Examples(["a", "b", " "], ["x", "", "y"], "single"), 2, "2 examples are asked for, and 1 have"),
+        (POOL, 13, "13 examples are more than the 12 with"),
+        (Examples(["a", "b", " "], ["x", "", "y"], "single"), 2, "2 examples are more than the 1 with"),
     ],
 )
 def test_too_few_examples(pool: Examples, shots: int, message: str) -> None:

@@ -153,5 +153,5 @@ def test_dropout_acts_in_training_alone() -> None:
 
 def test_tags_are_named_once() -> None:
     for tags in ([], ["x", "x"]):
-        with pytest.raises(UserError, match="a tag comes twice"):
+        with pytest.raises(UserError, match="a tag occurs twice"):
             TaggingConfig(3, tags)

@@ -85,5 +85,5 @@ def test_a_text_unlike_all_others_is_not_answered_with_a_certainty_that_none_of_
     other = texts[:1].clone()
     other[:, -1] = -0.3
     assert head(encoded(other)).abs().max() < 3 * known
-    monkeypatch.setattr("textgraft.nn.batch_norm.WIDEST", math.inf)
+    monkeypatch.setattr("textgraft.nn.batch_norm.MAX_DEVIATIONS", math.inf)
     assert head(encoded(other)).abs().max() > 10 * known

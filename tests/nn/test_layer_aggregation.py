@@ -160,13 +160,13 @@ def test_layers_of_unequal_widths_are_not_added_up() -> None:
             new_layer_aggregation(name, ULMFIT)
         assert refused.value.remedy == f"Possible with this model: {', '.join(possible)}."
     for name in ("sum", "mix"):
-        with pytest.raises(UserError, match=r"adds layers up, and these have widths of .*640, 640, 320"):
+        with pytest.raises(UserError, match=r"adds layers up, which here have widths of .*640, 640, 320"):
             new_layer_aggregation(name, ULMFIT)
-    with pytest.raises(UserError, match="needs 4 layers above the embeddings, and this model has 3"):
+    with pytest.raises(UserError, match="needs 4 layers above the embeddings; this model has 3"):
         new_layer_aggregation("concat-last-4", ULMFIT)
     four = (320, 640, 640, 640, 320)
     assert new_layer_aggregation("concat-last-4", four).output_dim == 640 * 3 + 320
-    with pytest.raises(UserError, match="'sum-last-4' adds layers up, and these have widths of 640, 640, 640, 320"):
+    with pytest.raises(UserError, match="'sum-last-4' adds layers up, which here have widths of 640, 640, 640, 320"):
         new_layer_aggregation("sum-last-4", four)
 
 
@@ -231,7 +231,7 @@ def test_mistakes() -> None:
     with pytest.raises(UserError, match="unknown layer aggregation 'top'"):
         tagger("top")
     head = {"name": "classification", "input_dim": 6, "outputs": 2, "pooling": "pooled", "layer_aggregation": "sum"}
-    with pytest.raises(UserError, match="pooling 'pooled' is of the last layer, not of the layer aggregation 'sum'"):
+    with pytest.raises(UserError, match="pooling 'pooled' uses the last layer, not the layer aggregation 'sum'"):
         build({"encoder": SMALL | {"pooler": True}, "head": head})
     with pytest.raises(UserError, match="setting missing or one it does not know"):  # it predicts by the last layer
         build({"encoder": SMALL, "head": {"name": "masked_language_model", "input_dim": 6, "layer_aggregation": "sum"}})
@@ -239,7 +239,7 @@ def test_mistakes() -> None:
 
 def test_transformers_has_no_readouts(tmp_path: Path) -> None:
     head = {"name": "span", "input_dim": 6, "layer_aggregation": "second-to-last"}
-    with pytest.raises(UserError, match="the head reads 'second-to-last', and transformers has no head that does"):
+    with pytest.raises(UserError, match="transformers has no head with the layer aggregation 'second-to-last'"):
         huggingface.save(build({"encoder": SMALL, "head": head}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -307,7 +307,7 @@ def test_a_pickle_with_code_is_not_opened(tmp_path: Path, monkeypatch: pytest.Mo
     ("file", "content", "message"),
     [
         ("config.json", b"{", "config.json: damaged"),
-        ("config.json", b"[]", "no JSON object"),
+        ("config.json", b"[]", "not a JSON object"),
         ("model.safetensors", b"short", "model.safetensors: damaged"),
         ("model.safetensors.index.json", b'{"weight_map": {"a": "../secret.safetensors"}}', "outside this folder"),
         ("model.safetensors.index.json", b'{"weight_map": {"a": "gone.safetensors"}}', "gone.safetensors: missing"),

@@ -149,7 +149,7 @@ class Runs:
 def test_a_pickle_with_code_is_not_opened(new: bool, tmp_path: Path) -> None:
     path, harm = tmp_path / "lm.pt", tmp_path / "harm"
     torch.save({"dictionary": Runs(harm)}, path, _use_new_zipfile_serialization=new)
-    with pytest.raises(UserError, match=r"asks for 'posix.mkdir'.*could run code"):
+    with pytest.raises(UserError, match=r"uses 'posix.mkdir'.*could run code"):
         flair.load(f"flair:{path}")
     path.write_bytes(pickle.dumps(Runs(harm)))  # where torch expects its magic number
     with pytest.raises(UserError):
@@ -181,7 +181,7 @@ def test_torchscript_is_not_opened(tmp_path: Path) -> None:
         for entry in source.namelist():
             target.writestr(entry, source.read(entry))
         target.writestr(source.namelist()[0].split("/")[0] + "/constants.pkl", b"\x80\x02).")
-    with pytest.raises(UserError, match=r"asks for TorchScript.*could run code"):
+    with pytest.raises(UserError, match=r"uses TorchScript.*could run code"):
         flair.load(f"flair:{path}")
 
 
@@ -193,7 +193,7 @@ def test_what_is_no_language_model_of_flairs_is_said(tmp_path: Path) -> None:
     whole = altered()["state_dict"]
     for changes, said in (
         ({"recurrent_type": "GRU"}, "its recurrent layer is a GRU"),
-        ({"document_delimiter": "<doc>"}, "parted by '<doc>'"),
+        ({"document_delimiter": "<doc>"}, "separated by '<doc>'"),
         ({"dictionary": [b"<unk>", b"\xff"]}, "describes no model"),
         ({"dictionary": []}, "empty"),
         ({"dictionary": [b"a", b"a"]}, "twice"),
@@ -208,8 +208,8 @@ def test_what_is_no_language_model_of_flairs_is_said(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=said):
             flair.from_flair(altered(**changes))
     for content, said in (
-        ({"weights": torch.zeros(2)}, "no language model of Flair's"),
-        ([1, 2], "no language model of Flair's"),
+        ({"weights": torch.zeros(2)}, "not a language model of Flair"),
+        ([1, 2], "not a language model of Flair"),
         (dict.fromkeys(flair.SETTINGS, 1), "'dictionary' is missing"),
     ):
         torch.save(content, tmp_path / "other.pt")

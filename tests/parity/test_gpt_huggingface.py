@@ -126,7 +126,7 @@ def test_round_trips(model_type: str, tied: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model_type", "settings", "complaint"),
     [
-        ("gpt2", {"model_type": "gpt3"}, "'gpt3' is no GPT"),
+        ("gpt2", {"model_type": "gpt3"}, "'gpt3' is not a GPT"),
         ("gpt2", {"activation_function": "relu"}, "activation_function = 'relu'"),
         ("gpt2", {"n_inner": 7}, "n_inner = 7"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),

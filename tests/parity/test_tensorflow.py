@@ -85,7 +85,7 @@ def test_a_fine_tuned_bert_is_a_classifier() -> None:
     names = tensorflow.bert_variables(config, ["output_weights", "bert/pooler/dense/bias"])
     assert names["output_weights"].name == "classifier.weight"
     assert names["output_bias"].name == "classifier.bias"
-    assert not names["output_weights"].turned
+    assert not names["output_weights"].transposed
     assert "bert/pooler/dense/kernel" in names
     assert not [name for name in names if name.startswith("cls/")]
 
@@ -127,7 +127,7 @@ def test_damage_is_seen_wherever_it_is(copy: Callable[[str], Path], file: str) -
         except UserError as error:
             said = str(error)
         if said:
-            assert "damaged" in said or "no index" in said, at
+            assert "damaged" in said or "not the index" in said, at
         else:  # the footer's padding, its block of metadata, or an optimizer's variable
             unread = {n: e for n, e in read_index(path.parent / "model.ckpt")[1].items() if "Adam" in n or "step" in n}
             spared = any(e.offset <= at < e.offset + e.size for e in unread.values())

@@ -183,7 +183,7 @@ def test_what_either_code_cannot_be() -> None:
     other = build({"encoder": gpt, "head": {"name": "language_model", "vocab_size": V, "input_dim": 8}})
     with pytest.raises(UserError, match="only a Transformer-XL"):
         to_original(other)
-    with pytest.raises(UserError, match="no weights of Transformer-XL"):
+    with pytest.raises(UserError, match="not weights of the original Transformer-XL"):
         from_original({}, {"wte.weight": torch.ones(2, 2)})
     config, weights = to_original(ours(**CLUSTERS, project_first=True), "pytorch")
     with pytest.raises(UserError, match="first cluster shares"):

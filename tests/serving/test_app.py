@@ -55,9 +55,9 @@ def test_what_it_is(client: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b'{"texts": ["a", ', "the body is no JSON: expecting value, at character 16."),
-        ([], "this is no JSON object"),
-        (b"", "this is no JSON object"),
+        (b'{"texts": ["a", ', "the body is not JSON: expecting value, at character 16."),
+        ([], "the body is not a JSON object"),
+        (b"", "the body is not a JSON object"),
         ({}, "'texts' is missing."),
         (
             {"text": ["a"]},
@@ -80,8 +80,8 @@ def test_a_mistake_is_explained(client: Client, body: Any, said: str) -> None:
 
 def test_a_body_of_another_kind_and_other_addresses(client: Client) -> None:
     status, answer = client.post("/predict", {"texts": ["a"]}, **{"content-type": "text/plain"})
-    assert (status, answer["error"]) == (422, "this is no JSON object. Send one, as application/json.")
-    assert client.get("/nope") == (404, {"error": "nothing answers GET /nope. Texts go to POST /predict."})
+    assert (status, answer["error"]) == (422, "the body is not a JSON object. Send one, as application/json.")
+    assert client.get("/nope") == (404, {"error": "there is no GET /nope. Send texts to POST /predict."})
     assert client.get("/predict")[0] == 405
     assert client.get("/docs")[0] == 404  # which would load scripts from elsewhere
 
@@ -129,7 +129,7 @@ def test_only_who_calls_it_by_its_name_is_answered(models: dict[str, Path]) -> N
             assert client.get("/health", host=host)[0] == 200, host
         for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", ""):
             status, said = client.get("/health", host=host)
-            assert (status, said["error"]) == (421, "this server is called 127.0.0.1 or [::1] or localhost.")
+            assert (status, said["error"]) == (421, "the host must be 127.0.0.1 or [::1] or localhost.")
 
 
 def test_who_comes_when_too_much_waits_may_come_again(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_defect_says_so_and_gives_nothing_away(models: dict[str, Path]) -> Non
     assert service.Request is PredictTexts
     with running(application(Broken(service.classifier), "reviews")) as client:
         status, said = client.post("/predict", {"texts": ["my secret"]})
-    assert (status, said) == (500, {"error": "this is a defect (RuntimeError); the server's terminal says more."})
+    assert (status, said) == (500, {"error": "internal error (RuntimeError); see the server's terminal."})
 
 
 def test_a_text_that_takes_long_to_cut_keeps_nobody_else(models: dict[str, Path]) -> None:

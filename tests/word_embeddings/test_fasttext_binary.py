@@ -115,7 +115,7 @@ def field(name: str) -> int:
         (4, struct.pack("<i", 13), "version 13 of fastText's format"),
         (field("model"), struct.pack("<i", 3), "fastText classifier"),
         (field("dim"), struct.pack("<i", 0), "settings are impossible"),
-        (field("dim"), struct.pack("<i", 4), "a matrix of"),
+        (field("dim"), struct.pack("<i", 4), "a matrix has the shape"),
         (field("bucket"), struct.pack("<i", -1), "settings are impossible"),
         (HEADER + 8, struct.pack("<i", 2), "has labels"),
         (HEADER + 20, struct.pack("<q", 0), "pruned"),
@@ -147,7 +147,7 @@ def test_a_quantised_model_is_refused(tmp_path: Path) -> None:
 def test_compressed_files_and_vectors_without_ngrams(tmp_path: Path) -> None:
     path = save_vectors(made(), tmp_path / "v.bin", to="fasttext")
     packed = path.rename(tmp_path / "v.bin.gz")
-    with pytest.raises(UserError, match="mapped, not unpacked"):
+    with pytest.raises(UserError, match="cannot be memory-mapped"):
         load_vectors(packed, format="fasttext")
     plain = WordVectors(["a", "b"], np.eye(2, dtype=np.float32))
     with pytest.raises(UserError, match="no n-grams"):

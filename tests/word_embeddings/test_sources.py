@@ -152,7 +152,7 @@ def test_no_number_becomes_infinite(numbers: list[float]) -> None:
 
 
 def test_what_is_no_source_is_explained() -> None:
-    with pytest.raises(UserError, match="vectors of no words"):
+    with pytest.raises(UserError, match="these word vectors have no words"):
         StaticVectors(WordVectors([], np.zeros((0, 3), dtype=np.float32)), "empty", "e")
     with pytest.raises(UserError, match="no layer aggregation 'sum'"):
         StaticVectors(static().word_vectors, "static", "s", "sum")

@@ -126,7 +126,7 @@ def test_long_texts_go_on_in_the_next_line(tmp_path: Path) -> None:
         ("glove", {"vocabulary": 0}, "vocabulary: 0 is out of range"),
         ("skipgram", {"negative": 0}, "negative: 0 is out of range"),
         ("fasttext", {"minn": 5, "maxn": 4}, "n-grams of 5 to 4 characters"),
-        ("glove", {"min_count": 10_000}, "fewer than two words are seen 10000 times"),
+        ("glove", {"min_count": 10_000}, "fewer than two words occur 10000 times"),
     ],
 )
 def test_mistakes(method: Any, options: dict[str, Any], complaint: str) -> None:
@@ -136,9 +136,9 @@ def test_mistakes(method: Any, options: dict[str, Any], complaint: str) -> None:
 
 def test_no_words_at_all(tmp_path: Path) -> None:
     for nothing in ([], ["  ", "\n"]):
-        with pytest.raises(UserError, match="not one word"):
+        with pytest.raises(UserError, match="contain no words"):
             train_vectors(nothing, "glove", work=tmp_path)
-    with pytest.raises(UserError, match="no two words stand near"):
+    with pytest.raises(UserError, match="no two words co-occur"):
         train_vectors(["a"] * 9 + ["b"] * 9, "glove", work=tmp_path)
     assert not list(tmp_path.iterdir())
 

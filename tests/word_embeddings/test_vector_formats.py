@@ -117,12 +117,12 @@ def test_which_format_a_file_is(text: bytes, found: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (b"2 3\na 1 2 3\nb 4 5\n", "line 3: 2 numbers where there are 3"),
-        (b"2 3\na 1 2 3\nb 4 5 6 7\n", "line 3: 4 numbers where there are 3"),
+        (b"2 3\na 1 2 3\nb 4 5\n", "line 3: 2 numbers; other lines have 3"),
+        (b"2 3\na 1 2 3\nb 4 5 6 7\n", "line 3: 4 numbers; other lines have 3"),
         (b"2 3\na 1 2 3\nb c 4 5 6\n", "line 3: the word has a space in it"),
-        (b"2 3\na 1 2 x\nb 4 5 6\n", "line 2: 'x' is no finite number"),
-        (b"2 3\na 1 2 nan\nb 4 5 6\n", "line 2: 'nan' is no finite number"),
-        (b"2 3\na 1 2 3\nb 4 5 1e39\n", "line 3: '1e39' is no finite number"),
+        (b"2 3\na 1 2 x\nb 4 5 6\n", "line 2: 'x' is not a finite number"),
+        (b"2 3\na 1 2 nan\nb 4 5 6\n", "line 2: 'nan' is not a finite number"),
+        (b"2 3\na 1 2 3\nb 4 5 1e39\n", "line 3: '1e39' is not a finite number"),
         (b"2 3\na 1 2 3\n\xff\xfe 4 5 6\n", r"line 3: the word .* is not UTF-8 \(byte 0xff\)"),
         (b"2 3\n 1 2 3\nb 4 5 6\n", "line 2: there is no word before"),
         (b"2 3\na 1 2 3\n\n", "line 3: there is no word before"),
@@ -131,7 +131,7 @@ def test_which_format_a_file_is(text: bytes, found: str, tmp_path: Path) -> None
         (b"999999999999 300\na 1 2 3\n", "announces 999,999,999,999 vectors"),
         (b"0 3\n", "line 1: it announces no vectors"),
         (b"two 3\na 1 2 3\n", "line 1: 'two 3' is not the number of words"),
-        (b"", "there are no vectors"),
+        (b"", "the file has no vectors"),
     ],
 )
 def test_a_malformed_word2vec_text(text: bytes, complaint: str, tmp_path: Path) -> None:
@@ -147,11 +147,11 @@ def test_a_malformed_word2vec_text(text: bytes, complaint: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (b"a 1 2 3\nb 4 5\n", "line 2: 2 numbers where there are 3"),
-        (b"a 1 2 3\nb 4 5 6 7\nc 1 2\n", "line 2: 4 numbers where there are 3"),
-        (b"a 1 2 3\nb 4 five 6\n", "line 2: 'five' is no finite number"),
-        (b"a\nb\n", "line 1: there is no number behind the word"),
-        (b"", "there are no vectors"),
+        (b"a 1 2 3\nb 4 5\n", "line 2: 2 numbers; other lines have 3"),
+        (b"a 1 2 3\nb 4 5 6 7\nc 1 2\n", "line 2: 4 numbers; other lines have 3"),
+        (b"a 1 2 3\nb 4 five 6\n", "line 2: 'five' is not a finite number"),
+        (b"a\nb\n", "line 1: there is no number after the word"),
+        (b"", "the file has no vectors"),
     ],
 )
 def test_a_malformed_glove_text(text: bytes, complaint: str, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_folder_that_was_altered(name: str, tmp_path: Path) -> None:
 def test_other_models_and_other_files(tiny_lm: Path, tmp_path: Path) -> None:
     from textgraft.models import loading
 
-    with pytest.raises(UserError, match="holds no word vectors"):
+    with pytest.raises(UserError, match="has no word vectors"):
         load_vectors(tiny_lm)
     with pytest.raises(UserError, match="no model 'nowhere'"):
         load_vectors("nowhere")

@@ -77,7 +77,7 @@ def test_vectors_without_capitals_are_asked_in_lower_case() -> None:
 
 def test_the_first_of_two_counts_and_a_warning_says_so() -> None:
     vectors = WordVectors(["a", "b", "a"], np.diag([1.0, 2.0, 3.0]).astype(np.float32))
-    with pytest.warns(UserWarning, match="1 words stand among the vectors more than once"):
+    with pytest.warns(UserWarning, match="1 words have more than one vector"):
         found = vectors.vector("a")
     assert found is not None
     assert found.tolist() == [1, 0, 0]

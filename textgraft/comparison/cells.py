@@ -1,8 +1,8 @@
-"""Predictions of a comparison: a file for each training, in one file when all are there.
+"""The cells of a comparison: predictions and costs of each training, in a file each, then all in one file.
 
-A cell is one method with one number of labels and one seed. While the comparison runs, each lies in a file of its own,
-so that a killed run keeps it; the results have all of them in `answers.safetensors`. From either a later comparison on
-the same texts takes what it asks again.
+A cell is one method with one number of labels and one seed. While the comparison runs, each cell has a file of its own,
+so that a killed run keeps it; the finished results have all of them in `answers.safetensors`. A later comparison on the
+same texts can reuse the cells of either.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from textgraft.training.driver import content_hash, work_path
 ANSWERS = "answers.safetensors"
 
 
-class Place(NamedTuple):
-    """Which training: a method's name, a number of labels, a seed."""
+class CellKey(NamedTuple):
+    """The method's name, number of labels and seed that identify a training."""
 
     method: str
     labels: int
     seed: int
 
     @property
-    def key(self) -> str:
-        """The name of its predictions among all."""
+    def tensor_name(self) -> str:
+        """Name of the cell's tensor in answers.safetensors."""
         return f"{self.method}, {self.labels} labels, seed {self.seed}"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training: what it answered on the test texts (N, C) or (N,), and what it cost."""
+    """One training: outputs on the test texts, (N, C) or (N,), and costs."""
 
     outputs: np.ndarray
     seconds: float
@@ -59,128 +59,142 @@ class Cells:
 
     folder: Path
 
-    def has(self, place: Place) -> bool:
-        return self._path(place).exists()
+    def has(self, key: CellKey) -> bool:
+        return self._path(key).exists()
 
-    def read(self, place: Place) -> Cell:
-        tensors, facts = load_checkpoint(self._path(place))
+    def read(self, key: CellKey) -> Cell:
+        tensors, facts = load_checkpoint(self._path(key))
         return Cell(outputs=tensors["outputs"].numpy(), **facts)
 
-    def write(self, place: Place, cell: Cell) -> None:
+    def write(self, key: CellKey, cell: Cell) -> None:
         outputs = torch.from_numpy(np.ascontiguousarray(cell.outputs))
-        save_checkpoint(self._path(place), {"outputs": outputs}, cell.facts)
+        save_checkpoint(self._path(key), {"outputs": outputs}, cell.facts)
 
-    def work(self, place: Place) -> Path:
-        """Where the training of `place` keeps unfinished work."""
-        return self.folder / "work" / self._path(place).stem
+    def work(self, key: CellKey) -> Path:
+        """Folder for the unfinished work of one training."""
+        return self.folder / "work" / self._path(key).stem
 
     @property
     def prepared(self) -> Path:
-        """Where methods keep what they do once, before any training."""
+        """Folder for the results of `Method.prepare`, which runs once, before any training."""
         return self.folder / "prepared"
 
     def has_cost(self, method: str) -> bool:
         return self._cost_path(method).exists()
 
     def cost(self, method: str) -> dict[str, float]:
-        """Costs of a method before any training: seconds and peak_mb."""
+        """Seconds and peak_mb of `Method.prepare`."""
         return dict(json.loads(self._cost_path(method).read_text(encoding="utf-8")))
 
     def write_cost(self, method: str, cost: Mapping[str, float]) -> None:
         write_atomically(self._cost_path(method), json.dumps(cost).encode())
 
-    def all_in_one(self, places: Sequence[Place], asked: Mapping[str, Any]) -> bytes:
-        """The file with all cells of `places`, their methods' costs, and what was `asked`."""
-        cells = {place: self.read(place) for place in places}
-        tensors = {place.key: torch.from_numpy(cell.outputs) for place, cell in cells.items()}
-        costs = {method: self.cost(method) for method in dict.fromkeys(place.method for place in places)}
-        facts = [[*place, cell.facts] for place, cell in cells.items()]
-        save_checkpoint(self.folder / ANSWERS, tensors, {"asked": asked, "cells": facts, "costs": costs})
+    def write_all(self, keys: Sequence[CellKey], identity: Mapping[str, Any]) -> bytes:
+        """Write answers.safetensors with all cells of `keys`, the methods' costs and the run's `identity`; return its
+        bytes.
+        """
+        cells = {key: self.read(key) for key in keys}
+        tensors = {key.tensor_name: torch.from_numpy(cell.outputs) for key, cell in cells.items()}
+        costs = {method: self.cost(method) for method in dict.fromkeys(key.method for key in keys)}
+        facts = [[*key, cell.facts] for key, cell in cells.items()]
+        save_checkpoint(self.folder / ANSWERS, tensors, {"asked": identity, "cells": facts, "costs": costs})
         return (self.folder / ANSWERS).read_bytes()
 
-    def take(self, known: Known, places: Sequence[Place]) -> list[Place]:
-        """Copy what is `known` of `places`; which that were."""
-        found = [place for place in places if place in known.cells]
-        for place in found:
-            if not self.has_cost(place.method):
-                self.write_cost(place.method, known.costs[place.method])
-            if not self.has(place):
-                self.write(place, known.cells[place])
-        return found
+    def copy_from(self, reused: ReusedCells, keys: Sequence[CellKey]) -> list[CellKey]:
+        """Copy the reused cells among `keys`; return the keys that were copied."""
+        copied = [key for key in keys if key in reused.cells]
+        for key in copied:
+            if not self.has_cost(key.method):
+                self.write_cost(key.method, reused.costs[key.method])
+            if not self.has(key):
+                self.write(key, reused.cells[key])
+        return copied
 
-    def _path(self, place: Place) -> Path:
-        return self.folder / "cells" / f"{_file_name(place.method)}-{place.labels}-{place.seed}.safetensors"
+    def _path(self, key: CellKey) -> Path:
+        return self.folder / "cells" / f"{_file_name(key.method)}-{key.labels}-{key.seed}.safetensors"
 
     def _cost_path(self, method: str) -> Path:
         return self.prepared / f"{_file_name(method)}.json"
 
 
 @dataclass(frozen=True)
-class Known:
-    """The answers of another comparison, by the name of its folder: its cells, and what methods did once."""
+class ReusedCells:
+    """Cells and preparation costs of another comparison, and the name of its folder."""
 
     name: str
-    cells: Mapping[Place, Cell]
+    cells: Mapping[CellKey, Cell]
     costs: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def open(cls, folder: Path, asked: Mapping[str, Any]) -> Known:
-        """The predictions of the comparison at `folder`, finished or killed, that serve one with the plan `asked`.
+    def open(cls, folder: Path, identity: Mapping[str, Any]) -> ReusedCells:
+        """Open a comparison, finished or interrupted, for reuse in a run with this `identity`.
 
-        A method whose model or recipe is another by now is left out. Raises UserError where there are no answers, or
-        answers on other texts or by other settings.
+        Methods whose model or recipe has changed since are left out.
+
+        Raises:
+            UserError: There are no predictions, or they are of other texts or other settings.
         """
-        before, cells, costs = _found(folder)
-        changed = [key for key in before if key not in ("methods", "labels", "seeds") and before[key] != asked.get(key)]
+        stored_identity, cells, costs = _stored(folder)
+        changed = [
+            setting
+            for setting in stored_identity
+            if setting not in ("methods", "labels", "seeds") and stored_identity[setting] != identity.get(setting)
+        ]
         if changed:
             raise UserError(
-                f"these answers are of a comparison that differs in: {', '.join(sorted(changed))}.",
+                f"these predictions are of a comparison that differs in: {', '.join(sorted(changed))}.",
                 where=str(folder),
-                remedy="Compare on the same texts by the same settings, or anew.",
+                remedy="Use the same texts and settings, or start a new comparison.",
             )
-        same = {method for method, known in before["methods"].items() if asked["methods"].get(method) == known}
-        return cls(folder.name, {place: cell for place, cell in cells.items() if place.method in same}, costs)
+        same = {
+            method
+            for method, fingerprint in stored_identity["methods"].items()
+            if identity["methods"].get(method) == fingerprint
+        }
+        return cls(folder.name, {key: cell for key, cell in cells.items() if key.method in same}, costs)
 
 
-Found = tuple[dict[str, Any], dict[Place, Cell], dict[str, dict[str, float]]]
-"""The plan of a comparison, its cells so far, and the costs of its methods before any training."""
+Stored = tuple[dict[str, Any], dict[CellKey, Cell], dict[str, dict[str, float]]]
+"""Identity of a stored comparison, its cells so far, and the preparation costs of its methods."""
 
 
-def _found(folder: Path) -> Found:
-    """Of the comparison at `folder`. Raises UserError where there is none, or it is damaged."""
+def _stored(folder: Path) -> Stored:
+    """Read the comparison at `folder`. Raises UserError where there is none, or it is damaged."""
     answers, plan = folder / ANSWERS, work_path(folder) / "plan.json"
     if not answers.is_file() and plan.is_file():
         with suppress(FileNotFoundError):
-            so_far = _so_far(plan)
+            unfinished = _read_unfinished(plan)
             if not answers.is_file():
-                return so_far
-        # It ended while it was read: its cells are gone, or go, and all of them are in the answers.
+                return unfinished
+        # The run finished in the meantime: its cells have moved into answers.safetensors.
     if not answers.is_file():
-        remedy = "Name a comparison's --out, finished or not, or leave it out."
-        raise UserError("there are no answers of a comparison.", where=str(folder), remedy=remedy)
-    return _of_finished(answers)
+        remedy = "Give the --out folder of a comparison, finished or not, or leave the option out."
+        raise UserError("there are no predictions of a comparison.", where=str(folder), remedy=remedy)
+    return _read_finished(answers)
 
 
-def _of_finished(path: Path) -> Found:
+def _read_finished(path: Path) -> Stored:
     tensors, state = load_checkpoint(path)
-    facts = {Place(*place): known for *place, known in state["cells"]}
-    cells = {place: Cell(tensors[place.key].numpy(), **known) for place, known in facts.items()}
+    facts = {CellKey(*key): cell_facts for *key, cell_facts in state["cells"]}
+    cells = {key: Cell(tensors[key.tensor_name].numpy(), **cell_facts) for key, cell_facts in facts.items()}
     return state["asked"], cells, state["costs"]
 
 
-def _so_far(plan: Path) -> Found:
-    """Of a comparison that was killed, or still runs. Raises UserError where its plan is damaged."""
+def _read_unfinished(plan: Path) -> Stored:
+    """Read a comparison that was killed or is still running. Raises UserError where its plan is damaged."""
     try:
-        asked = dict(json.loads(plan.read_text(encoding="utf-8")))
-        places = [Place(m, n, seed) for m in asked["methods"] for n in asked["labels"] for seed in asked["seeds"]]
+        identity = dict(json.loads(plan.read_text(encoding="utf-8")))
+        keys = [
+            CellKey(m, n, seed) for m in identity["methods"] for n in identity["labels"] for seed in identity["seeds"]
+        ]
     except (ValueError, TypeError, KeyError) as error:
-        remedy = "Delete its folder, and compare anew."
-        raise UserError("this is no plan of a comparison.", where=str(plan), remedy=remedy) from error
+        remedy = "Delete the folder and compare again."
+        raise UserError("this file is not the plan of a comparison.", where=str(plan), remedy=remedy) from error
     cells = Cells(plan.parent)
-    there = {place: cells.read(place) for place in places if cells.has(place)}
-    return asked, there, {method: cells.cost(method) for method in {place.method for place in there}}
+    present = {key: cells.read(key) for key in keys if cells.has(key)}
+    return identity, present, {method: cells.cost(method) for method in {key.method for key in present}}
 
 
 def _file_name(method: str) -> str:
-    """The method's name without the slashes and colons that a model's may have."""
+    """The method's name, without the slashes and colons of a model's path."""
     return method if "@" not in method else f"{method.partition('@')[0]}-{content_hash([method])[:12]}"

@@ -1,4 +1,4 @@
-"""What methods make of more and more labels: who is ahead, and how many labels one needs for another's score."""
+"""Learning curves of methods: the best method, and the labels that each needs for another's score."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ Points = Sequence[tuple[int, float]]
 
 
 def winner(comparison: Comparison) -> dict[str, Any]:
-    """Who is ahead at one number of labels, and of whom that can be said.
+    """The best method at one number of labels, with tests against the others.
 
-    `leader` has the best mean; `name` is the leader if it is surely apart from every other method, else None: over the
-    test texts (Holm's correction over the others) and, where there is more than one, over the draws of the labels.
-    `tests` has the leader beside each other method (textgraft.metrics.paired_differences). The leader is picked by the
-    very texts that it is tested on, which favours it.
+    Returns:
+        A dict: `leader` has the best mean. `name` is the leader if it differs reliably from every other method, else
+            None: over the test texts (Holm's correction over the others) and, where there is more than one, over the
+            training samples. `tests` compares the leader with each other method (textgraft.metrics.paired_differences).
+            The leader is chosen by the same texts that it is tested on, which favours it.
     """
     sign = -1 if comparison.labels.kind == "numeric" else 1
     scores = {outcome.name: comparison.scores(outcome) for outcome in comparison.outcomes}
@@ -32,7 +33,7 @@ def winner(comparison: Comparison) -> dict[str, Any]:
 
 
 def budget_results(comparison: Comparison, *, labels: int, model_mb: Mapping[str, float]) -> dict[str, Any]:
-    """One entry of "budgets": what Comparison.results has, model sizes, the winner and a sentence about it."""
+    """One entry of "budgets": Comparison.results, model sizes in MB, the winner and a sentence about it."""
     result = comparison.results(labels=labels, seeds=len(comparison.outcomes[0].outputs))
     for name, row in result["methods"].items():
         row["model_mb"] = round(model_mb[name], 3)
@@ -41,24 +42,24 @@ def budget_results(comparison: Comparison, *, labels: int, model_mb: Mapping[str
     return result
 
 
-def budget_verdict(comparison: Comparison, found: Mapping[str, Any], labels: int) -> str:
-    """Who is ahead with so many labels, of whom, by how much."""
-    metric, named = comparison.headline, {outcome.name: outcome for outcome in comparison.outcomes}
+def budget_verdict(comparison: Comparison, best: Mapping[str, Any], labels: int) -> str:
+    """A sentence about the best method at one number of labels, its rivals and the difference."""
+    metric, outcomes = comparison.headline, {outcome.name: outcome for outcome in comparison.outcomes}
 
     def shown(name: str) -> str:
-        return f"{name} ({formatting.interval(*comparison.interval(named[name]), metric)})"
+        return f"{name} ({formatting.interval(*comparison.interval(outcomes[name]), metric)})"
 
-    leader, tests = found["leader"], found["tests"]
+    leader, tests = best["leader"], best["tests"]
     start = f"{labels:,} labels: "
     if not tests:
         return f"{start}{shown(leader)}; no other method was run."
-    if found["name"]:
+    if best["name"]:
         closest = min(tests, key=lambda name: abs(tests[name]["difference"]))
         gap = formatting.difference(abs(tests[closest]["difference"]), metric)
         rivals = f"the closest, {closest}, by {gap}" if len(tests) > 1 else f"{closest} by {gap}"
         p = formatting.p_value(max(test["p_holm"] for test in tests.values()))
-        ahead = "every other method" if len(tests) > 1 else "the other method"
-        return f"{start}{shown(leader)} is better than {ahead}, {rivals} ({p})."
+        rivals_text = "every other method" if len(tests) > 1 else "the other method"
+        return f"{start}{shown(leader)} is better than {rivals_text}, {rivals} ({p})."
     tied = [name for name, test in tests.items() if not significant(test)]
     if tied:
         p = formatting.p_value(min(tests[name]["p_holm"] for name in tied))
@@ -66,14 +67,17 @@ def budget_verdict(comparison: Comparison, found: Mapping[str, Any], labels: int
         return f"{start}no significant difference between {first} and {tied[-1]} ({p})."
     doubtful = [name for name, test in tests.items() if not is_robust(test)]
     gaps = [f"{name} ({difference_text(tests[name], metric)})" for name in doubtful]
-    return f"{start}{shown(leader)} is ahead, but another draw of the labels could undo it beside {', '.join(gaps)}."
+    return f"{start}{shown(leader)} is ahead, but not reliably over training samples, compared with {', '.join(gaps)}."
 
 
 def labels_needed(curve: Points, score: float, *, lower_is_better: bool = False) -> tuple[str, float | None]:
-    """How many labels a method needs for `score`: ("about", n), ("at most", n) or ("not reached", None).
+    """Number of labels that a method needs for `score`: ("about", n), ("at most", n) or ("not reached", None).
 
-    The first crossing of its curve, whose points are joined by straight lines over the logarithm of the labels.
-    "at most" is for a curve that starts at the score or above it.
+    It is the first crossing of the curve, interpolated linearly over the logarithm of the labels. "at most" means that
+    the curve starts at the score or above it.
+
+    >>> labels_needed([(100, 0.5), (400, 0.7)], 0.5)
+    ('at most', 100.0)
     """
     sign = -1 if lower_is_better else 1
     points = [(labels, sign * (value - score)) for labels, value in curve]
@@ -87,10 +91,11 @@ def labels_needed(curve: Points, score: float, *, lower_is_better: bool = False)
 
 
 def label_efficiency(curves: Mapping[str, Points], *, lower_is_better: bool = False) -> list[dict[str, Any]]:
-    """How many labels each method needs for what another has, for every pair of methods and every number of labels.
+    """Labels that each method needs for another's score, for every pair of methods and every number of labels.
 
-    Each entry: `method` needs `labels` for the `score` that `reaches` has with `at` labels; `how` is "about", "at
-    most", or, with None for `labels`, "not reached" (with any number of labels that was tried).
+    Returns:
+        Entries: `method` needs `labels` for the `score` that `reaches` has with `at` labels; `how` is "about", "at
+            most", or, with None for `labels`, "not reached" (with any number of labels in the comparison).
     """
     entries = []
     for goal, points in curves.items():
@@ -112,7 +117,7 @@ def label_efficiency(curves: Mapping[str, Points], *, lower_is_better: bool = Fa
 
 
 def efficiency_verdicts(results: Mapping[str, Any]) -> list[str]:
-    """A sentence for each number of labels, but the largest, at which one method is ahead of all others."""
+    """A sentence for each number of labels but the largest at which one method is better than all others."""
     sentences = []
     most = max((budget["labels"] for budget in results["budgets"]), default=0)
     for budget in results["budgets"]:
@@ -126,5 +131,5 @@ def efficiency_verdicts(results: Mapping[str, Any]) -> list[str]:
         if never:
             parts.append(f"not reached with {most:,} labels by {', '.join(never)}")
         score = formatting.score(budget["methods"][name][results["metric"]]["mean"], results["metric"])
-        sentences.append(f"Labels for what {name} has with {labels:,} ({score}): {'; '.join(parts)}.")
+        sentences.append(f"Labels needed for the score of {name} with {labels:,} ({score}): {'; '.join(parts)}.")
     return sentences

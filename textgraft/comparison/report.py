@@ -1,4 +1,4 @@
-"""The report of `compare`: one self-contained HTML file made from results.json and from nothing else."""
+"""Report of `compare`: one self-contained HTML file, made from results.json alone."""
 
 from __future__ import annotations
 
@@ -12,46 +12,53 @@ from textgraft.metrics.paired_differences import difference_text, significance_t
 from textgraft.report import html, plots
 from textgraft.tasks.classification.report import data_problems
 
-EXPLAINED = (
-    "Each point is the mean over {seeds}, each with a stratified sample of the training texts of its own that all "
-    "methods share and that holds its smaller samples; the band is the 95 % interval over test texts and seeds."
+CURVE_NOTE = (
+    "Each point is the mean over {seeds}. Each seed has its own stratified sample of the training texts, which all "
+    "methods share and which contains the seed's smaller samples. The band is the 95 % interval over test texts and "
+    "seeds."
 )
-COSTS = (
-    "Minutes are for one training and the answers to the test texts, and hold in every row what a method does once, "
-    "before it sees a label (reading the unlabelled texts). Peak MB is what the whole process took meanwhile, its data "
-    "and libraries included; model MB is what the trained model takes. What it is: by the first seed's training."
+COST_NOTE = (
+    "Minutes are for one training and the predictions on the test texts; the one-time work of a method before it uses "
+    "labels (training on the unlabelled texts) is included in each of its rows. Peak MB is the peak memory of the "
+    "whole process, its data and libraries included; model MB is the size of the trained model. The description is "
+    "that of the first seed's model."
 )
-TESTED = (
-    "The method with the best mean beside every other on the same test texts. p is a paired test (McNemar's, or sign "
-    "flips of the mean over seeds) with Holm's correction for the number of comparisons; it asks whether other texts "
-    "would say so too, of the models that were trained. The interval of the difference holds the luck of the seeds as "
-    "well, each of which has labels of its own. Both have to be clear of chance. The best is picked by the same texts, "
-    "which favours it a little."
+TEST_NOTE = (
+    "The method with the best mean against each other method on the same test texts. p is a paired test (McNemar's, "
+    "or sign flips of the mean over seeds) with Holm's correction for the number of comparisons: would other test "
+    "texts give the same order for these trained models? The interval of the difference also includes the variation "
+    "between seeds, each of which has its own labels. A difference counts as more than chance if both agree. The best "
+    "method is chosen on the same texts, which favours it slightly."
 )
-CROSSED = (
-    "Each cell: how many labels the column's method needs for the score of the row. Between two numbers of labels "
-    "that were tried, the score is taken to change evenly with the logarithm of the labels; the first crossing counts. "
-    "“Not reached” is with any number that was tried; “at most” is where the fewest that were tried are enough."
+EFFICIENCY_NOTE = (
+    "Each cell: the number of labels that the column's method needs for the score of the row. Between two measured "
+    "numbers of labels, the score is interpolated linearly over the logarithm of the labels; the first crossing "
+    "counts. “Not reached” means with any number of labels in this comparison; “at most” means that the fewest labels "
+    "in this comparison are enough."
 )
 
 
 def render_curves(results: Mapping[str, Any]) -> str:
-    """The report as an HTML document. `results` is what textgraft.comparison.compare returns."""
+    """Render the report as an HTML document.
+
+    Args:
+        results: The contents of results.json, as textgraft.comparison.compare returns them.
+    """
     facts = dict(results["run"])
     facts["methods"] = results["methods"]
     parts = {
         "results": ("Results", _results(results)),
-        "efficiency": ("How many labels is that worth?", _efficiency(results)),
+        "efficiency": ("How many labels does each method need?", _efficiency(results)),
         "tests": ("Which differences are more than chance?", _tests(results)),
         "data": ("Data", [data_problems([Problem(**p) for p in results["problems"]])]),
-        "run": ("What was run, and on what", [html.facts(facts)]),
+        "run": ("Run and data", [html.facts(facts)]),
     }
     sections = {name: html.section(name, title, *body) for name, (title, body) in parts.items()}
     links = "".join(f'<li><a href="#{n}">{html.text(parts[n][0])}</a></li>' for n, body in sections.items() if body)
     verdict = "\n".join(html.paragraph(sentence) for sentence in results["verdict"])
     contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
     return html.page(
-        "How many labels does it take?",
+        "Learning curves by number of labels",
         "\n".join([f'<div class="verdict">{verdict}</div>', contents, *sections.values()]),
     )
 
@@ -75,18 +82,18 @@ def _results(results: Mapping[str, Any]) -> list[str]:
         for b in budgets
         for name, row in b["methods"].items()
     ]
-    split = "a part of the training texts that was held out once" if results["held_out"] else "the test set"
+    split = "a held-out part of the training texts" if results["held_out"] else "the test set"
     seeds = "one seed" if results["seeds"] == 1 else f"{results['seeds']} seeds"
     return [
         html.figure(plots.label_curves(curves, metric)),
-        html.paragraph(EXPLAINED.format(seeds=seeds), "quiet"),
+        html.paragraph(CURVE_NOTE.format(seeds=seeds), "quiet"),
         html.table(
-            [*head, "minutes", "peak MB", "model MB", "what it is"],
+            [*head, "minutes", "peak MB", "model MB", "description"],
             rows,
             caption=f"On {results['test_n']:,} test texts ({split}).",
             css=["number", "", *["number"] * (len(head) + 1), "quiet"],
         ),
-        html.paragraph(COSTS, "quiet"),
+        html.paragraph(COST_NOTE, "quiet"),
     ]
 
 
@@ -104,22 +111,22 @@ def _costs(row: Mapping[str, Any]) -> list[str]:
 
 def _efficiency(results: Mapping[str, Any]) -> list[str]:
     names, metric = _names(results), results["metric"]
-    goals = list(dict.fromkeys((e["at"], e["reaches"], e["score"]) for e in results["label_efficiency"]))
-    needed = {(e["at"], e["reaches"], e["method"]): needed_text(e) for e in results["label_efficiency"]}
+    targets = list(dict.fromkeys((e["at"], e["reaches"], e["score"]) for e in results["label_efficiency"]))
+    needed_labels = {(e["at"], e["reaches"], e["method"]): needed_text(e) for e in results["label_efficiency"]}
     rows = [
         [
             f"{goal} with {at:,}",
             formatting.score(score, metric),
-            *("" if name == goal else needed[at, goal, name] for name in names),
+            *("" if name == goal else needed_labels[at, goal, name] for name in names),
         ]
-        for at, goal, score in sorted(goals, key=lambda g: (g[0], names.index(g[1])))
+        for at, goal, score in sorted(targets, key=lambda g: (g[0], names.index(g[1])))
     ]
-    head = ["what this method has", formatting.metric_name(metric), *names]
-    caption = "Labels that each method needs to have it too."
+    head = ["score of this method", formatting.metric_name(metric), *names]
+    caption = "Labels that each method needs for the same score."
     return (
         [
             html.table(head, rows, caption=caption, css=["", *["number"] * (len(head) - 1)]),
-            html.paragraph(CROSSED, "quiet"),
+            html.paragraph(EFFICIENCY_NOTE, "quiet"),
         ]
         if rows
         else []
@@ -134,13 +141,13 @@ def needed_text(entry: Mapping[str, Any]) -> str:
 def _tests(results: Mapping[str, Any]) -> list[str]:
     metric, rows = results["metric"], []
     for budget in results["budgets"]:
-        found = budget["winner"]
-        for name, test in found["tests"].items():
+        best = budget["winner"]
+        for name, test in best["tests"].items():
             p = formatting.p_value(test["p_holm"])
             rows.append(
                 [
                     f"{budget['labels']:,}",
-                    found["leader"],
+                    best["leader"],
                     name,
                     difference_text(test, metric),
                     p,
@@ -149,16 +156,16 @@ def _tests(results: Mapping[str, Any]) -> list[str]:
             )
     if not rows:
         return []
-    head = ["labels", "best mean", "beside", "difference [95 % interval]", "p", "is it more than chance?"]
+    head = ["labels", "best mean", "compared with", "difference [95 % interval]", "p", "more than chance?"]
     css = ["number", "", "", "number", "number", ""]
     return [
-        html.table(head, rows, caption="The best method beside each other one.", css=css),
-        html.paragraph(TESTED, "quiet"),
+        html.table(head, rows, caption="The best method against each other method.", css=css),
+        html.paragraph(TEST_NOTE, "quiet"),
     ]
 
 
 def table_text(results: Mapping[str, Any]) -> str:
-    """Results, label efficiency of the best at each number of labels, and the verdict, as plain text."""
+    """Results at each number of labels and the verdict, as plain text."""
     metric = results["metric"]
     head = [
         "labels",

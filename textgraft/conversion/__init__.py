@@ -1,1 +1,1 @@
-"""Checkpoints of other libraries, read and written; downloads."""
+"""Conversion of other libraries' checkpoints, and downloads."""

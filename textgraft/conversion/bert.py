@@ -1,7 +1,7 @@
-"""BERT and DistilBERT of the `transformers` library to ours and back, weight by weight.
+"""Conversion of the `transformers` library's BERT and DistilBERT, to textgraft and back.
 
-The library keeps queries, keys and values apart, ours keeps them in one matrix, in that order. What lies there decides
-on the head (conversion.bert_heads), and config.json only where weights of several have the same names.
+The library keeps queries, keys and values apart; here they are one matrix, in that order. The head is determined by the
+weights (conversion.bert_heads), and by config.json only where the weights of several heads have the same names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from textgraft.conversion.bert_heads import LIBRARY, Format, Kind, Theirs, architectures, format_for, format_of
+from textgraft.conversion.bert_heads import LIBRARY, Format, Kind, LibraryModel, architectures, format_for, format_of
 from textgraft.core.errors import UserError
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.heads.features import FeaturesHead
@@ -21,58 +21,64 @@ from textgraft.heads.masked_language_model import MaskedLanguageModelHead
 from textgraft.models.model import Model, build_unfilled
 
 Names = dict[str, tuple[str, ...]]
-"""Our parameter: the weights of the library that, one below the other, are its rows."""
+"""For each textgraft parameter, the library's weights that are concatenated to its rows."""
 
 HARMLESS = {"embeddings.position_ids", "embeddings.token_type_ids"}
-"""Counters 0, 1, 2, ... and zeros, which older versions saved among the weights."""
+"""Counters 0, 1, 2, ... and zeros that older versions saved among the weights."""
 
-_DISTIL_EPS = 1e-12  # no setting of the library's
+_DISTIL_EPS = 1e-12  # not a setting in the library
 
 
 def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Model:
-    """The model that config.json and these weights are, in float32.
+    """Convert config.json and weights of the library to a model in float32.
 
-    Raises UserError for another architecture or activation, and where a name is missing or left over, or a shape does
-    not fit.
+    Raises:
+        UserError: The architecture or activation is not supported, a name is missing or unexpected, or a shape is
+            wrong.
     """
-    kind = _supported(config)
-    given = {_plain(name, kind): value for name, value in weights.items()}
-    given = {name: value for name, value in given.items() if name not in HARMLESS}
-    encoder = _encoder_config(config, kind, given)
-    theirs = Theirs(config, kind, encoder, given)
-    head_format = format_of(theirs)
-    head = head_format.config(theirs)
+    kind = _validated_kind(config)
+    library_weights = {_plain(name, kind): value for name, value in weights.items()}
+    library_weights = {name: value for name, value in library_weights.items() if name not in HARMLESS}
+    encoder = _encoder_config(config, kind, library_weights)
+    library = LibraryModel(config, kind, encoder, library_weights)
+    head_format = format_of(library)
+    head = head_format.config(library)
     description = {"encoder": {"name": "bert", **asdict(encoder)}, "head": {"name": head_format.name, **asdict(head)}}
     model = build_unfilled(description)
     names = _names(model, kind, head_format)
     for idle in head_format.idle:
-        given.pop(idle, None)
-    _take_copies(given, kind, tied=getattr(head, "tied", False))
-    expected = {name for of_one in names.values() for name in of_one}
-    wrong = [f"missing: {name}" for name in expected - given.keys()]
-    wrong += [f"left over: {name}" for name in given.keys() - expected]
+        library_weights.pop(idle, None)
+    _take_copies(library_weights, kind, tied=getattr(head, "tied", False))
+    expected = {name for parts in names.values() for name in parts}
+    errors = [f"missing: {name}" for name in expected - library_weights.keys()]
+    errors += [f"left over: {name}" for name in library_weights.keys() - expected]
     parameters = dict(model.named_parameters())
-    for ours, of_one in names.items():
+    for ours, parts in names.items():
         rows, *rest = parameters[ours].shape
-        shape = (rows // len(of_one), *rest)
-        wrong += [
-            f"{n} is {tuple(given[n].shape)}, not {shape}" for n in of_one if n in given and given[n].shape != shape
+        shape = (rows // len(parts), *rest)
+        errors += [
+            f"{n} is {tuple(library_weights[n].shape)}, not {shape}"
+            for n in parts
+            if n in library_weights and library_weights[n].shape != shape
         ]
-    if wrong:
-        shown = "; ".join(sorted(wrong)[:12]) + (f"; and {len(wrong) - 12} more" if len(wrong) > 12 else "")
+    if errors:
+        shown = "; ".join(sorted(errors)[:12]) + (f"; and {len(errors) - 12} more" if len(errors) > 12 else "")
         raise UserError(
             f"the weights do not fit config.json ({shown}).", remedy="Check that both are of the same model."
         )
     with torch.no_grad():
-        for ours, of_one in names.items():
-            parameters[ours].copy_(torch.cat([given[name] for name in of_one]))
+        for ours, parts in names.items():
+            parameters[ours].copy_(torch.cat([library_weights[name] for name in parts]))
     return model
 
 
 def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """config.json's content and the weights as the library names them; a tied table is written once.
+    """Convert a model to the library's config.json and weights; a tied table is written once.
 
-    A BERT without segments and pooler becomes a DistilBERT. Raises UserError for what the library has no class for.
+    A BERT without segments and pooler becomes a DistilBERT.
+
+    Raises:
+        UserError: The library has no class for the model.
     """
     encoder, head = model.encoder, model.head
     if not isinstance(encoder, BERT):
@@ -88,24 +94,24 @@ def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
     weights: dict[str, Tensor] = {}
     parameters = dict(model.named_parameters())
     prefix = "" if isinstance(head, FeaturesHead) else f"{kind}."
-    for ours, theirs in _names(model, kind, head_format).items():
-        for name, part in zip(theirs, parameters[ours].detach().chunk(len(theirs)), strict=True):
+    for ours, library in _names(model, kind, head_format).items():
+        for name, part in zip(library, parameters[ours].detach().chunk(len(library)), strict=True):
             of_encoder = ours.startswith("encoder.")
             weights[prefix + name if of_encoder else name] = part.clone()
     weights |= {name: torch.zeros(count) for name, count in head_format.idle.items()}
     return config, weights
 
 
-def _supported(config: Mapping[str, Any]) -> Kind:
-    """The model type, once nothing in the config says that ours computes something else."""
+def _validated_kind(config: Mapping[str, Any]) -> Kind:
+    """The model type, after checking that no setting changes the computation."""
     kind = next((kind for kind in LIBRARY if kind == config.get("model_type")), None)
     if kind is None:
-        known = ", ".join(LIBRARY)
-        raise UserError(f"model_type '{config.get('model_type')}' is neither of: {known}.", where="config.json")
+        supported = ", ".join(LIBRARY)
+        raise UserError(f"model_type '{config.get('model_type')}' is neither of: {supported}.", where="config.json")
     for architecture in config.get("architectures") or []:
         if architecture not in architectures(kind):
-            known = ", ".join(sorted(architectures(kind)))
-            raise UserError(f"architecture {architecture} is none of: {known}.", where="config.json")
+            supported = ", ".join(sorted(architectures(kind)))
+            raise UserError(f"architecture {architecture} is none of: {supported}.", where="config.json")
     required: dict[str, Any] = {"hidden_act": "gelu", "activation": "gelu", "position_embedding_type": "absolute"}
     required |= {"is_decoder": False, "add_cross_attention": False}
     for setting, value in required.items():
@@ -115,14 +121,14 @@ def _supported(config: Mapping[str, Any]) -> Kind:
 
 
 def _plain(name: str, kind: str) -> str:
-    """A weight's name without the prefix that models with a head have; layer norms by their present names."""
+    """A weight's name without the prefix of models with a head; layer norms by their current names."""
     name = name.removeprefix(f"{kind}.")
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         name = name.removesuffix(old) + new if name.endswith(old) else name
     return name
 
 
-def _encoder_config(config: Mapping[str, Any], kind: Kind, given: Mapping[str, Tensor]) -> BERTConfig:
+def _encoder_config(config: Mapping[str, Any], kind: Kind, weights: Mapping[str, Tensor]) -> BERTConfig:
     try:
         if kind == "distilbert":
             return BERTConfig(
@@ -147,7 +153,7 @@ def _encoder_config(config: Mapping[str, Any], kind: Kind, given: Mapping[str, T
             feed_forward_dim=config["intermediate_size"],
             max_length=config["max_position_embeddings"],
             num_segments=config["type_vocab_size"],
-            pooler="pooler.dense.weight" in given,
+            pooler="pooler.dense.weight" in weights,
             hidden_dropout=config["hidden_dropout_prob"],
             attention_dropout=config["attention_probs_dropout_prob"],
             layer_norm_eps=config["layer_norm_eps"],
@@ -157,37 +163,37 @@ def _encoder_config(config: Mapping[str, Any], kind: Kind, given: Mapping[str, T
         raise UserError(f"the setting {error} is missing.", where="config.json") from error
 
 
-def _take_copies(given: dict[str, Tensor], kind: str, *, tied: bool) -> None:
-    """Leave out what the library saves twice. Raises UserError where the two differ."""
+def _take_copies(weights: dict[str, Tensor], kind: str, *, tied: bool) -> None:
+    """Remove weights that the library saves twice. Raises UserError where the two differ."""
     decoder = "vocab_projector" if kind == "distilbert" else "cls.predictions.decoder"
-    twice = [("cls.predictions.bias", "cls.predictions.decoder.bias")]
-    twice += [("embeddings.word_embeddings.weight", f"{decoder}.weight")] if tied else []
-    for first, second in twice:
-        copy = given.pop(second, None)
-        if copy is not None and not torch.equal(copy, given.setdefault(first, copy)):
+    duplicates = [("cls.predictions.bias", "cls.predictions.decoder.bias")]
+    duplicates += [("embeddings.word_embeddings.weight", f"{decoder}.weight")] if tied else []
+    for first, second in duplicates:
+        copy = weights.pop(second, None)
+        if copy is not None and not torch.equal(copy, weights.setdefault(first, copy)):
             raise UserError(f"'{first}' and '{second}' are one according to config.json, but differ here.")
 
 
 def _names(model: Model, kind: Kind, head_format: Format) -> Names:
-    """For each of our parameters the library's, without the prefix that models with a head have."""
+    """The library's names for each textgraft parameter, without the prefix of models with a head."""
     modules: Names = {"embedding_norm": ("embeddings.LayerNorm",), "pooler": ("pooler.dense",)}
     tables = {"embedding": "word_embeddings", "positions": "position_embeddings", "segments": "token_type_embeddings"}
-    modules |= {ours: (f"embeddings.{theirs}",) for ours, theirs in tables.items()}
+    modules |= {ours: (f"embeddings.{library}",) for ours, library in tables.items()}
     for index in range(model.encoder.config.num_layers):
-        modules |= {f"layers.{index}.{n}": theirs for n, theirs in _layer_names(index, kind).items()}
-    modules = {f"encoder.{ours}": theirs for ours, theirs in modules.items()}
-    modules |= {f"head.{ours}": (theirs,) for ours, theirs in head_format.modules(kind).items()}
+        modules |= {f"layers.{index}.{n}": library for n, library in _layer_names(index, kind).items()}
+    modules = {f"encoder.{ours}": library for ours, library in modules.items()}
+    modules |= {f"head.{ours}": (library,) for ours, library in head_format.modules(kind).items()}
     names: Names = {}
     for parameter, _ in model.named_parameters():
         module, _, part = parameter.rpartition(".")
-        names[parameter] = tuple(f"{theirs}.{part}" for theirs in modules[module])
+        names[parameter] = tuple(f"{library}.{part}" for library in modules[module])
     if kind == "bert" and isinstance(model.head, MaskedLanguageModelHead) and "head.output.bias" in names:
         names["head.output.bias"] = ("cls.predictions.bias",)
     return names
 
 
 def _layer_names(index: int, kind: str) -> Names:
-    """The modules of one of our blocks: those of the library's layer."""
+    """The library's modules for the modules of one block."""
     if kind == "distilbert":
         layer = f"transformer.layer.{index}"
         return {

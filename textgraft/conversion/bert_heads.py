@@ -1,4 +1,4 @@
-"""Heads of the `transformers` library's BERTs and DistilBERTs: which of ours each is, and what config.json says."""
+"""Heads of the `transformers` library's BERT and DistilBERT, and their settings in config.json."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from textgraft.heads.tagging import TaggingConfig, TaggingHead
 
 Kind = Literal["bert", "distilbert"]
 LIBRARY: dict[Kind, str] = {"bert": "Bert", "distilbert": "DistilBert"}
-"""How the names of the library's classes begin, by model_type."""
+"""Prefix of the library's class names, by model_type."""
 PROBLEMS: dict[str, TargetKind] = {
     "single_label_classification": "single",
     "multi_label_classification": "multi",
@@ -32,30 +32,31 @@ PROBLEMS: dict[str, TargetKind] = {
 
 
 @dataclass(frozen=True)
-class Theirs:
-    """What lies in a folder: config.json, the weights by their plain names, and what follows of the encoder."""
+class LibraryModel:
+    """A folder's config.json and weights by plain name, and the encoder's configuration."""
 
     config: Mapping[str, Any]
     kind: Kind
     encoder: BERTConfig
-    given: Mapping[str, Tensor]
+    weights: Mapping[str, Tensor]
 
     @property
     def task(self) -> str:
-        """How the name of the class that wrote it ends, as in ForTokenClassification; empty where it is not said."""
+        """Suffix of the class that wrote the folder, as in ForTokenClassification; empty where it is not given."""
         architectures = self.config.get("architectures") or [""]
         return str(architectures[0]).removeprefix(LIBRARY[self.kind])
 
     def names(self, count: int) -> list[str]:
-        """What the outputs are called; LABEL_0 and so on where config.json does not say."""
-        known = self.config.get("id2label") or {}
-        return [str(known.get(str(i), known.get(i, f"LABEL_{i}"))) for i in range(count)]
+        """Names of the outputs; LABEL_0 and so on where config.json has none."""
+        id_to_label = self.config.get("id2label") or {}
+        return [str(id_to_label.get(str(i), id_to_label.get(i, f"LABEL_{i}"))) for i in range(count)]
 
 
 class Format(ABC):
-    """A head of the library's. `name` is that of ours in model.HEADS, `tasks` how the library's classes end.
+    """A head of the library. `name` is that in model.HEADS, `tasks` are suffixes of the library's classes.
 
-    `idle` are biases that move all scores alike, which a softmax does not see: ours has none, and zeros are written.
+    `idle` are biases that move all scores equally, to which a softmax is invariant: textgraft has none, and zeros are
+    written.
     """
 
     name: str
@@ -63,48 +64,48 @@ class Format(ABC):
     idle: Mapping[str, int] = {}
 
     @abstractmethod
-    def reads(self, theirs: Theirs) -> bool:
-        """Whether these weights are of such a head."""
+    def matches(self, library: LibraryModel) -> bool:
+        """True if these weights have such a head."""
 
     @abstractmethod
-    def config(self, theirs: Theirs) -> Any:
-        """The config of our head."""
+    def config(self, library: LibraryModel) -> Any:
+        """Configuration of the textgraft head."""
 
     @abstractmethod
     def modules(self, kind: Kind) -> dict[str, str]:
-        """The library's module for each of ours."""
+        """The library's module for each textgraft module."""
 
     @abstractmethod
-    def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
-        """Whether the library has such a head, with these settings."""
+    def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
+        """True if the library has such a head, with these settings."""
 
     @abstractmethod
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
-        """What config.json says because of it, beside the class."""
+        """Entries of config.json for the head, except the class."""
 
     def task(self, head: Any) -> str:
-        """How the class's name ends."""
+        """Suffix of the class name."""
         return self.tasks[0]
 
 
 class Spans(Format):
-    """Answers as stretches of a text."""
+    """Extractive question answering."""
 
     name = "span"
     tasks = ("ForQuestionAnswering",)
     idle: Mapping[str, int] = {"qa_outputs.bias": 2}
 
-    def reads(self, theirs: Theirs) -> bool:
-        return "qa_outputs.weight" in theirs.given
+    def matches(self, library: LibraryModel) -> bool:
+        return "qa_outputs.weight" in library.weights
 
-    def config(self, theirs: Theirs) -> SpanConfig:
-        dropout = theirs.config.get("qa_dropout", 0.0) if theirs.kind == "distilbert" else 0.0
-        return SpanConfig(theirs.encoder.embedding_dim, input_dropout=dropout)
+    def config(self, library: LibraryModel) -> SpanConfig:
+        dropout = library.config.get("qa_dropout", 0.0) if library.kind == "distilbert" else 0.0
+        return SpanConfig(library.encoder.embedding_dim, input_dropout=dropout)
 
     def modules(self, kind: Kind) -> dict[str, str]:
         return {"output": "qa_outputs"}
 
-    def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
+    def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
         return isinstance(head, SpanHead)
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
@@ -112,18 +113,18 @@ class Spans(Format):
 
 
 class MaskedTokens(Format):
-    """A language model of hidden tokens, and of next sentences where it has that."""
+    """Masked language model, optionally with next sentence prediction."""
 
     name = "masked_language_model"
     tasks = ("ForMaskedLM", "ForPreTraining")
 
-    def reads(self, theirs: Theirs) -> bool:
-        given = theirs.given
-        return "vocab_projector.bias" in given or any(name.startswith("cls.predictions.") for name in given)
+    def matches(self, library: LibraryModel) -> bool:
+        weights = library.weights
+        return "vocab_projector.bias" in weights or any(name.startswith("cls.predictions.") for name in weights)
 
-    def config(self, theirs: Theirs) -> MaskedLanguageModelConfig:
-        encoder, tied = theirs.encoder, bool(theirs.config.get("tie_word_embeddings", True))
-        pairs = "cls.seq_relationship.weight" in theirs.given
+    def config(self, library: LibraryModel) -> MaskedLanguageModelConfig:
+        encoder, tied = library.encoder, bool(library.config.get("tie_word_embeddings", True))
+        pairs = "cls.seq_relationship.weight" in library.weights
         sizes = encoder.vocab_size, encoder.embedding_dim
         return MaskedLanguageModelConfig(*sizes, tied, pairs, encoder.layer_norm_eps)
 
@@ -138,7 +139,7 @@ class MaskedTokens(Format):
             "next_sentence": "cls.seq_relationship",
         }
 
-    def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
+    def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
         return isinstance(head, MaskedLanguageModelHead) and head.config.layer_norm_eps == encoder.layer_norm_eps
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
@@ -149,21 +150,21 @@ class MaskedTokens(Format):
 
 
 class Features(Format):
-    """No head at all."""
+    """No head."""
 
     name = "features"
     tasks = ("Model",)
 
-    def reads(self, theirs: Theirs) -> bool:
-        return "classifier.weight" not in theirs.given
+    def matches(self, library: LibraryModel) -> bool:
+        return "classifier.weight" not in library.weights
 
-    def config(self, theirs: Theirs) -> FeaturesConfig:
-        return FeaturesConfig(theirs.encoder.embedding_dim)
+    def config(self, library: LibraryModel) -> FeaturesConfig:
+        return FeaturesConfig(library.encoder.embedding_dim)
 
     def modules(self, kind: Kind) -> dict[str, str]:
         return {}
 
-    def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
+    def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
         return isinstance(head, FeaturesHead)
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
@@ -171,27 +172,27 @@ class Features(Format):
 
 
 class Tags(Format):
-    """A tag for each word. The library tags pieces; which of a word's counts, it leaves to its users: ours the first.
+    """Tagging. The library tags subwords and leaves the choice among a word's to its users; textgraft takes the first.
 
-    A config.json names the tags and not their scheme, which follows from the names (data.tags.scheme_of_names).
+    config.json has the tags without their scheme, which is derived from the names (data.tags.scheme_of_names).
     """
 
     name = "tagging"
     tasks = ("ForTokenClassification",)
 
-    def reads(self, theirs: Theirs) -> bool:
-        return theirs.task in self.tasks
+    def matches(self, library: LibraryModel) -> bool:
+        return library.task in self.tasks
 
-    def config(self, theirs: Theirs) -> TaggingConfig:
-        tags = [without_bilou(tag) for tag in theirs.names(len(theirs.given["classifier.weight"]))]
-        dropout = _pooled_dropout(theirs) if theirs.kind == "bert" else theirs.encoder.hidden_dropout
-        width = theirs.encoder.embedding_dim
+    def config(self, library: LibraryModel) -> TaggingConfig:
+        tags = [without_bilou(tag) for tag in library.names(len(library.weights["classifier.weight"]))]
+        dropout = _pooled_dropout(library) if library.kind == "bert" else library.encoder.hidden_dropout
+        width = library.encoder.embedding_dim
         return TaggingConfig(width, tags, scheme=scheme_of_names(tags), input_dropout=dropout)
 
     def modules(self, kind: Kind) -> dict[str, str]:
         return {"output": "classifier"}
 
-    def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
+    def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
         return isinstance(head, TaggingHead) and not head.config.crf and head.config.subword_pooling == "first"
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
@@ -205,51 +206,51 @@ class Classes(Format):
     name = "classification"
     tasks = ("ForSequenceClassification",)
 
-    def reads(self, theirs: Theirs) -> bool:
-        return "classifier.weight" in theirs.given and theirs.task not in (*Tags.tasks, *Options.tasks)
+    def matches(self, library: LibraryModel) -> bool:
+        return "classifier.weight" in library.weights and library.task not in (*Tags.tasks, *Options.tasks)
 
-    def config(self, theirs: Theirs) -> ClassificationConfig:
-        outputs = len(theirs.given["classifier.weight"])
-        problem = theirs.config.get("problem_type")
+    def config(self, library: LibraryModel) -> ClassificationConfig:
+        outputs = len(library.weights["classifier.weight"])
+        problem = library.config.get("problem_type")
         problem = problem or ("regression" if outputs == 1 else "single_label_classification")
         if problem not in PROBLEMS or (problem == "regression" and outputs > 1):
             raise UserError(f"problem_type '{problem}' with {outputs} outputs is not known.", where="config.json")
-        return ClassificationConfig(theirs.encoder.embedding_dim, outputs, kind=PROBLEMS[problem], **_layers(theirs))
+        return ClassificationConfig(library.encoder.embedding_dim, outputs, kind=PROBLEMS[problem], **_layers(library))
 
     def modules(self, kind: Kind) -> dict[str, str]:
         if kind == "distilbert":
             return {"layers.1": "pre_classifier", "layers.4": "classifier"}
         return {"layers.1": "classifier"}
 
-    def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
+    def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
         if not isinstance(head, ClassificationHead) or head.config.both_orders:
             return False
         return _has_layers(head.config, kind, encoder)
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
         config = head.config
-        problem = next(theirs for theirs, ours in PROBLEMS.items() if ours == config.kind)
+        problem = next(library for library, ours in PROBLEMS.items() if ours == config.kind)
         labels = [f"LABEL_{i}" for i in range(config.outputs)]
         return {"problem_type": problem, **_named(labels), **_dropouts(config, kind)}
 
 
 class Options(Format):
-    """One of several options, each scored by itself."""
+    """Multiple choice, each option scored separately."""
 
     name = "choice"
     tasks = ("ForMultipleChoice",)
     idle: Mapping[str, int] = {"classifier.bias": 1}
 
-    def reads(self, theirs: Theirs) -> bool:
-        return theirs.task in self.tasks
+    def matches(self, library: LibraryModel) -> bool:
+        return library.task in self.tasks
 
-    def config(self, theirs: Theirs) -> ChoiceConfig:
-        return ChoiceConfig(theirs.encoder.embedding_dim, **_layers(theirs))
+    def config(self, library: LibraryModel) -> ChoiceConfig:
+        return ChoiceConfig(library.encoder.embedding_dim, **_layers(library))
 
     def modules(self, kind: Kind) -> dict[str, str]:
-        return {f"score.{ours}": theirs for ours, theirs in Classes().modules(kind).items()}
+        return {f"score.{ours}": library for ours, library in Classes().modules(kind).items()}
 
-    def writes(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
+    def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
         return isinstance(head, ChoiceHead) and _has_layers(head.config, kind, encoder)
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
@@ -260,23 +261,23 @@ FORMATS: tuple[Format, ...] = (Spans(), MaskedTokens(), Tags(), Options(), Class
 
 
 def architectures(kind: Kind) -> set[str]:
-    """The classes of the library that are known, of either model_type."""
-    known = {f"{LIBRARY[kind]}{task}" for format_ in FORMATS for task in format_.tasks}
-    return known - {"DistilBertForPreTraining"}
+    """Supported classes of the library for a model_type."""
+    names = {f"{LIBRARY[kind]}{task}" for format_ in FORMATS for task in format_.tasks}
+    return names - {"DistilBertForPreTraining"}
 
 
-def format_of(theirs: Theirs) -> Format:
-    """How the head in these weights is read."""
-    return next(format_ for format_ in FORMATS if format_.reads(theirs))
+def format_of(library: LibraryModel) -> Format:
+    """The format of the head in these weights."""
+    return next(format_ for format_ in FORMATS if format_.matches(library))
 
 
 def format_for(head: Head, kind: Kind, encoder: BERTConfig) -> Format:
-    """How the head is written. Raises UserError for one that the library does not have."""
+    """The format for writing a head. Raises UserError for one that the library does not have."""
     for format_ in FORMATS:
-        if format_.writes(head, kind, encoder):
+        if format_.can_write(head, kind, encoder):
             return format_
     if isinstance(head, TaggingHead):
-        remedy = "The library's tagger has no CRF, and its users let the first piece speak for a word."
+        remedy = "The library's tagger has no CRF, and a word is represented by its first subword."
     else:
         shape = f"pooling '{POOLED}', hidden_dim 0"
         if kind == "distilbert":
@@ -292,18 +293,18 @@ def _named(labels: list[str]) -> dict[str, Any]:
     }
 
 
-def _pooled_dropout(theirs: Theirs) -> float:
-    dropout = theirs.config.get("classifier_dropout")
-    return float(theirs.encoder.hidden_dropout if dropout is None else dropout)
+def _pooled_dropout(library: LibraryModel) -> float:
+    dropout = library.config.get("classifier_dropout")
+    return float(library.encoder.hidden_dropout if dropout is None else dropout)
 
 
-def _layers(theirs: Theirs) -> dict[str, Any]:
-    """Settings of ClassificationConfig and ChoiceConfig that are the library's layers above the encoder."""
+def _layers(library: LibraryModel) -> dict[str, Any]:
+    """Settings of ClassificationConfig and ChoiceConfig for the library's layers above the encoder."""
     shape: dict[str, Any] = {"direction": "both", "batch_norm": False}
-    if theirs.kind == "distilbert":
-        width, dropout = theirs.encoder.embedding_dim, theirs.config.get("seq_classif_dropout", 0.2)
+    if library.kind == "distilbert":
+        width, dropout = library.encoder.embedding_dim, library.config.get("seq_classif_dropout", 0.2)
         return shape | {"pooling": "first", "hidden_dim": width, "input_dropout": 0.0, "hidden_dropout": dropout}
-    dropout = _pooled_dropout(theirs)
+    dropout = _pooled_dropout(library)
     return shape | {"pooling": POOLED, "hidden_dim": 0, "input_dropout": dropout, "hidden_dropout": 0.0}
 
 

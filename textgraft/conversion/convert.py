@@ -1,4 +1,4 @@
-"""`textgraft.convert`: a model from another program's format into ours, or from ours into another's."""
+"""`textgraft.convert`: convert a model between formats."""
 
 from __future__ import annotations
 
@@ -19,17 +19,27 @@ Format = Literal["textgraft", "huggingface", "elmo", "flair"]
 def convert(
     model: str | Path, out: Path | str, *, to: Format = "textgraft", half: bool = False, overwrite: bool = False
 ) -> Path:
-    """Write `model` as a folder, or Flair's file, in another format and return it.
+    """Write `model` in another format.
 
-    `model` is anything that can be loaded: one that ships, a folder of ours, `hf:FOLDER`, `hf:NAME`, `tf:FOLDER`
-    or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py). "textgraft" is an artifact, its weights float16
-    with `half`; "huggingface" a folder that the transformers library opens, tokenizer and all; "elmo" options.json and
-    weights.hdf5, which AllenNLP opens and which have no place for a vocabulary; "flair" a file that Flair opens, a
-    pickle as it wants it. Raises UserError for what the other format has no place for, and if `out` exists.
+    Args:
+        model: Any model that can be loaded: a bundled one, a textgraft folder, `hf:FOLDER`, `hf:NAME`, `tf:FOLDER` or
+            `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py).
+        out: Folder to write (a file for "flair").
+        to: "textgraft": an artifact; "huggingface": a folder for the transformers library, with tokenizer; "elmo":
+            options.json and weights.hdf5 for AllenNLP, without a vocabulary; "flair": a file for Flair, a pickle as it
+            needs.
+        half: Store float16 weights ("textgraft" only).
+        overwrite: Replace an existing path.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: The format cannot represent the model, or `out` exists.
     """
     if to not in get_args(Format):
         raise UserError(f"unknown format '{to}'.", remedy=did_you_mean(str(to), get_args(Format)))
-    _refuse_existing(Path(out), to, overwrite)
+    _validate_out(Path(out), to, overwrite)
     source = flair.load(str(model)) if str(model).startswith(model_folder.FLAIR) else loading.load_network(model)
     if to == "flair":
         write_atomically(Path(out), flair.to_flair(source.model, source.tokenizer))
@@ -41,8 +51,8 @@ def convert(
     return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source))
 
 
-def _refuse_existing(out: Path, to: Format, overwrite: bool) -> None:
-    """Raises UserError where `out` may not be written: of Flair's format it is a file."""
+def _validate_out(out: Path, to: Format, overwrite: bool) -> None:
+    """Raise UserError where `out` may not be written; for Flair's format it is a file."""
     if to != "flair":
         model_folder.refuse_existing(out, overwrite)
     elif out.is_dir():
@@ -53,7 +63,7 @@ def _refuse_existing(out: Path, to: Format, overwrite: bool) -> None:
 
 
 def _others(source: Artifact) -> dict[str, bytes]:
-    """The tokenizer's files, and a classifier's labels by number."""
+    """Files of the tokenizer, and a classifier's labels by number."""
     tokenizer = source.tokenizer
     if isinstance(tokenizer, WordPieceTokenizer):
         return tokenizer.huggingface_files()

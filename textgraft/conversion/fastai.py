@@ -1,6 +1,6 @@
-"""fastai's AWD-LSTM language model to ours and back, weight by weight.
+"""Conversion of fastai's AWD-LSTM language model, to textgraft and back.
 
-fastai keeps two biases for each layer, which only ever appear as their sum; ours keeps the sum. Its names are those of
+fastai keeps two biases for each layer, which only appear as their sum; textgraft keeps the sum. Names are those of
 `get_language_model(AWD_LSTM, ...).state_dict()`, fastai 2.
 """
 
@@ -27,7 +27,7 @@ DECODER_BIAS = "1.decoder.bias"
 
 
 def _layer_names(index: int) -> dict[str, str]:
-    """fastai's names of one layer's weights by what they are."""
+    """fastai's names of one layer's weights."""
     layer = f"0.rnns.{index}"
     return {
         "weight_ih": f"{layer}.module.weight_ih_l0",
@@ -38,40 +38,42 @@ def _layer_names(index: int) -> dict[str, str]:
 
 
 def from_fastai(state_dict: Mapping[str, Tensor], *, direction: Direction = "left") -> Model:
-    """The language model whose weights these are, in float32, with the dropouts of fastai's `awd_lstm_lm_config`.
+    """Convert a fastai state dict to a language model in float32, with the dropouts of fastai's `awd_lstm_lm_config`.
 
-    The shape is read off the weights; a decoder equal to the embedding is tied to it. fastai reads a backward
-    model's text reversed, ours turns it round itself: say `direction="right"`. Raises UserError where a name is
-    missing, unknown or twice there with different values, or a shape does not fit.
+    The shape is inferred from the weights; a decoder equal to the embedding is tied to it. fastai reverses the text of
+    a backward model beforehand; here the model does: set `direction="right"`.
+
+    Raises:
+        UserError: A name is missing, unknown or duplicated with different values, or a shape is wrong.
     """
-    # Saved models of fastai 1 and 2 before 2.1 also hold the last dropped copy of the recurrent weights.
-    given = {n: t for n, t in state_dict.items() if not re.fullmatch(r"0\.rnns\.\d+\.module\.weight_hh_l0", n)}
-    num_layers = sum(name.endswith(".weight_hh_l0_raw") for name in given)
+    # Models saved by fastai 1, and 2 before 2.1, also contain the last copy of the recurrent weights with dropout.
+    weights = {n: t for n, t in state_dict.items() if not re.fullmatch(r"0\.rnns\.\d+\.module\.weight_hh_l0", n)}
+    num_layers = sum(name.endswith(".weight_hh_l0_raw") for name in weights)
     optional = {EMBEDDING_AGAIN, DECODER_BIAS}
     expected = {EMBEDDING, DECODER, *(n for i in range(num_layers) for n in _layer_names(i).values())}
-    missing, unknown = sorted(expected - given.keys()), sorted(given.keys() - expected - optional)
+    missing, unknown = sorted(expected - weights.keys()), sorted(weights.keys() - expected - optional)
     if not num_layers or missing or unknown:
         raise UserError(
             f"these are not the weights of fastai's AWD-LSTM language model (missing: {missing}, unknown: {unknown}).",
-            remedy="Take `learn.model.state_dict()` of a language_model_learner(dls, AWD_LSTM).",
+            remedy="Use `learn.model.state_dict()` of a language_model_learner(dls, AWD_LSTM).",
         )
-    embedding = given[EMBEDDING]
-    if not torch.equal(given.get(EMBEDDING_AGAIN, embedding), embedding):
+    embedding = weights[EMBEDDING]
+    if not torch.equal(weights.get(EMBEDDING_AGAIN, embedding), embedding):
         raise UserError(f"'{EMBEDDING}' and '{EMBEDDING_AGAIN}' are one table in fastai, but differ here.")
     vocab_size, embedding_dim = embedding.shape
     config = AWDLSTMConfig(
         vocab_size=vocab_size,
         embedding_dim=embedding_dim,
-        hidden_dim=given[_layer_names(0)["weight_hh"]].shape[1],
+        hidden_dim=weights[_layer_names(0)["weight_hh"]].shape[1],
         num_layers=num_layers,
         direction=direction,
     )
-    tied = torch.equal(given[DECODER], embedding)
+    tied = torch.equal(weights[DECODER], embedding)
     head = LanguageModelConfig(vocab_size, embedding_dim, tied=tied)
     model = build(
         {"encoder": {"name": "awd_lstm", **asdict(config)}, "head": {"name": "language_model", **asdict(head)}}
     )
-    values = _in_our_names(given, num_layers)
+    values = _in_our_names(weights, num_layers)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             value = values[name]
@@ -81,21 +83,25 @@ def from_fastai(state_dict: Mapping[str, Tensor], *, direction: Direction = "lef
     return model
 
 
-def _in_our_names(given: Mapping[str, Tensor], num_layers: int) -> dict[str, Tensor]:
-    values = {"encoder.embedding.weight": given[EMBEDDING], "head.output.weight": given[DECODER]}
-    values["head.output.bias"] = given.get(DECODER_BIAS, given[DECODER].new_zeros(len(given[DECODER])))
+def _in_our_names(weights: Mapping[str, Tensor], num_layers: int) -> dict[str, Tensor]:
+    values = {"encoder.embedding.weight": weights[EMBEDDING], "head.output.weight": weights[DECODER]}
+    values["head.output.bias"] = weights.get(DECODER_BIAS, weights[DECODER].new_zeros(len(weights[DECODER])))
     for index in range(num_layers):
-        theirs = {ours: given[name] for ours, name in _layer_names(index).items()}
+        layer_weights = {part: weights[name] for part, name in _layer_names(index).items()}
         prefix = f"encoder.layers.{index}"
-        values[f"{prefix}.weight_ih"], values[f"{prefix}.weight_hh"] = theirs["weight_ih"], theirs["weight_hh"]
-        values[f"{prefix}.bias"] = theirs["bias_ih"] + theirs["bias_hh"]
+        values[f"{prefix}.weight_ih"], values[f"{prefix}.weight_hh"] = (
+            layer_weights["weight_ih"],
+            layer_weights["weight_hh"],
+        )
+        values[f"{prefix}.bias"] = layer_weights["bias_ih"] + layer_weights["bias_hh"]
     return values
 
 
 def to_fastai(model: Model) -> dict[str, Tensor]:
-    """The state dict that fastai's `get_language_model(AWD_LSTM, ...)` loads; each bias goes in `bias_ih`.
+    """Convert to a state dict for fastai's `get_language_model(AWD_LSTM, ...)`; each bias is stored in `bias_ih`.
 
-    Raises UserError for what fastai's AWD-LSTM cannot be: a QRNN, scaled inputs, or an adaptive output layer.
+    Raises:
+        UserError: fastai's AWD-LSTM cannot represent the model: a QRNN, scaled inputs, or an adaptive output layer.
     """
     encoder, head = model.encoder, model.head
     if not isinstance(encoder, AWDLSTM) or not isinstance(head, LanguageModelHead):

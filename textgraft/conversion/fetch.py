@@ -1,7 +1,7 @@
-"""`textgraft.fetch`: what our readers need of a model on a hub, as a folder.
+"""`textgraft.fetch`: download a model from a hub into a folder.
 
-Nothing else in the package opens a socket. Work in progress is beside the folder, in `.OUT.fetch/`, and is what a later
-call goes on from; docs/decisions.md says why the client is our own.
+Nothing else in the package opens a socket. Unfinished downloads are beside the folder, in `.OUT.fetch/`, and are
+resumed by a later call; docs/decisions.md explains why the client is our own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from textgraft.models.model_folder import FOREIGN, put_in_place, refuse_existing
 
 ENDPOINT = "https://huggingface.co"
 CONFIG, CARD, RECORD = "config.json", "README.md", "run.json"
-OTHERS = (
+OPTIONAL_FILES = (
     CARD,
     "LICENSE",
     "LICENSE.md",
@@ -38,8 +38,8 @@ OTHERS = (
     "vocab.json",
     "vocab.txt",
 )
-"""What is taken beside config.json and the weights, where it is there."""
-SPARE = 1 << 20
+"""Files that are downloaded beside config.json and the weights, if they exist."""
+MIN_FREE = 1 << 20
 """Bytes that must stay free on the disk."""
 
 Advance = Callable[[int], object]
@@ -54,49 +54,61 @@ def fetch(
     overwrite: bool = False,
     show: bool = True,
 ) -> Path:
-    """Download a model of a Hugging Face hub into the folder `out` and return it; `hf:OUT` then loads it.
+    """Download a model of a Hugging Face hub into the folder `out`; `hf:OUT` then loads it.
 
-    `revision` is a branch, tag or commit, and is followed to one commit before anything is downloaded; `endpoint` is
-    another hub's address (else HF_ENDPOINT, else huggingface.co), and HF_TOKEN is shown to it where set. Every file is
-    verified by the hub's hash: sha256, or git's sha1 for small files. Stopped or killed, the same call goes on from
-    the bytes that are there; `out` appears when it is whole. run.json in it says what was taken, of which commit, under
-    which licence. Warns where the weights are a pickle. Raises UserError for a model of a kind that is not known, and
-    where the hub, the network or the disk does not play along.
+    Every file is verified by the hub's hash: sha256, or git's sha1 for small files. After an interruption the same call
+    resumes; `out` appears when it is complete. Its run.json records the files, commit and licence. Warns where the
+    weights are a pickle.
+
+    Args:
+        name: OWNER/MODEL.
+        out: Folder to write.
+        revision: Branch, tag or commit; it is resolved to a commit before anything is downloaded.
+        endpoint: Address of another hub (None: HF_ENDPOINT, else huggingface.co). HF_TOKEN is sent to it if set.
+        overwrite: Replace an existing folder.
+        show: Show progress on stderr.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: The model type is not supported, or hub, network or disk fail.
     """
     out, name = Path(out), name.removeprefix(FOREIGN)
     refuse_existing(out, overwrite)
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or ".." in name:
-        raise UserError(f"'{name}' is no name of a model on a hub.", remedy="Write it as OWNER/MODEL.")
+        raise UserError(f"'{name}' is not the name of a model on a hub.", remedy="Write it as OWNER/MODEL.")
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise UserError("HF_HUB_OFFLINE is set, so nothing is fetched.", remedy="Unset it to fetch.")
     hub = Hub(endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT, os.environ.get("HF_TOKEN") or None)
     repository = hub.repository(name, revision)
     work = out.with_name(f".{out.name}.fetch")
-    with _alone_in(work):
+    with _exclusive(work):
         try:
-            wanted = _wanted(hub, repository, work)
+            files_to_fetch = _files_to_fetch(hub, repository, work)
         except UserError:
-            if {path.name for path in work.iterdir()} <= {CONFIG, *WEIGHTS}:  # nothing worth going on from
+            if {path.name for path in work.iterdir()} <= {CONFIG, *WEIGHTS}:  # nothing worth resuming
                 shutil.rmtree(work)
             raise
-        _clear(work, wanted)
-        _refuse_too_large(work, wanted)
-        with _progress(sum(file.size for file in wanted), show) as (name_file, advance):
-            for file in wanted:
+        _clear(work, files_to_fetch)
+        _validate_free_space(work, files_to_fetch)
+        with _progress(sum(file.size for file in files_to_fetch), show) as (name_file, advance):
+            for file in files_to_fetch:
                 name_file(file.name)
                 hub.download(repository, file, work, advance)
         try:
-            write_atomically(work / RECORD, to_json(_record(repository, revision, hub.endpoint, wanted, work)))
+            write_atomically(work / RECORD, to_json(_record(repository, revision, hub.endpoint, files_to_fetch, work)))
             put_in_place(work, out)
         except OSError as error:
             raise cannot_write(out, error) from error
     return out
 
 
-def _wanted(hub: Hub, repository: Repository, work: Path) -> list[RemoteFile]:
-    """The files to take. Fetches those that say which: config.json and an index of shards.
+def _files_to_fetch(hub: Hub, repository: Repository, work: Path) -> list[RemoteFile]:
+    """Files to download. Downloads those that determine them: config.json and an index of shards.
 
-    Raises UserError where the model is none that we read.
+    Raises:
+        UserError: The model cannot be loaded.
     """
     where = f"{repository.name} at {repository.commit}"
     files = repository.files
@@ -123,7 +135,7 @@ def _wanted(hub: Hub, repository: Repository, work: Path) -> list[RemoteFile]:
         raise UserError(f"{first} names '{absent[0]}', which is not there.", where=where)
     if names[-1].endswith(".bin"):
         warnings.warn(f"{where}: there are no safetensors, so the weights are a pickle ({names[-1]}).", stacklevel=3)
-    return [files[n] for n in (CONFIG, *OTHERS, *names) if n in files]
+    return [files[n] for n in (CONFIG, *OPTIONAL_FILES, *names) if n in files]
 
 
 def _ignore(_: int) -> None:
@@ -141,8 +153,8 @@ def _json(path: Path, where: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _alone_in(work: Path) -> Iterator[None]:
-    """Inside, `work` is there and no other process downloads into it. Raises UserError if one does."""
+def _exclusive(work: Path) -> Iterator[None]:
+    """Context with exclusive use of `work` by this process. Raises UserError if another process uses it."""
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -164,31 +176,31 @@ def _alone_in(work: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def _clear(work: Path, wanted: Sequence[RemoteFile]) -> None:
-    """Throw away what is of another commit or model, for it takes room and would get into the folder."""
-    known = {name for file in wanted for name in (file.name, file.part)}
+def _clear(work: Path, files_to_fetch: Sequence[RemoteFile]) -> None:
+    """Remove files of another commit or model."""
+    expected = {name for file in files_to_fetch for name in (file.name, file.part)}
     for path in work.iterdir():
-        if path.name not in known:
+        if path.name not in expected:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _refuse_too_large(work: Path, wanted: Iterable[RemoteFile]) -> None:
-    missing = sum(file.size - _size(work, file) for file in wanted)
+def _validate_free_space(work: Path, files_to_fetch: Iterable[RemoteFile]) -> None:
+    missing = sum(file.size - _size(work, file) for file in files_to_fetch)
     free = shutil.disk_usage(work).free
-    if missing + SPARE > free:
+    if missing + MIN_FREE > free:
         message = f"{missing / 1e9:.2f} GB are still to be fetched, and {free / 1e9:.2f} GB are free on this disk."
         raise UserError(message, where=str(work), remedy="Make room, or choose another folder.")
 
 
 def _size(work: Path, file: RemoteFile) -> int:
-    """How much of the file is there."""
-    there = [path.stat().st_size for path in (work / file.name, work / file.part) if path.is_file()]
-    return min(max(there, default=0), file.size)
+    """Number of bytes of the file that are already downloaded."""
+    sizes = [path.stat().st_size for path in (work / file.name, work / file.part) if path.is_file()]
+    return min(max(sizes, default=0), file.size)
 
 
 @contextlib.contextmanager
 def _progress(total: int, show: bool) -> Iterator[tuple[Callable[[str], object], Advance]]:
-    """A bar over all files on stderr: how to tell it a file's name, and bytes that have come."""
+    """Progress bar over all files on stderr: functions to set a file's name, and to add bytes."""
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     from textgraft.core.progress_bar import Bar
@@ -202,7 +214,7 @@ def _progress(total: int, show: bool) -> Iterator[tuple[Callable[[str], object],
 def _record(
     repository: Repository, revision: str, endpoint: str, files: Sequence[RemoteFile], work: Path
 ) -> dict[str, Any]:
-    """run.json: where the folder is from and what is in it."""
+    """run.json: origin and contents of the folder."""
     card = work / CARD
     head = read_head(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else {}
     licences = head.get("license", [])
@@ -221,11 +233,11 @@ def _record(
 
 
 def read_head(card: str) -> dict[str, list[str]]:
-    """The settings at the head of a model card: their values, one or several; those that are deeper are left out."""
-    found = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", card, re.DOTALL | re.MULTILINE)
+    """Settings in the header of a model card with their values; nested ones are left out."""
+    header = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", card, re.DOTALL | re.MULTILINE)
     head: dict[str, list[str]] = {}
     key = ""
-    for line in found[1].splitlines() if found else ():
+    for line in header[1].splitlines() if header else ():
         setting = re.fullmatch(r"([\w-]+):(?:\s+(.*?))?\s*", line)
         item = re.fullmatch(r"\s*-\s+([^:]+?)\s*", line)
         if setting:

@@ -1,6 +1,6 @@
-"""A model hub over HTTP by the standard library: what a repository holds at one commit, and its files, verified.
+"""HTTP client of a model hub, with the standard library: a repository's files at one commit, and verified downloads.
 
-The addresses are those of huggingface.co and its mirrors: `/api/models/NAME/revision/REVISION` and
+Addresses are those of huggingface.co and its mirrors: `/api/models/NAME/revision/REVISION` and
 `/NAME/resolve/COMMIT/FILE`. Proxies are those of HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
 """
 
@@ -26,17 +26,17 @@ from textgraft.core.files import cannot_write
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as lost."""
-WAITS = (1.0, 2.0, 4.0, 8.0)
-"""Seconds before each further try; the count starts anew whenever bytes have come."""
+RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before each retry; the sequence restarts whenever bytes have arrived."""
 CHUNK = 1 << 18
-PASSING = {408, 425, 429, 500, 502, 503, 504}
-"""Answers after which another try may help."""
-KEPT = "What has come is kept; the same command goes on from there."
+TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
+"""Status codes after which a retry may help."""
+RESUME_NOTE = "What has come is kept; the same command goes on from there."
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a repository, and what its content must hash to: git's blob sha1 covers a header too."""
+    """A file of a repository with the hash of its content; git's blob sha1 includes a header."""
 
     name: str
     size: int
@@ -44,20 +44,20 @@ class RemoteFile:
     digest: str
 
     def hasher(self) -> Any:
-        """A hash object whose hexdigest is `digest` once it has the whole content."""
+        """A hash object whose hexdigest is `digest` for the complete content."""
         if self.algorithm == "sha256":
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
 
     @property
     def part(self) -> str:
-        """The name under which its first bytes are kept: another content is another name."""
+        """Name of the partial download: other content has another name."""
         return f"{self.name}.{self.digest[:16]}.part"
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A model's files at one commit; `name` is as the hub calls it, which may have been renamed."""
+    """A model's files at one commit; `name` is the hub's current name, which may differ after a renaming."""
 
     name: str
     commit: str
@@ -65,7 +65,7 @@ class Repository:
 
 
 class _Redirects(request.HTTPRedirectHandler):
-    """Redirections, which lead to storage elsewhere: the token goes no further than its own host."""
+    """Redirections, which lead to other storage hosts: the token is only sent to the original host."""
 
     def redirect_request(
         self, req: request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
@@ -78,13 +78,15 @@ class _Redirects(request.HTTPRedirectHandler):
 
 
 class Hub:
-    """A hub at `endpoint`; a `token` is shown to that host alone. Raises UserError for an address that is none."""
+    """A hub at `endpoint`; `token` is only sent to that host. Raises UserError for an invalid address."""
 
     def __init__(self, endpoint: str, token: str | None = None) -> None:
         self.endpoint, self.token = endpoint.rstrip("/"), token
         parts = urlsplit(self.endpoint)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise UserError(f"'{endpoint}' is no address of a hub.", remedy="Write it as https://host or http://host.")
+            raise UserError(
+                f"'{endpoint}' is not the address of a hub.", remedy="Write it as https://host or http://host."
+            )
         self._opener = request.OpenerDirector()
         for handler in (
             request.ProxyHandler(),
@@ -98,10 +100,10 @@ class Hub:
             self._opener.add_handler(handler)
 
     def repository(self, name: str, revision: str) -> Repository:
-        """What the model `name` holds at `revision`: a branch, a tag or a commit.
+        """Files of the model `name` at `revision`: a branch, a tag or a commit.
 
-        Raises UserError where there is no such thing, access is refused, the hub cannot be reached, or it gives no
-        sizes and hashes to verify by.
+        Raises:
+            UserError: It does not exist, access is denied, the hub cannot be reached, or it gives no sizes and hashes.
         """
         path = f"/api/models/{name}/revision/{quote(revision, safe='')}?blobs=true"
         try:
@@ -111,33 +113,35 @@ class Hub:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError):
                 raise
-            message = f"what answers is no model hub, or gives no hashes to verify by ({error!r})."
+            message = f"the server is not a model hub, or gives no hashes to verify by ({error!r})."
             raise UserError(message, where=self.endpoint, remedy="Check --endpoint and HF_ENDPOINT.") from error
 
     def _read(self, path: str, name: str, revision: str) -> bytes:
-        for wait in (*WAITS, None):
+        for wait in (*RETRY_DELAYS, None):
             try:
                 with self._open(path) as response:
                     return bytes(response.read())
             except (OSError, http.client.HTTPException) as error:
-                if wait is None or not _is_passing(error):
-                    raise self._explained(error, name, revision) from error
+                if wait is None or not _is_transient(error):
+                    raise self._user_error(error, name, revision) from error
                 time.sleep(wait)
         raise AssertionError
 
     def download(
         self, repository: Repository, file: RemoteFile, folder: Path, advance: Callable[[int], object]
     ) -> None:
-        """Put a file into `folder`: what is there of it already is used, and the rest asked for.
+        """Download a file into `folder`, resuming a partial download.
 
-        `advance` is told the bytes that came, and a negative number where they have to come again. Raises UserError
-        where the connection is lost for good or the disk full (what has come stays), and where the content is not
-        what the hub says it is (it goes).
+        `advance` is called with the number of new bytes, negative where they have to be downloaded again.
+
+        Raises:
+            UserError: The connection is lost for good or the disk is full (the partial download is kept), or the hash
+                is wrong (it is removed).
         """
         path, part = folder / file.name, folder / file.part
         content = file.hasher()
         try:
-            if path.is_file():  # of a run that was stopped
+            if path.is_file():  # from an interrupted run
                 if _is_whole(path, file):
                     advance(file.size)
                     return
@@ -149,10 +153,10 @@ class Hub:
                 os.fsync(out.fileno())
         except OSError as error:
             raise cannot_write(part, error) from error
-        found = content.hexdigest()
-        if found != file.digest:
+        digest = content.hexdigest()
+        if digest != file.digest:
             part.unlink()
-            message = f"the checksum is wrong: {file.algorithm} {found}, and the hub says {file.digest}."
+            message = f"the checksum is wrong: {file.algorithm} {digest}, and the hub says {file.digest}."
             remedy = "The file was removed. Run the same command again; if that does not help, the server is at fault."
             raise UserError(message, where=f"{repository.name}/{file.name}", remedy=remedy)
         part.replace(path)
@@ -160,16 +164,16 @@ class Hub:
     def _rest(
         self, repository: Repository, file: RemoteFile, out: Any, content: Any, advance: Callable[[int], object]
     ) -> Any:
-        """Append what is missing to `out`; the hash object of the whole content."""
+        """Append the missing bytes to `out`; return the hash object of the whole content."""
         path = f"/{repository.name}/resolve/{repository.commit}/{quote(file.name)}"
-        have, waits = out.tell(), iter(WAITS)
+        have, waits = out.tell(), iter(RETRY_DELAYS)
         while have < file.size:
-            began, lost = have, None
+            start_of_attempt, lost = have, None
             try:
                 with self._open(path, start=have) as response:
                     if have and response.status != http.client.PARTIAL_CONTENT:
                         advance(-have)
-                        have, began, content = 0, 0, file.hasher()
+                        have, start_of_attempt, content = 0, 0, file.hasher()
                         _write(out, None)
                     while have < file.size and (chunk := response.read1(min(CHUNK, file.size - have))):
                         _write(out, chunk)
@@ -178,34 +182,34 @@ class Hub:
                         advance(len(chunk))
             except (OSError, http.client.HTTPException) as error:
                 lost = error
-                if isinstance(error, HTTPError) and not _is_passing(error):
-                    raise self._explained(error, repository.name, repository.commit, file.name) from error
-            if have > began:
-                waits = iter(WAITS)
+                if isinstance(error, HTTPError) and not _is_transient(error):
+                    raise self._user_error(error, repository.name, repository.commit, file.name) from error
+            if have > start_of_attempt:
+                waits = iter(RETRY_DELAYS)
             if have < file.size:
                 wait = next(waits, None)
                 if wait is None:
                     reason = f" ({_reason(lost)})" if lost else ""
                     message = f"the connection was lost at byte {have:,} of {file.size:,}{reason}."
-                    raise UserError(message, where=f"{repository.name}/{file.name}", remedy=KEPT) from lost
+                    raise UserError(message, where=f"{repository.name}/{file.name}", remedy=RESUME_NOTE) from lost
                 time.sleep(wait)
         return content
 
     def _open(self, path: str, *, start: int = 0) -> Any:
-        asked = request.Request(self.endpoint + path, headers={"User-Agent": f"textgraft/{__version__}"})
+        http_request = request.Request(self.endpoint + path, headers={"User-Agent": f"textgraft/{__version__}"})
         if self.token:
-            asked.add_unredirected_header("Authorization", f"Bearer {self.token}")
+            http_request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         if start:
-            asked.add_header("Range", f"bytes={start}-")
-        response = self._opener.open(asked, timeout=TIMEOUT)
+            http_request.add_header("Range", f"bytes={start}-")
+        response = self._opener.open(http_request, timeout=TIMEOUT)
         begins = response.headers.get("Content-Range", f"bytes {start}-")
         if response.status == http.client.PARTIAL_CONTENT and not begins.startswith(f"bytes {start}-"):
             response.close()
             raise ConnectionError(f"asked for bytes from {start} on and got '{begins}'")
         return response
 
-    def _explained(self, error: Exception, name: str, revision: str, file: str = "") -> UserError:
-        """What a person can do about a request that failed."""
+    def _user_error(self, error: Exception, name: str, revision: str, file: str = "") -> UserError:
+        """A UserError with a remedy for a failed request."""
         where = f"{self.endpoint}/{name}"
         if isinstance(error, HTTPError):
             error.close()
@@ -215,7 +219,7 @@ class Hub:
             if code == "GatedRepo" or error.code == http.client.FORBIDDEN:
                 remedy = "Ask for access on its page, and set HF_TOKEN to a token of your account."
                 return UserError(f"access to this model is restricted ({error.code}).", where=where, remedy=remedy)
-            if error.code == http.client.UNAUTHORIZED:  # also the hub's answer for a name that does not exist
+            if error.code == http.client.UNAUTHORIZED:  # also the hub's response for an unknown name
                 remedy = "Check the name; for a private model set HF_TOKEN to a token that may read it."
                 if self.token:
                     remedy = "Check the name, and HF_TOKEN, which is set."
@@ -246,7 +250,7 @@ def _is_whole(path: Path, file: RemoteFile) -> bool:
 
 
 def _read_part(out: Any, file: RemoteFile, content: Any, advance: Callable[[int], object]) -> int:
-    """Hash what is there already; the number of its bytes. What is longer than the file is thrown away."""
+    """Hash the partial download; return its size. A file that is too long is truncated."""
     if out.seek(0, 2) > file.size:
         out.truncate(0)
     out.seek(0)
@@ -257,7 +261,7 @@ def _read_part(out: Any, file: RemoteFile, content: Any, advance: Callable[[int]
 
 
 def _write(out: Any, chunk: bytes | None) -> None:
-    """Append, all of it, or begin anew for None. Raises UserError at once, for that is no fault of the network."""
+    """Append a chunk completely, or truncate for None. Raises UserError at once, since retries do not help."""
     try:
         if chunk is None:
             out.truncate(0)
@@ -265,13 +269,15 @@ def _write(out: Any, chunk: bytes | None) -> None:
         while chunk:
             chunk = chunk[out.write(chunk) :]
     except OSError as error:
-        refused = cannot_write(Path(out.name), error)
-        raise UserError(refused.message, where=refused.where, remedy=f"{refused.remedy} {KEPT}") from error
+        write_error = cannot_write(Path(out.name), error)
+        raise UserError(
+            write_error.message, where=write_error.where, remedy=f"{write_error.remedy} {RESUME_NOTE}"
+        ) from error
 
 
-def _is_passing(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     if isinstance(error, HTTPError):
-        return error.code in PASSING
+        return error.code in TRANSIENT_STATUS
     reason = error.reason if isinstance(error, URLError) else error
     return isinstance(reason, TimeoutError | ConnectionResetError | http.client.HTTPException)
 

@@ -1,7 +1,7 @@
-"""Models in the folders that the `transformers` library writes: config.json, and weights in one file or in shards.
+"""Folders of the `transformers` library: config.json, and weights in one file or in shards.
 
-Nothing here opens a socket: a folder is on the disk already. Each family says in a module of its own which weight is
-which; these modules have `from_huggingface(config, weights)` and `to_huggingface(model)`.
+Nothing here opens a socket: folders are on disk already. Each family has a module with `from_huggingface(config,
+weights)` and `to_huggingface(model)`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ POOLING_MODES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
 }
-"""What the sentence-transformers library calls our poolings."""
+"""Poolings by their names in the sentence-transformers library."""
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-"""Where weights may be, the first that is there being read: files without code before pickles."""
+"""Files of weights in order of preference: files without code before pickles."""
 
 
 def load(folder: Path | str) -> Model:
-    """The model in a folder of the `transformers` library, in float32 and eval mode.
+    """Load the model in a folder of the `transformers` library, in float32 and eval mode.
 
-    Raises UserError for a model_type that is not known, a missing or damaged file, and weights that do not fit.
+    Raises:
+        UserError: The model_type is not supported, a file is missing or damaged, or weights do not match config.json.
     """
     folder = Path(folder)
     config = read_config(folder) | {"textgraft_pooling": sentence_pooling(folder)}
@@ -70,10 +71,11 @@ def save(
     overwrite: bool = False,
     others: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write a folder that the `transformers` library opens; `others` are more files for it, a tokenizer's.
+    """Write a folder for the `transformers` library; `others` are further files, such as a tokenizer's.
 
-    Raises UserError for a family or head that the library does not have, and where the folder exists (without
-    `overwrite`) or cannot be written.
+    Raises:
+        UserError: The library does not have the family or head, or the folder exists (without `overwrite`) or cannot be
+            written.
     """
     folder = Path(folder)
     name = model.describe()["encoder"]["name"]
@@ -81,7 +83,7 @@ def save(
         remedy = f"Families that can be: {', '.join(WRITERS)}."
         raise UserError(f"a model of the family '{name}' cannot be written for transformers.", remedy=remedy)
     if model.layer_aggregation is not None:
-        message = f"the head reads '{model.head.config.layer_aggregation}', and transformers has no head that does."
+        message = f"transformers has no head with the layer aggregation '{model.head.config.layer_aggregation}'."
         raise UserError(message, remedy="Make the model without a layer aggregation.")
     config, weights = import_module(WRITERS[name]).to_huggingface(model)
     refuse_existing(folder, overwrite)
@@ -90,33 +92,34 @@ def save(
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json. Raises UserError if it is not there or no JSON object."""
+    """Load config.json. Raises UserError if it is missing or not a JSON object."""
     path = folder / "config.json"
     config = _json(path)
     if not isinstance(config, dict):
-        raise UserError("this is no JSON object.", where=str(path), remedy="Restore the file from where it came.")
+        raise UserError("this is not a JSON object.", where=str(path), remedy="Restore the file from where it came.")
     return config
 
 
 def sentence_pooling(folder: Path) -> str | None:
-    """How the sentence-transformers library, where it wrote the folder, makes one vector of a text (nn.pooling).
+    """Pooling (nn.pooling) of a folder written by the sentence-transformers library.
 
-    None where nothing is said of it, or something that we do not know.
+    None where there is none, or an unsupported one.
     """
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return None
-    said = _json(path)
-    if not isinstance(said, dict):
+    settings = _json(path)
+    if not isinstance(settings, dict):
         return None
-    modes = sorted(key for key, value in said.items() if key.startswith("pooling_mode") and value is True)
+    modes = sorted(key for key, value in settings.items() if key.startswith("pooling_mode") and value is True)
     return POOLING_MODES.get(modes[0]) if len(modes) == 1 else None
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All weights of the folder by name, whole or in shards; floating point ones in float32.
+    """All weights of the folder by name, in one file or in shards; floating-point weights in float32.
 
-    Raises UserError where there are none, and for a damaged file or a pickle that holds more than tensors.
+    Raises:
+        UserError: There are none, a file is damaged, or a pickle contains more than tensors.
     """
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
@@ -154,7 +157,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     except (SafetensorError, RuntimeError, EOFError, ValueError) as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy=again) from error
     if not isinstance(values, dict) or not all(isinstance(value, Tensor) for value in values.values()):
-        raise UserError("this file holds something else than weights by name.", where=str(path))
+        raise UserError("this file does not contain weights by name.", where=str(path))
     return values
 
 
@@ -162,7 +165,7 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        remedy = "Name a folder that the transformers library wrote."
+        remedy = "Use a folder written by the transformers library."
         raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=remedy) from error
     except ValueError as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy="Fetch the file again.") from error

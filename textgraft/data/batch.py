@@ -26,9 +26,9 @@ class Batch:
     floats for multi-label, (B,) floats for a numeric target, (B, 2) first and last token of an answer, (B, W) tags of
     words, (B, T, 2) next and previous words for a bidirectional language model.
 
-    With `character_ids` (character encodings, text.character_encoding) `ids` are row numbers of `character_ids`: each distinct
-    word is encoded once. A bidirectional language model that carries state over a long text reads it from both ends at
-    the same time; `from_right` is then a separate window, last column first.
+    With `character_ids` (character encodings, text.character_encoding) `ids` are row numbers of `character_ids`: each
+    distinct word is encoded once. A bidirectional language model that carries state over a long text reads it from both
+    ends at the same time; `from_right` is then a separate window, last column first.
     """
 
     ids: Tensor  # (B, T) int64

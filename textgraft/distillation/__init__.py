@@ -1,1 +1,1 @@
-"""Small models trained on the outputs of large ones."""
+"""Knowledge distillation: small models trained on the outputs of large ones."""

@@ -1,4 +1,4 @@
-"""A small classifier from any classifier's answers to texts without labels (Hinton et al. 2015; Turc et al. 2019)."""
+"""Distillation of a classifier into a smaller one on unlabelled texts (Hinton et al. 2015; Turc et al. 2019)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,16 @@ TIMED_TEXTS = 200
 
 
 @dataclass(frozen=True)
-class Material:
-    """The texts by their use: "train" (without labels, then those with), "held out" and perhaps "test".
+class DistilData:
+    """Texts by use: "train" (without labels, then those with), "held out" and optionally "test".
 
-    `answers` (N, C) are the teacher's logits, which took it `seconds`; `encoded` what the student reads, of which the
-    training texts and those of the test have targets. The last `labelled` training texts have labels.
+    Attributes:
+        texts: The texts.
+        answers: The teacher's logits (N, C).
+        encoded: The student's inputs; training and test texts have targets.
+        cut: Truncation of each part.
+        labelled: Number of labelled texts, the last of the training texts.
+        seconds: Time of the teacher's predictions.
     """
 
     texts: Mapping[str, list[str]]
@@ -68,116 +73,120 @@ def distil_classifier(
     options: DistilOptions,
     context: RunContext,
 ) -> Distilled:
-    """Teach a classifier by the loss of distillation.losses.FromAnswers; see distillation.distil.
+    """Train a classifier with the loss distillation.losses.ClassifierDistillation; see distillation.distil.
 
-    The teacher answers once, into the work folder. Which epoch is kept the held-out texts decide, by how far the
-    student's answers are from the teacher's; labels have no say in it.
+    The teacher's predictions are computed once, in the work folder. The best epoch is chosen on the held-out texts by
+    the distance of the student's outputs from the teacher's, without labels.
     """
-    texts = _different(texts, labelled, test)
-    _refuse(teacher, texts, labelled, test, options)
+    texts = _deduplicated(texts, labelled, test)
+    _validate(teacher, texts, labelled, test, options)
     source = loading.load_network(student)
     recipe = source.recommended_recipe(options.recipe)
     stage = load_recipe(recipe).finetune
     if not stage.phases:
-        raise UserError("this recipe has no phases to fine-tune in.", where=recipe, remedy="Name one that has.")
+        raise UserError("this recipe has no fine-tuning phases.", where=recipe, remedy="Use another recipe.")
     stage.refuse_for_classifiers(recipe)
     parts = _parts(texts, labelled, test)
     for part in parts.values():
         teacher.check(part)
     targets = _targets(teacher.labels, parts, labelled, test)
-    saved = [_saved(member) for member in teacher.members]
-    asked = _asked(teacher, saved, source, stage, options) | {
+    saved_members = [_saved_model(member) for member in teacher.members]
+    identity = _identity(teacher, saved_members, source, stage, options) | {
         "data": {name: content_hash([*part, *map(str, targets.get(name, ()))]) for name, part in parts.items()}
     }
-    context = context.at(work_folder(out, asked))
+    context = context.at(work_folder(out, identity))
     count = len(labelled) if labelled is not None else 0
-    material = _material(teacher, source, parts, targets, count, options=options, context=context)
+    data = _material(teacher, source, parts, targets, count, options=options, context=context)
     plan = _plan(teacher, source, stage, options)
     with Meter() as meter:
-        model, history, seconds = _taught(plan, material, options, context)
+        model, history, seconds = _train(plan, data, options, context)
     record = provenance(
         stage="distil", name=out.name, base=source.run, data={}, recipe=recipe, settings=options.settings.of(stage)
     )
-    record["data"] = {name: {"texts": len(part), "sha256": asked["data"][name]} for name, part in parts.items()}
-    record |= _about(teacher, options, material) | {"history": history, "seconds": seconds}
-    made = Artifact(model, source.tokenizer, teacher.labels, record)
-    answers = {name: _outputs(plan, model, material, name) for name in parts if name != "train"}
-    record["agreement"] = _agreement(teacher.labels, material.answers["held out"], answers["held out"])
-    record["sizes"] = _sizes(teacher, saved, made, parts["held out"][:TIMED_TEXTS])
-    comparison = _comparison(material, teacher.labels, answers, (seconds / 60, meter.peak_mb))
+    record["data"] = {name: {"texts": len(part), "sha256": identity["data"][name]} for name, part in parts.items()}
+    record |= _record_facts(teacher, options, data) | {"history": history, "seconds": seconds}
+    artifact = Artifact(model, source.tokenizer, teacher.labels, record)
+    answers = {name: _outputs(plan, model, data, name) for name in parts if name != "train"}
+    record["agreement"] = _agreement(teacher.labels, data.answers["held out"], answers["held out"])
+    record["sizes"] = _sizes(teacher, saved_members, artifact, parts["held out"][:TIMED_TEXTS])
+    comparison = _comparison(data, teacher.labels, answers, (seconds / 60, meter.peak_mb))
     if comparison is not None:
-        record["results"] = comparison.results(labels=material.labelled, seeds=1)
+        record["results"] = comparison.results(labels=data.labelled, seeds=1)
     record["verdict"] = _verdict(record)
-    _save(made, Distilled(out, record, comparison), stage, material, test, overwrite=context.overwrite)
+    _save(artifact, Distilled(out, record, comparison), stage, data, test, overwrite=context.overwrite)
     return Distilled(out, record, comparison)
 
 
-def _different(texts: Sequence[str], labelled: Examples | None, test: Examples | None) -> list[str]:
-    """Each text once, and none that is learned from or measured on with its label."""
-    known = {text for part in (labelled, test) if part is not None for text in part.texts}
-    return [text for text in dict.fromkeys(map(as_text, texts)) if text not in known]
+def _deduplicated(texts: Sequence[str], labelled: Examples | None, test: Examples | None) -> list[str]:
+    """Distinct texts without those that are also labelled or in the test set."""
+    excluded = {text for part in (labelled, test) if part is not None for text in part.texts}
+    return [text for text in dict.fromkeys(map(as_text, texts)) if text not in excluded]
 
 
-def _refuse(
+def _validate(
     teacher: Classifier,
     texts: Sequence[str],
     labelled: Examples | None,
     test: Examples | None,
     options: DistilOptions,
 ) -> None:
-    """Raises UserError for what could not be learned, or measured."""
+    """Raise UserError for arguments that cannot be trained or evaluated."""
     if teacher.labels.kind == "choice":
-        message = "this teacher chooses between the options of a question, of which every question has others."
+        message = "this teacher is a multiple-choice model, whose options differ between questions."
         raise UserError(message, remedy="Distil a classifier of texts or pairs, or the language model below it.")
     if len(texts) < HELD_OUT_EVERY:
-        message = f"{len(texts)} different texts are too few to learn a teacher's answers from."
-        remedy = f"Give {HELD_OUT_EVERY} or more; they need no labels, and those that have one elsewhere do not count."
+        message = f"{len(texts)} different texts are too few for distillation."
+        remedy = f"Give {HELD_OUT_EVERY} or more unlabelled texts; those that are also labelled do not count."
         raise UserError(message, remedy=remedy)
     if test is not None and not len(test):
-        raise UserError("the test set holds no texts.", where=test.source, remedy="Add some, or leave it out.")
-    needing = [name for name, given in (("finetune", options.finetune), ("alpha", options.alpha is not None)) if given]
+        raise UserError("the test set has no texts.", where=test.source, remedy="Add some, or leave it out.")
+    needing = [
+        name for name, is_set in (("finetune", options.finetune), ("alpha", options.alpha is not None)) if is_set
+    ]
     if needing and not labelled:
-        raise UserError("there are no labelled texts.", where=needing[0], remedy="Give some, or leave this out.")
+        raise UserError("there are no labelled texts.", where=needing[0], remedy="Give some, or leave this option out.")
 
 
 def _parts(texts: list[str], labelled: Examples | None, test: Examples | None) -> dict[str, list[str]]:
-    """The texts by their use, see Material."""
-    held = texts[: HELD_OUT_EVERY * HELD_OUT_TEXTS : HELD_OUT_EVERY]
-    kept = [t for i, t in enumerate(texts) if i % HELD_OUT_EVERY or i >= HELD_OUT_EVERY * HELD_OUT_TEXTS]
-    parts = {"train": [*kept, *(labelled.texts if labelled is not None else ())], "held out": held}
+    """Texts by their use, see DistilData."""
+    held_out = texts[: HELD_OUT_EVERY * HELD_OUT_TEXTS : HELD_OUT_EVERY]
+    train = [t for i, t in enumerate(texts) if i % HELD_OUT_EVERY or i >= HELD_OUT_EVERY * HELD_OUT_TEXTS]
+    parts = {"train": [*train, *(labelled.texts if labelled is not None else ())], "held out": held_out}
     return parts if test is None else parts | {"test": list(test.texts)}
 
 
 def _targets(
     labels: Labels, parts: Mapping[str, list[str]], labelled: Examples | None, test: Examples | None
 ) -> dict[str, np.ndarray]:
-    """The teacher's labels of the texts that have one. Raises UserError for a label that it does not know."""
-    own = [] if labelled is None else [labels.encode(labelled)]
-    none = without_labels(len(parts["train"]) - sum(map(len, own)), labels.kind, labels.num_outputs)
-    train = {"train": np.concatenate([none, *own])}
+    """Targets of the texts with labels. Raises UserError for a label that the teacher does not have."""
+    labelled_targets = [] if labelled is None else [labels.encode(labelled)]
+    unlabelled_targets = without_labels(
+        len(parts["train"]) - sum(map(len, labelled_targets)), labels.kind, labels.num_outputs
+    )
+    train = {"train": np.concatenate([unlabelled_targets, *labelled_targets])}
     return train if test is None else train | {"test": labels.encode(test)}
 
 
 @dataclass(frozen=True)
-class Saved:
-    """Of a model as its folder would be: config.json, which vouches for every other file, and the weights' size."""
+class SavedModel:
+    """config.json of a model's folder, with the hashes of all other files, and the size of the weights."""
 
     config: str
     weights: int
 
 
-def _saved(model: Predictor) -> Saved:
+def _saved_model(model: Predictor) -> SavedModel:
     files = model.files()
-    return Saved(files["config.json"].decode(), len(files["model.safetensors"]))
+    return SavedModel(files["config.json"].decode(), len(files["model.safetensors"]))
 
 
-def _asked(
-    teacher: Classifier, saved: Sequence[Saved], source: Artifact, stage: Stage, options: DistilOptions
+def _identity(
+    teacher: Classifier, saved: Sequence[SavedModel], source: Artifact, stage: Stage, options: DistilOptions
 ) -> dict[str, Any]:
-    """Everything beside the data that the result depends on; runs that differ in any of it are different runs."""
+    """Everything that the result depends on besides the data: a change in any of it makes another run."""
     return {
         "stage": "distil",
-        "teacher": content_hash([*(one.config for one in saved), teacher.weights]),
+        "teacher": content_hash([*(member.config for member in saved), teacher.weights]),
         "student": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
         "recipe": stage.identity(),
@@ -206,7 +215,7 @@ def _material(
     *,
     options: DistilOptions,
     context: RunContext,
-) -> Material:
+) -> DistilData:
     device = resolve_device(options.settings.device)
     for member in teacher.members:
         if isinstance(member, Artifact):
@@ -219,31 +228,31 @@ def _material(
         sequences, cut[name] = source.encoded(texts, options.max_tokens)
         encoded[name] = EncodedTexts(sequences, targets.get(name))
         title = f"answers {name}"
-        shown: Any = {"folder": context.work, "title": title, "show": context.show}
-        answers[name], seconds = cached_teacher_logits(teacher.outputs, texts, kind, **shown)
+        about: Any = {"folder": context.work, "title": title, "show": context.show}
+        answers[name], seconds = cached_teacher_logits(teacher.outputs, texts, kind, **about)
         total += seconds
-    return Material(parts, answers, encoded, cut, labelled, total)
+    return DistilData(parts, answers, encoded, cut, labelled, total)
 
 
-def _taught(
-    plan: Plan, material: Material, options: DistilOptions, context: RunContext
+def _train(
+    plan: Plan, data: DistilData, options: DistilOptions, context: RunContext
 ) -> tuple[Model, list[dict[str, Any]], float]:
-    """The student after its lessons, and after its labels where these are asked for; its history; the seconds."""
+    """The student after distillation, and after fine-tuning if configured; its history; the seconds."""
     temperature = TEMPERATURE if options.temperature is None else options.temperature
     alpha = ALPHA if options.alpha is None else options.alpha
-    train, answers = material.encoded["train"], torch.from_numpy(material.answers["train"])
-    lesson = ClassifierDistillation(answers, plan.labels.kind, temperature, alpha)
-    taught = DistilledModel(new_classifier(plan, plan.settings.seed), lesson)
-    run = _run(plan, taught, train, _validator(plan, material, temperature))
+    train, answers = data.encoded["train"], torch.from_numpy(data.answers["train"])
+    distillation = ClassifierDistillation(answers, plan.labels.kind, temperature, alpha)
+    model = DistilledModel(new_classifier(plan, plan.settings.seed), distillation)
+    run = _run(plan, model, train, _validator(plan, data, temperature))
     drive(run, context.work / "distil.checkpoint.safetensors", title="distil", show=context.show)
     history, seconds = run.progress.history, run.progress.seconds
     if options.finetune:
-        first = len(train.sequences) - material.labelled
-        run = _run(plan, taught.student, train.take(range(first, len(train.sequences))), None)
+        first = len(train.sequences) - data.labelled
+        run = _run(plan, model.student, train.take(range(first, len(train.sequences))), None)
         drive(run, context.work / "finetune.checkpoint.safetensors", title="finetune", show=context.show)
         history = [*history, *({**row, "phase": f"finetune, {row['phase']}"} for row in run.progress.history)]
         seconds += run.progress.seconds
-    return taught.student, history, seconds
+    return model.student, history, seconds
 
 
 def _run(plan: Plan, model: Model, train: EncodedTexts, validate: Callable[[Model], Scores] | None) -> Run:
@@ -259,117 +268,124 @@ def _run(plan: Plan, model: Model, train: EncodedTexts, validate: Callable[[Mode
     return Run(model, plan.stage.plan(len(model.layer_groups()), stream.length(0)), stream, settings, validate)
 
 
-def _validator(plan: Plan, material: Material, temperature: float) -> Callable[[Model], Scores]:
-    answers, kind = material.answers["held out"], plan.labels.kind
+def _validator(plan: Plan, data: DistilData, temperature: float) -> Callable[[Model], Scores]:
+    answers, kind = data.answers["held out"], plan.labels.kind
 
     def validate(model: Model) -> Scores:
-        logits = predict_logits(model, material.encoded["held out"].sequences, plan.pad_id, plan.settings.precision)
-        each = soft_losses(torch.from_numpy(logits), torch.from_numpy(answers), kind, temperature)
-        loss = float(each.mean())
-        agrees = document_scores(kind, _decided(answers, kind), outputs_from_logits(logits, kind))
-        return {"loss": loss, "score": -loss, "agreement": float(agrees.mean())}
+        logits = predict_logits(model, data.encoded["held out"].sequences, plan.pad_id, plan.settings.precision)
+        losses = soft_losses(torch.from_numpy(logits), torch.from_numpy(answers), kind, temperature)
+        loss = float(losses.mean())
+        agreement = document_scores(kind, _as_targets(answers, kind), outputs_from_logits(logits, kind))
+        return {"loss": loss, "score": -loss, "agreement": float(agreement.mean())}
 
     return validate
 
 
-def _decided(logits: np.ndarray, kind: str) -> np.ndarray:
-    """A teacher's answers as if they were labels."""
+def _as_targets(logits: np.ndarray, kind: str) -> np.ndarray:
+    """The teacher's logits as hard labels."""
     if kind == "single":
         return np.asarray(logits.argmax(axis=1))
     return (logits >= 0).astype(np.float32) if kind == "multi" else logits[:, 0]
 
 
-def _outputs(plan: Plan, model: Model, material: Material, name: str) -> np.ndarray:
-    sequences = material.encoded[name].sequences
+def _outputs(plan: Plan, model: Model, data: DistilData, name: str) -> np.ndarray:
+    sequences = data.encoded[name].sequences
     return outputs_from_logits(predict_logits(model, sequences, plan.pad_id, plan.settings.precision), plan.labels.kind)
 
 
 def _agreement(labels: Labels, answers: np.ndarray, outputs: np.ndarray) -> dict[str, Any]:
-    """How often the student decides as its teacher does, with a 95 % interval; for a number, how far it is from it."""
-    each = document_scores(labels.kind, _decided(answers, labels.kind), outputs)
-    each = each * labels.std if labels.kind == "numeric" else each
-    return {"texts": len(each), "metric": HEADLINE[labels.kind], **bootstrap_interval(each)._asdict()}
+    """Share of texts with the teacher's decision, with a 95 % interval; for a numeric target, the distance."""
+    scores = document_scores(labels.kind, _as_targets(answers, labels.kind), outputs)
+    scores = scores * labels.std if labels.kind == "numeric" else scores
+    return {"texts": len(scores), "metric": HEADLINE[labels.kind], **bootstrap_interval(scores)._asdict()}
 
 
-def _sizes(teacher: Classifier, saved: Sequence[Saved], student: Artifact, texts: Sequence[str]) -> dict[str, Any]:
-    """Parameters, bytes and texts a second of both, which answer the same texts on the same machine."""
-    own = Classifier([student], precision=teacher.precision)
-    found: dict[str, Any] = {
-        "teacher": {"parameters": _parameters(teacher.members), "bytes": sum(one.weights for one in saved)},
-        "student": {"parameters": _parameters([student]), "bytes": _saved(student).weights},
+def _sizes(teacher: Classifier, saved: Sequence[SavedModel], student: Artifact, texts: Sequence[str]) -> dict[str, Any]:
+    """Parameters, bytes and texts a second of both, on the same texts and machine."""
+    student_classifier = Classifier([student], precision=teacher.precision)
+    sizes: dict[str, Any] = {
+        "teacher": {"parameters": _parameters(teacher.members), "bytes": sum(member.weights for member in saved)},
+        "student": {"parameters": _parameters([student]), "bytes": _saved_model(student).weights},
     }
-    for name, classifier in (("teacher", teacher), ("student", own)):
-        classifier.outputs(texts[:1])  # what is made ready once is not counted
+    for name, classifier in (("teacher", teacher), ("student", student_classifier)):
+        classifier.outputs(texts[:1])  # warm-up
         started = time.perf_counter()
         classifier.outputs(texts)
-        found[name]["texts_per_second"] = len(texts) / (time.perf_counter() - started)
-    speeds = [found[name]["texts_per_second"] for name in ("student", "teacher")]
-    return found | {"speed_ratio": speeds[0] / speeds[1]}
+        sizes[name]["texts_per_second"] = len(texts) / (time.perf_counter() - started)
+    speeds = [sizes[name]["texts_per_second"] for name in ("student", "teacher")]
+    return sizes | {"speed_ratio": speeds[0] / speeds[1]}
 
 
 def _parameters(members: Sequence[Predictor]) -> int | None:
-    """Of all networks among the members; None where there is none."""
+    """Parameters of all networks among the members; None where there is none."""
     models = [member.model for member in members if isinstance(member, Artifact)]
     return sum(p.numel() for model in models for p in model.parameters()) if models else None
 
 
 def _comparison(
-    material: Material, labels: Labels, answers: Mapping[str, np.ndarray], cost: tuple[float, float]
+    data: DistilData, labels: Labels, answers: Mapping[str, np.ndarray], cost: tuple[float, float]
 ) -> Comparison | None:
-    """The student beside its teacher on the test set; None without one."""
-    targets = material.encoded["test"].targets if "test" in material.encoded else None
+    """The student against its teacher on the test set; None without one."""
+    targets = data.encoded["test"].targets if "test" in data.encoded else None
     if targets is None:
         return None
-    theirs = outputs_from_logits(material.answers["test"], labels.kind)
-    answered = sum(map(len, material.texts.values()))
+    teacher_outputs = outputs_from_logits(data.answers["test"], labels.kind)
+    predictions = sum(map(len, data.texts.values()))
     return Comparison(
         labels,
         targets,
         (
             Outcome("student", answers["test"][None], answers["test"][None], *cost),
-            Outcome("teacher", theirs[None], theirs[None], material.seconds / 60, cost[1], f"{answered:,} answers"),
+            Outcome(
+                "teacher",
+                teacher_outputs[None],
+                teacher_outputs[None],
+                data.seconds / 60,
+                cost[1],
+                f"{predictions:,} predictions",
+            ),
         ),
     )
 
 
-def _about(teacher: Classifier, options: DistilOptions, material: Material) -> dict[str, Any]:
-    """The part of run.json that the answers do not change."""
+def _record_facts(teacher: Classifier, options: DistilOptions, data: DistilData) -> dict[str, Any]:
+    """The part of run.json that does not depend on the results."""
     labels = teacher.labels
     return {
-        "labels": material.labelled,
+        "labels": data.labelled,
         "classes": list(labels.names),
         "kind": labels.kind,
         "reads": teacher.reads,
         "max_tokens": options.max_tokens,
         "from_scratch": options.from_scratch,
-        "tokens_lost": {name: truncation.share for name, truncation in material.cut.items()},
+        "tokens_lost": {name: truncation.share for name, truncation in data.cut.items()},
         "teacher": [ancestry(member.run) for member in teacher.members],
         "distillation": {
             "temperature": TEMPERATURE if options.temperature is None else options.temperature,
-            "alpha": (ALPHA if options.alpha is None else options.alpha) if material.labelled else None,
+            "alpha": (ALPHA if options.alpha is None else options.alpha) if data.labelled else None,
             "finetune": options.finetune,
         },
     }
 
 
 def _verdict(record: Mapping[str, Any]) -> str:
-    found, kind = record["agreement"], record["kind"]
-    share = formatting.interval(found["mean"], found["low"], found["high"], found["metric"])
-    texts = f"{found['texts']:,} held-out texts"
+    agreement, kind = record["agreement"], record["kind"]
+    share = formatting.interval(agreement["mean"], agreement["low"], agreement["high"], agreement["metric"])
+    texts = f"{agreement['texts']:,} held-out texts"
     if kind == "numeric":
-        agrees = f"On {texts} it is {share} from its teacher on average"
+        text = f"On {texts} it differs from its teacher by {share} on average"
     else:
-        agrees = f"It agrees with its teacher on {share} of {texts}"
-    return f"{agrees}. {sizes_text(record['sizes'])}."
+        text = f"It agrees with its teacher on {share} of {texts}"
+    return f"{text}. {sizes_text(record['sizes'])}."
 
 
 def _save(
-    made: Artifact, done: Distilled, stage: Stage, material: Material, test: Examples | None, *, overwrite: bool
+    artifact: Artifact, distilled: Distilled, stage: Stage, data: DistilData, test: Examples | None, *, overwrite: bool
 ) -> None:
-    """Put the student in place with its report."""
-    # Here, because drawing loads matplotlib, which takes as long as torch.
+    """Write the student with its report."""
+    # Imported here because matplotlib takes as long to load as torch.
     from textgraft.distillation.report import distil_report
     from textgraft.tasks.classification.report import render
 
-    page = render(distil_report(done, made, stage, material.cut["train"], test))
-    put_in_place(made, done.folder, overwrite=overwrite, documents={"report.html": page.encode()})
+    page = render(distil_report(distilled, artifact, stage, data.cut["train"], test))
+    put_in_place(artifact, distilled.folder, overwrite=overwrite, documents={"report.html": page.encode()})

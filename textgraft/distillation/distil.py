@@ -1,4 +1,4 @@
-"""A small model learns from a large one: a classifier from any classifier, a language model from a language model."""
+"""Distillation of a classifier, or of a language model, into a smaller model."""
 
 from __future__ import annotations
 
@@ -34,27 +34,30 @@ def distil(
     options: DistilOptions | None = None,
     context: RunContext | None = None,
 ) -> Distilled:
-    """Train a student on a teacher's predictions for `texts` and save it at `out`.
+    """Train a student on the outputs of a teacher for `texts`, which need no labels, and save it at `out`.
 
-    A classifier of any kind (a network, a linear one, an ensemble) teaches a pretrained language model its softened
-    predictions (Hinton et al. 2015; Turc et al. 2019): distillation.classifier. A language model teaches half of
-    itself, or another over the same vocabulary (Sanh et al. 2019): distillation.language_model. One text in twenty is
-    held out, to measure the agreement with the teacher. Killed, the same call goes on where it was.
+    A classifier of any kind (a network, a linear model, an ensemble) is distilled into a fine-tuned language model,
+    with softened outputs (Hinton et al. 2015; Turc et al. 2019): distillation.classifier. A language model is distilled
+    into one over the same vocabulary (Sanh et al. 2019): distillation.language_model. One text in twenty is held out to
+    measure the agreement of the two. After an interruption the same call continues.
 
     Args:
-        teacher: Name or folder of a classifier or of a language model.
-        texts: Texts without labels, 20 or more.
-        out: Folder for the student.
-        student: Name or folder of a language model; None: for a classifier the default model for the script of the
-            texts (models.default_models), for a language model half of the teacher.
-        labelled: Texts whose labels are trained on too: anything that `read` takes.
-        test: Labelled texts on which both are measured.
-        options: Everything about the distillation but teacher, texts and student.
+        teacher: Name or folder.
+        texts: Unlabelled texts.
+        out: Folder to write.
+        student: Pretrained language model (None: for a classifier the default model for the script of the texts,
+            textgraft.models.default_models; for a language model half of the teacher's layers).
+        labelled: Labelled texts to train on as well, as `textgraft.read` takes them.
+        test: Labelled texts to measure both on, as `textgraft.read` takes them.
+        options: Recipe, temperature and weights.
         context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
 
+    Returns:
+        The student's folder, record and comparison.
+
     Raises:
-        UserError: `out` exists; the teacher is neither, or a language model and there are labels; it does not know a
-            label; the student has another vocabulary; or there are fewer than 20 texts.
+        UserError: `out` exists; the teacher is neither; labels are given for a language model, or the teacher does not
+            have them; the vocabularies differ; there are fewer than 20 texts.
     """
     out, options = Path(out), options or DistilOptions()
     context, settings = prepared(context, options.settings)
@@ -62,14 +65,14 @@ def distil(
     refuse_existing(out, context.overwrite)
     validate_not_single_text(texts, name="texts")
     labelled, test = read_optional(labelled), read_optional(test)
-    found = loading.open_models(teacher)
-    first = found.members[0]
+    ensemble = loading.open_models(teacher)
+    first = ensemble.members[0]
     if isinstance(first, Artifact) and first.labels is None and first.model.describe()["head"]["name"] in OBJECTIVES:
-        _refuse_labels(str(teacher), labelled, test, options)
+        _validate_no_labels(str(teacher), labelled, test, options)
         return distil_language_model(first, texts, out, student=student, options=options, context=context)
     precision = options.settings.precision
     try:
-        classifier = Classifier(found.members, weights=found.weights, precision=precision)
+        classifier = Classifier(ensemble.members, weights=ensemble.weights, precision=precision)
     except UserError as error:
         raise UserError(error.message, where=str(teacher), remedy=error.remedy) from error
     student = default_models_for(texts).alone if student is None else student
@@ -77,12 +80,12 @@ def distil(
     return distil_classifier(classifier, texts, out, student=student, **about)
 
 
-def _refuse_labels(teacher: str, labelled: Examples | None, test: Examples | None, options: DistilOptions) -> None:
-    """Raises UserError where something is given that only a classifier can teach by."""
-    given = {"labelled texts": labelled is not None, "a test set": test is not None}
-    given |= {"alpha": options.alpha is not None, "finetune": options.finetune}
-    for name, is_given in given.items():
-        if is_given:
-            message = f"this teacher is a language model and answers with no labels, so {name} can be of no use."
-            remedy = "Fine-tune it first (textgraft finetune), or leave that out to distil the language model."
+def _validate_no_labels(teacher: str, labelled: Examples | None, test: Examples | None, options: DistilOptions) -> None:
+    """Raise UserError for arguments that only a classifier uses."""
+    is_set = {"labelled texts": labelled is not None, "a test set": test is not None}
+    is_set |= {"alpha": options.alpha is not None, "finetune": options.finetune}
+    for name, is_used in is_set.items():
+        if is_used:
+            message = f"this teacher is a language model without labels, so {name} cannot be used."
+            remedy = "Fine-tune it first (textgraft finetune), or leave this out to distil the language model."
             raise UserError(message, where=teacher, remedy=remedy)

@@ -1,8 +1,8 @@
-"""What a small model learns from a large one: to answer as it does, not only rightly (Hinton, Vinyals & Dean 2015).
+"""Distillation losses: a student is trained on a teacher's output distribution (Hinton, Vinyals & Dean 2015).
 
-A `DistilledModel` model is the student while it trains: the training loop sees a model like any other, whose loss is a
-`Lesson`'s. The lesson, with the teacher in it, is no part of the model, so neither the optimizer nor a checkpoint ever
-holds the teacher. What is over when training is over is taken out again with `DistilledModel.student`.
+A `DistilledModel` is the student during training: the training loop sees a model like any other, whose loss is a
+`DistillationLoss`. The loss, which contains the teacher, is not part of the model, so neither the optimizer nor a
+checkpoint contains the teacher. After training `DistilledModel.student` returns the student alone.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from textgraft.heads.base import Head, Loss
 from textgraft.models.model import Model
 from textgraft.nn.chunked import CHUNK_ROWS
 
-LEAST_PROBABILITY = 1e-12
-"""A teacher's answer is never surer than this: a logit has to be a number."""
+MIN_PROBABILITY = 1e-12
+"""Lower bound of a teacher's probabilities, so that logits are finite."""
 
 
-class Lesson(Protocol):
-    """What stands in the place of a model's own loss while it is taught."""
+class DistillationLoss(Protocol):
+    """Replacement of a model's own loss during distillation."""
 
     def loss(self, student: Model, batch: Batch, state: State | None) -> Loss: ...
 
 
 class DistilledModel(Model):
-    """A student and its lesson. In training its loss is the lesson's, in evaluation its own."""
+    """A student with its distillation loss: used in training; in evaluation its own loss."""
 
-    def __init__(self, student: Model, lesson: Lesson) -> None:
+    def __init__(self, student: Model, distillation: DistillationLoss) -> None:
         super().__init__(student.encoder, student.head)
-        self.layer_aggregation, self.lesson = student.layer_aggregation, lesson
+        self.layer_aggregation, self.distillation = student.layer_aggregation, distillation
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
-        return self.lesson.loss(self, batch, state) if self.training else super().loss(batch, state)
+        return self.distillation.loss(self, batch, state) if self.training else super().loss(batch, state)
 
     @property
     def student(self) -> Model:
-        """The student without its lesson, in eval mode."""
+        """The student alone, in eval mode."""
         model = Model(self.encoder, self.head)
         model.layer_aggregation = self.layer_aggregation
         return model.eval()
@@ -55,10 +55,16 @@ class DistilledModel(Model):
 
 @dataclass(frozen=True)
 class ClassifierDistillation:
-    """A classifier learns from what a teacher answered to its N training texts, and from labels where there are any.
+    """Loss of a classifier on a teacher's logits for its N training texts, and on labels where there are any.
 
-    `answers` (N, C) are the teacher's logits (`answer_logits`), found by `Batch.rows`. A text without a label weighs
-    `soft_losses`; one with a label (1 - alpha) of that and `alpha` of `hard_losses` (Hinton et al. 2015, §2).
+    A text without a label has `soft_losses`; one with a label (1 - alpha) of that plus `alpha` of `hard_losses` (Hinton
+    et al. 2015, §2).
+
+    Args:
+        answers: The teacher's logits (N, C) (`answer_logits`), indexed by `Batch.rows`.
+        kind: Kind of the labels.
+        temperature: T.
+        alpha: Weight of the hard label.
     """
 
     answers: Tensor
@@ -73,33 +79,33 @@ class ClassifierDistillation:
         answers = self.answers[batch.rows.cpu()].to(logits.device)
         soft = soft_losses(logits, answers, self.kind, self.temperature)
         hard, labelled = hard_losses(logits, batch.targets.to(logits.device), self.kind)
-        each = torch.where(labelled, (1 - self.alpha) * soft + self.alpha * hard, soft)
-        return Loss(total=each.sum(), count=len(logits))
+        losses = torch.where(labelled, (1 - self.alpha) * soft + self.alpha * hard, soft)
+        return Loss(total=losses.sum(), count=len(logits))
 
 
 def soft_losses(logits: Tensor, answers: Tensor, kind: TargetKind, temperature: float) -> Tensor:
-    """(E,) how far each of E answers is from the teacher's, both (E, C) logits: 0 where they are the same.
+    """Distances (E,) of student and teacher logits (E, C): 0 where they are equal.
 
     For one label T² KL(softmax(answers / T) || softmax(logits / T)) in nats, whose gradient is that of the paper's
-    cross entropy and which stays of one size when T changes (Hinton et al. 2015, §2, eq. 4); for several labels the
-    same of each label's sigmoid, summed; for a number the squared error. We differ in that the teacher's entropy is
-    taken off.
+    cross entropy and whose scale does not depend on T (Hinton et al. 2015, §2, eq. 4); for several labels the same of
+    each label's sigmoid, summed; for a number the squared error. Difference: the teacher's entropy is subtracted.
     """
     if kind == "numeric":
         return (logits - answers).square().sum(dim=1)
-    own, theirs = logits / temperature, answers / temperature
+    student, teacher = logits / temperature, answers / temperature
     if kind == "single":
-        own, theirs = own.log_softmax(dim=1), theirs.log_softmax(dim=1)
-        each = F.kl_div(own, theirs, log_target=True, reduction="none")
+        student, teacher = student.log_softmax(dim=1), teacher.log_softmax(dim=1)
+        divergence = F.kl_div(student, teacher, log_target=True, reduction="none")
     else:
-        p = theirs.sigmoid()
-        each = F.binary_cross_entropy_with_logits(own, p, reduction="none")
-        each = each - F.binary_cross_entropy_with_logits(theirs, p, reduction="none")
-    return temperature**2 * each.sum(dim=1)
+        p = teacher.sigmoid()
+        divergence = F.binary_cross_entropy_with_logits(student, p, reduction="none")
+        divergence = divergence - F.binary_cross_entropy_with_logits(teacher, p, reduction="none")
+    return temperature**2 * divergence.sum(dim=1)
 
 
 def hard_losses(logits: Tensor, targets: Tensor, kind: TargetKind) -> tuple[Tensor, Tensor]:
-    """(E,) the classification head's own loss of each text, 0 without a label, and (E,) bool which have one.
+    """The classification head's own loss (E,) of each text, 0 without a label, and a bool (E,), True where there is
+    one.
 
     `targets` are the head's, with -100 (one label) or NaN (several, a number) where there is none (`without_labels`).
     """
@@ -107,42 +113,43 @@ def hard_losses(logits: Tensor, targets: Tensor, kind: TargetKind) -> tuple[Tens
         return F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="none"), targets != IGNORE
     if kind == "multi":
         labelled = ~targets.isnan().any(dim=1)
-        each = F.binary_cross_entropy_with_logits(logits, targets.nan_to_num(), reduction="none").sum(dim=1)
+        losses = F.binary_cross_entropy_with_logits(logits, targets.nan_to_num(), reduction="none").sum(dim=1)
     else:
         labelled = ~targets.isnan()
-        each = (logits.squeeze(1) - targets.nan_to_num()).square()
-    return each * labelled, labelled
+        losses = (logits.squeeze(1) - targets.nan_to_num()).square()
+    return losses * labelled, labelled
 
 
 def without_labels(count: int, kind: TargetKind, classes: int) -> np.ndarray:
-    """The targets of `count` texts that have no label, as `hard_losses` knows them."""
+    """Targets of `count` texts without labels, for `hard_losses`."""
     if kind == "single":
         return np.full(count, IGNORE, dtype=np.int64)
     return np.full((count, classes) if kind == "multi" else count, np.nan, dtype=np.float32)
 
 
 def answer_logits(outputs: np.ndarray, kind: TargetKind) -> np.ndarray:
-    """What a classifier answers (`Predictor.outputs`) as float32 (N, C) logits, whatever it is made of.
+    """A classifier's outputs (`Predictor.outputs`) as float32 logits (N, C), for any kind of model.
 
-    log p, or log p / (1 - p) for each of several labels; of an ensemble, of the mean. Standardised values stay.
+    log p, or log p / (1 - p) for each of several labels; for an ensemble, of the mean. Standardised values are
+    unchanged.
     """
     if kind == "numeric":
         return outputs[:, None].astype(np.float32)
-    p = np.asarray(outputs, dtype=np.float64).clip(LEAST_PROBABILITY, 1.0)
+    p = np.asarray(outputs, dtype=np.float64).clip(MIN_PROBABILITY, 1.0)
     if kind == "multi":
-        p = p.clip(max=1 - LEAST_PROBABILITY)
+        p = p.clip(max=1 - MIN_PROBABILITY)
         return (np.log(p) - np.log1p(-p)).astype(np.float32)
     return np.log(p).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class LanguageModelDistillation:
-    """A language model learns from a larger one over the same vocabulary (Sanh et al. 2019, §2 and §3).
+    """Loss of a language model on a larger one over the same vocabulary (Sanh et al. 2019, §2 and §3).
 
-    At every position that has a target, `soft` times T² KL of the two distributions at temperature T, and `hard` times
-    the student's own loss; and `hidden` times the mean of 1 - cos between the two last hidden vectors over all real
-    positions, multiplied by how many targets there are, so that it survives the division of the sum. The state is the
-    student's and the teacher's. Raises UserError where vectors of unequal width are to be compared.
+    At every position with a target: `soft` times T² KL of the two distributions at temperature T, and `hard` times the
+    student's own loss; and `hidden` times the mean of 1 - cos between the last hidden vectors over all real positions,
+    multiplied by the number of targets, which the sum is divided by later. The state contains the student's and the
+    teacher's.
     """
 
     teacher: Model
@@ -151,70 +158,95 @@ class LanguageModelDistillation:
     hard: float
     hidden: float
 
-    def check(self, student: Model) -> None:
-        """Raises UserError where the hidden vectors are of unequal width and are to point the same way."""
-        own, theirs = student.encoder.output_dim, self.teacher.encoder.output_dim
-        if self.hidden and own != theirs:
-            message = f"the student's vectors are {own} wide and the teacher's {theirs}, so they have no angle."
-            raise UserError(message, where="hidden", remedy="Take the recipe 'any-width', or set hidden = 0 in yours.")
+    def validate(self, student: Model) -> None:
+        """Raise UserError where hidden vectors are to be compared but have different widths."""
+        student_width, teacher_width = student.encoder.output_dim, self.teacher.encoder.output_dim
+        if self.hidden and student_width != teacher_width:
+            message = f"the student's hidden vectors have {student_width} dimensions, the teacher's {teacher_width}."
+            raise UserError(message, where="hidden", remedy="Use the recipe 'any-width', or set hidden = 0 in yours.")
 
     def loss(self, student: Model, batch: Batch, state: State | None) -> Loss:
         batch = batch.to(student.device)
         assert batch.targets is not None
-        own_state, their_state = parted(state)
-        own: Encoded = student.encoder(batch, own_state, keep=student.head.keep)
+        student_state, teacher_state = split_state(state)
+        student_encoded: Encoded = student.encoder(batch, student_state, keep=student.head.keep)
         with torch.no_grad():
-            theirs: Encoded = self.teacher.encoder(batch, their_state)
-        plain = student.head.loss(own, batch)
-        wanted = batch.targets != IGNORE
-        soft = soft_token_loss(student.head, self.teacher.head, own.top[wanted], theirs.top[wanted], self.temperature)
+            teacher_encoded: Encoded = self.teacher.encoder(batch, teacher_state)
+        plain = student.head.loss(student_encoded, batch)
+        counted = batch.targets != IGNORE
+        soft = soft_token_loss(
+            student.head,
+            self.teacher.head,
+            student_encoded.top[counted],
+            teacher_encoded.top[counted],
+            self.temperature,
+        )
         total = self.hard * plain.total + self.soft * soft
         parts = plain.parts | {"soft": float(soft.detach())}
         if self.hidden:
-            apart = 1 - F.cosine_similarity(own.top[batch.mask].float(), theirs.top[batch.mask].float(), dim=-1)
-            parts["hidden"] = float(apart.detach().mean()) * plain.count
-            total = total + self.hidden * plain.count * apart.mean()
-        return Loss(total=total, count=plain.count, parts=parts, state=joined(own.state, theirs.state))
+            distances = 1 - F.cosine_similarity(
+                student_encoded.top[batch.mask].float(), teacher_encoded.top[batch.mask].float(), dim=-1
+            )
+            parts["hidden"] = float(distances.detach().mean()) * plain.count
+            total = total + self.hidden * plain.count * distances.mean()
+        return Loss(
+            total=total, count=plain.count, parts=parts, state=join_states(student_encoded.state, teacher_encoded.state)
+        )
 
 
-def soft_token_loss(student: Head, teacher: Head, own: Tensor, theirs: Tensor, temperature: float) -> Tensor:
+def soft_token_loss(
+    student: Head, teacher: Head, student_hidden: Tensor, teacher_hidden: Tensor, temperature: float
+) -> Tensor:
     """T² KL(teacher || student) at temperature T in nats, summed over N positions.
 
-    `own` (N, D) and `theirs` (N, D') are hidden vectors of the two heads' encoders. Logits are made for a few hundred
-    positions at a time, and again for the gradient, so that memory does not grow with N x V.
+    Logits are computed for a few hundred positions at a time, and again for the gradient, so that memory does not grow
+    with N x V.
+
+    Args:
+        student: The student's head.
+        teacher: The teacher's head.
+        student_hidden: (N, D).
+        teacher_hidden: (N, D').
+        temperature: T.
     """
-    rows = CHUNK_ROWS[on_cpu(own)]
-    total = own.new_zeros((), dtype=torch.float32)
-    for mine, others in zip(own.split(rows), theirs.split(rows), strict=True):
+    rows = CHUNK_ROWS[on_cpu(student_hidden)]
+    total = student_hidden.new_zeros((), dtype=torch.float32)
+    for student_chunk, teacher_chunk in zip(student_hidden.split(rows), teacher_hidden.split(rows), strict=True):
         with torch.no_grad():
-            wanted = _at_temperature(teacher, others, temperature)
+            teacher_log_p = _at_temperature(teacher, teacher_chunk, temperature)
         total = total + checkpoint(
-            _divergence, student, mine, wanted, temperature, use_reentrant=False, preserve_rng_state=False
+            _divergence,
+            student,
+            student_chunk,
+            teacher_log_p,
+            temperature,
+            use_reentrant=False,
+            preserve_rng_state=False,
         )
     return temperature**2 * total
 
 
-def _divergence(head: Head, hidden: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-    return F.kl_div(_at_temperature(head, hidden, temperature), wanted, log_target=True, reduction="sum")
+def _divergence(head: Head, hidden: Tensor, teacher_log_p: Tensor, temperature: float) -> Tensor:
+    return F.kl_div(_at_temperature(head, hidden, temperature), teacher_log_p, log_target=True, reduction="sum")
 
 
 def _at_temperature(head: Head, hidden: Tensor, temperature: float) -> Tensor:
-    """(N, V) log probabilities; any output layer has them, so they and not its logits are divided."""
+    """Log probabilities (N, V); these are divided, not logits, since all output layers have them."""
     mask = torch.ones(1, len(hidden), dtype=torch.bool, device=hidden.device)
     return (head(Encoded(top=hidden[None], mask=mask))[0] / temperature).log_softmax(dim=1)
 
 
-def joined(own: State | None, theirs: State | None) -> State | None:
-    """Two states as one, to be handed on and saved like any: first of how many layers the first is."""
-    if own is None and theirs is None:
+def join_states(first: State | None, second: State | None) -> State | None:
+    """Two states as one, which can be passed on and saved like any: first the number of the first one's layers."""
+    if first is None and second is None:
         return None
-    return ((torch.tensor(len(own or ())),), *(own or ()), *(theirs or ()))
+    return ((torch.tensor(len(first or ())),), *(first or ()), *(second or ()))
 
 
-def parted(state: State | None) -> tuple[State | None, State | None]:
-    """The inverse of `joined`."""
+def split_state(state: State | None) -> tuple[State | None, State | None]:
+    """The inverse of `join_states`."""
     if state is None:
         return None, None
     (count,), *layers = state
-    own, theirs = tuple(layers[: int(count)]), tuple(layers[int(count) :])
-    return own or None, theirs or None
+    first, second = tuple(layers[: int(count)]), tuple(layers[int(count) :])
+    return first or None, second or None

@@ -1,4 +1,4 @@
-"""Options and results of distillations, and the recipes for language models."""
+"""Options, recipes and results of distillation."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ TEMPERATURE, ALPHA = 2.0, 0.5
 
 @dataclass(frozen=True)
 class DistilOptions:
-    """Everything about a distillation but teacher, texts and student; each has a default that works.
+    """Options of a distillation.
 
-    `recipe` is how the student trains: for a classifier one that fine-tunes ("default": what suits the student's
-    encoder), for a language model one of recipes/distil ("default": distilbert). `temperature` T softens both answers
-    (None: 2, or what the recipe says). `from_scratch` keeps the student's shape and draws its weights anew.
-
-    For classifiers: `alpha` is the share of the hard label in the loss of a text that has one (None: a half).
-    `finetune` trains the taught student once more by the same recipe on the labelled texts and their labels alone
-    (Turc et al. 2019: pretrain, distil, fine-tune). Longer texts than `max_tokens` lose their middle.
+    Args:
+        recipe: How the student is trained: for a classifier a fine-tuning recipe ("default": as recommended for the
+            student's encoder), for a language model one of recipes/distil ("default": distilbert).
+        temperature: T of both distributions (None: 2, or as in the recipe).
+        alpha: For classifiers: weight of the hard label for a text that has one (None: 0.5).
+        finetune: For classifiers: fine-tune the distilled student by the same recipe on the labelled texts alone (Turc
+            et al. 2019: pretrain, distil, fine-tune).
+        from_scratch: Keep the student's shape, with new random weights.
+        max_tokens: Longer texts lose their middle.
+        settings: Seed, precision, limits.
     """
 
     recipe: str = "default"
@@ -41,7 +44,7 @@ class DistilOptions:
         if self.temperature is not None:
             validate_temperature(self.temperature)
         if self.alpha is not None and not 0 <= self.alpha <= 1:
-            raise UserError(f"alpha is {self.alpha}.", remedy="It is a share: give a number from 0 to 1.")
+            raise UserError(f"alpha is {self.alpha}.", remedy="Give a number from 0 to 1.")
         if self.max_tokens < 1:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 1 or more.")
 
@@ -52,9 +55,9 @@ class DistilOptions:
 
 @dataclass(frozen=True)
 class DistilRecipe:
-    """How a language model learns from a larger one: the weights of the three losses, T, and the training.
+    """Recipe for distilling a language model: the weights of the three losses, T, and the training.
 
-    `soft`, `hard` and `hidden` weigh what distillation.losses.FromLanguageModel says.
+    `soft`, `hard` and `hidden` are the weights in distillation.losses.LanguageModelDistillation.
     """
 
     name: str
@@ -74,9 +77,9 @@ class DistilRecipe:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="It must be 0 or more.")
         if not self.soft + self.hard + self.hidden > 0:
-            raise UserError("soft, hard and hidden are all 0, so there is nothing to learn.", remedy="Raise one.")
+            raise UserError("soft, hard and hidden are all 0, so there is no loss.", remedy="Set one above 0.")
         if not self.stage.phases:
-            raise UserError("this recipe has no phases to train in.", remedy="Add one.")
+            raise UserError("this recipe has no phases.", remedy="Add one.")
 
     def identity(self) -> dict[str, Any]:
         """The whole recipe."""
@@ -84,15 +87,18 @@ class DistilRecipe:
 
 
 def validate_temperature(value: float) -> None:
-    """Raises UserError for a temperature that is not a positive number."""
+    """Raise UserError for a temperature that is not a positive number."""
     if not 0 < value < float("inf"):
-        raise UserError(f"the temperature is {value}.", remedy="Give a number above 0; 1 leaves answers as they are.")
+        raise UserError(
+            f"the temperature is {value}.", remedy="Give a number above 0; 1 leaves distributions unchanged."
+        )
 
 
 def load_distil_recipe(name: str) -> DistilRecipe:
-    """A recipe of recipes/distil by name ("default": distilbert) or path.
+    """Load a recipe of recipes/distil by name ("default": distilbert) or path.
 
-    Raises UserError as read_toml does, and for one that wants labels.
+    Raises:
+        UserError: As read_toml, and for a recipe that needs labels.
     """
     path = find_recipe("distilbert" if name == "default" else name, "distil")
     recipe = read_toml(path, DistilRecipe, "distil")
@@ -102,9 +108,9 @@ def load_distil_recipe(name: str) -> DistilRecipe:
 
 @dataclass(frozen=True)
 class Distilled:
-    """A taught student: its folder and what run.json says; a classifier's test beside its teacher's, if there was one.
+    """A distilled student: its folder, the contents of run.json, and the comparison with its teacher on a test set.
 
-    `record["sizes"]` has parameters (None for what is no network), bytes and speed of both.
+    `record["sizes"]` has parameters (None for a model without a network), bytes and speed of both.
     """
 
     folder: Path
@@ -112,13 +118,13 @@ class Distilled:
     comparison: Comparison | None = None
 
     def table(self) -> str:
-        """Teacher and student side by side, and the verdict, as plain text."""
+        """Comparison of teacher and student, and the verdict, as plain text."""
         shown = [self.comparison.table(), ""] if self.comparison is not None else []
         return "\n".join([*shown, self.record["verdict"]])
 
 
 def sizes_text(sizes: dict[str, Any]) -> str:
-    """How much smaller and faster the student is, in words."""
+    """The student's size and speed against the teacher's, in words."""
     teacher, student = sizes["teacher"], sizes["student"]
     megabytes = f"{student['bytes'] / 1e6:,.1f} MB instead of {teacher['bytes'] / 1e6:,.1f}"
     if teacher["parameters"] is not None:

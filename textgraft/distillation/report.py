@@ -1,4 +1,4 @@
-"""The report of a distillation: the student beside its teacher, arranged for tasks.classification.report."""
+"""Report of a distillation: the student against its teacher, for tasks.classification.report."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ FACTS = (
 )
 
 
-def distil_report(done: Distilled, made: Artifact, stage: Stage, cut: Truncation, test: Examples | None) -> Report:
-    """How well the student follows its teacher, and where both were tested, how good they are."""
-    record, comparison = done.record, done.comparison
-    groups = [group.name for group in made.model.layer_groups()]
+def distil_report(
+    distilled: Distilled, artifact: Artifact, stage: Stage, cut: Truncation, test: Examples | None
+) -> Report:
+    """Assemble the report: agreement of student and teacher, and test scores of both if there is a test set."""
+    record, comparison = distilled.record, distilled.comparison
+    groups = [group.name for group in artifact.model.layer_groups()]
     steps_per_epoch = math.ceil(record["data"]["train"]["texts"] / stage.batch_size)
     facts = {key: record[key] for key in FACTS if record.get(key) is not None}
     if len(facts["teacher"]) == 1:
@@ -32,18 +34,18 @@ def distil_report(done: Distilled, made: Artifact, stage: Stage, cut: Truncation
     return Report(
         title=record["name"],
         verdict=" ".join([*([comparison.verdict()] if comparison is not None else []), record["verdict"]]),
-        classes=made.labels.names if made.labels is not None else (),
+        classes=artifact.labels.names if artifact.labels is not None else (),
         histories={"student": record["history"]},
         schedule=schedule_table(stage, groups, steps_per_epoch),
         schedule_curves=dict(zip(groups, schedule_curve(stage, len(groups), steps_per_epoch), strict=True)),
         steps_per_epoch=steps_per_epoch,
         truncation=cut,
         facts=facts,
-        **(_tested(comparison, record, test) if comparison is not None and test is not None else {}),
+        **(_test_sections(comparison, record, test) if comparison is not None and test is not None else {}),
     )
 
 
-def _tested(comparison: Comparison, record: dict[str, Any], test: Examples) -> dict[str, Any]:
+def _test_sections(comparison: Comparison, record: dict[str, Any], test: Examples) -> dict[str, Any]:
     """The sections that need a test set."""
     first, teacher = comparison.outcomes
     scores = record["results"]["methods"][first.name]

@@ -1,4 +1,4 @@
-"""A language model of half the layers, started from those of a larger one."""
+"""Students: language models with half the layers, initialised from a larger one."""
 
 from __future__ import annotations
 
@@ -9,73 +9,85 @@ from textgraft.core.errors import UserError
 from textgraft.models import artifact
 from textgraft.models.model import Model, build_fresh, build_unfilled, with_dropout
 
-LEFT_OUT: dict[str, dict[str, Any]] = {
+REMOVED_PARTS: dict[str, dict[str, Any]] = {
     "encoder": {"num_segments": 0, "pooler": False},
     "head": {"next_sentence": False},
 }
-"""What a smaller model does without, where its family has it (Sanh et al. 2019, §3)."""
+"""Parts that the student does not have, where its family has them (Sanh et al. 2019, §3)."""
 _LAYER = re.compile(r"^encoder\.layers\.(\d+)\.")
 
 
 def kept_layers(total: int) -> list[int]:
-    """Which of a teacher's layers, from 0, its student starts from: one in two, the lowest and the highest among them.
+    """Numbers of the teacher's layers, from 0, that initialise the student: one in two, including the lowest and the
+    highest.
 
-    The paper says "one layer out of two"; of 12 its code keeps 0, 2, 4, 7, 9 and 11, as this does. Raises UserError
-    for a single layer.
+    The paper says "one layer out of two"; of 12 its code keeps 0, 2, 4, 7, 9 and 11, as here.
+
+    Raises:
+        UserError: The model has a single layer.
+
+    >>> kept_layers(12)
+    [0, 2, 4, 7, 9, 11]
     """
     if total < 2:
-        raise UserError("a model of one layer has no half.", remedy="Name a --student.")
+        raise UserError("a model of one layer cannot be halved.", remedy="Give a --student.")
     count = (total + 1) // 2
     return [round(i * (total - 1) / max(1, count - 1)) for i in range(count)]
 
 
 def half_of(teacher: Model, *, dropout: float = 1.0) -> Model:
-    """The teacher with `kept_layers` only, without segments, pooler and next sentences; everything else copied.
+    """The teacher with `kept_layers` only, without segments, pooler and next sentence prediction; other weights are
+    copied.
 
-    Sanh et al. 2019, §3, for every family. We differ in one thing: the vector of the first segment, which stood at
-    every position of a single text, is added to the table of positions instead of being forgotten. `dropout`
-    multiplies every dropout. Raises UserError where the layers do not fit on one another.
+    Source: Sanh et al. 2019, §3, for every family. Difference: the first segment's vector, which is added at every
+    position of a single text, is added to the position table instead of being dropped. `dropout` multiplies every
+    dropout.
+
+    Raises:
+        UserError: The widths of the kept layers do not match.
     """
-    kept = kept_layers(int(teacher.describe()["encoder"]["num_layers"]))
+    layers = kept_layers(int(teacher.describe()["encoder"]["num_layers"]))
     student = build_unfilled(with_dropout(halved(teacher), dropout))
-    given = teacher.values()
-    values = {name: given[_taken_from(name, kept)] for name in student.values()}
-    if "encoder.segments.weight" in given:
-        values["encoder.positions.weight"] = given["encoder.positions.weight"] + given["encoder.segments.weight"][0]
-    if any(values[name].shape != own.shape for name, own in student.values().items()):
-        shown = ", ".join(str(layer + 1) for layer in kept)
-        message = f"of this teacher layers {shown} would be kept, whose widths do not fit on one another."
-        raise UserError(message, remedy="Name a --student over the same vocabulary.")
+    teacher_values = teacher.values()
+    values = {name: teacher_values[_source_name(name, layers)] for name in student.values()}
+    if "encoder.segments.weight" in teacher_values:
+        values["encoder.positions.weight"] = (
+            teacher_values["encoder.positions.weight"] + teacher_values["encoder.segments.weight"][0]
+        )
+    if any(values[name].shape != value.shape for name, value in student.values().items()):
+        shown = ", ".join(str(layer + 1) for layer in layers)
+        message = f"the widths of layers {shown} of this teacher, which the student would have, do not match."
+        raise UserError(message, remedy="Give a --student over the same vocabulary.")
     artifact.fill(student, values, where="the student")
     return student
 
 
 def without_next_sentence(model: Model) -> Model:
-    """A copy that predicts masked tokens only, so that it is measured on the same rows as a student that does."""
+    """A copy that only predicts masked tokens, to be evaluated on the same rows as a student that does."""
     description = model.describe()
     description["head"]["next_sentence"] = False
-    made = build_unfilled(description)
+    copy = build_unfilled(description)
     values = model.values()
-    artifact.fill(made, {name: values[name] for name in made.values()}, where="the teacher")
-    return made.eval()
+    artifact.fill(copy, {name: values[name] for name in copy.values()}, where="the teacher")
+    return copy.eval()
 
 
 def fresh_half_of(teacher: Model, *, seed: int, dropout: float = 1.0) -> Model:
-    """`half_of` the teacher by its shape, with weights drawn anew for `seed`."""
+    """A model of the shape of `half_of`, with new weights for `seed`."""
     kept_layers(int(teacher.describe()["encoder"]["num_layers"]))
     return build_fresh(with_dropout(halved(teacher), dropout), seed)
 
 
 def halved(teacher: Model) -> dict[str, Any]:
-    """The description of a model of half the layers."""
+    """Description of a model with half the layers."""
     described = teacher.describe()
-    for part, settings in LEFT_OUT.items():
+    for part, settings in REMOVED_PARTS.items():
         described[part] |= {key: value for key, value in settings.items() if key in described[part]}
     described["encoder"]["num_layers"] = len(kept_layers(described["encoder"]["num_layers"]))
     return described
 
 
-def _taken_from(name: str, kept: list[int]) -> str:
-    """The teacher's value that the student's value `name` starts as."""
-    found = _LAYER.match(name)
-    return _LAYER.sub(f"encoder.layers.{kept[int(found[1])]}.", name) if found else name
+def _source_name(name: str, layers: list[int]) -> str:
+    """Name of the teacher's value that initialises the student's value `name`."""
+    match = _LAYER.match(name)
+    return _LAYER.sub(f"encoder.layers.{layers[int(match[1])]}.", name) if match else name

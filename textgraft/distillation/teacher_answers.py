@@ -1,4 +1,4 @@
-"""What a classifier answers to many texts, asked once and kept."""
+"""Teacher predictions, computed once and cached."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def cached_teacher_logits(
     title: str,
     show: bool,
 ) -> tuple[np.ndarray, float]:
-    """The (N, C) logits that a classifier's `outputs` come to, and the seconds that answering took.
+    """Logits (N, C) of a classifier's `outputs`, and the seconds that its predictions took.
 
-    Asked for 2,048 texts at a time; each lot is a file in `folder` once it is answered, and is never asked for again.
+    They are computed for 2,048 texts at a time; each chunk is a file in `folder` and is not computed again.
     """
-    found: list[np.ndarray] = []
+    chunks: list[np.ndarray] = []
     seconds = 0.0
     with Meter(title, len(texts), shown=show) as meter:
         for first in range(0, len(texts), TEXTS_AT_ONCE):
-            lot = texts[first : first + TEXTS_AT_ONCE]
+            chunk = texts[first : first + TEXTS_AT_ONCE]
             path = folder / f"{title}-{first // TEXTS_AT_ONCE + 1:06d}.safetensors"
             if not path.exists():
                 started = time.perf_counter()
-                logits = answer_logits(outputs(lot), kind)
+                logits = answer_logits(outputs(chunk), kind)
                 took = time.perf_counter() - started
                 save_checkpoint(path, {"logits": torch.from_numpy(logits)}, {"seconds": took})
             tensors, state = load_checkpoint(path)
-            found.append(tensors["logits"].numpy())
+            chunks.append(tensors["logits"].numpy())
             seconds += state["seconds"]
-            for text in lot:
+            for text in chunk:
                 meter.add(len(text), len(text.split()))
-    return np.concatenate(found), seconds
+    return np.concatenate(chunks), seconds

@@ -1,1 +1,1 @@
-"""One file per family of language model."""
+"""Encoders, one file for each family of language models."""

@@ -1,10 +1,12 @@
-"""AWD-LSTM (Merity, Keskar & Socher 2018), the language model of ULMFiT, and MultiFiT's QRNN as its other cell.
+"""AWD-LSTM, the language model of ULMFiT, with MultiFiT's QRNN as its other cell.
 
-Three recurrent layers over a word (piece) embedding, the last one as wide as the embedding so that input and output
-tables can be tied. Regularisation is all dropout: whole words of the embedding, the input, the recurrent weights,
-between layers (here) and on the output (in the language-model head). Differs from the published code in three ways:
-the input can be scaled up, as a tied table should start small; one bias stands for each gate's two; and one
-variational mask holds for a whole document instead of one for each window of it.
+Three recurrent layers over a (sub)word embedding, the last one as wide as the embedding so that input and output tables
+can be tied. Regularisation is all dropout: of whole words of the embedding, of the input, of the recurrent weights,
+between layers (here) and of the output (in the language-model head).
+
+Source: Merity, Keskar & Socher 2018. Differences from the published code: the input can be scaled up, as a tied table
+should start small; one bias replaces each gate's two; and one variational mask is used for a whole document instead of
+one for each window.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ DIRECTIONS = ("left", "right")
 
 @dataclass(frozen=True)
 class AWDLSTMConfig:
-    """The shape of an AWD-LSTM and its dropouts.
+    """Shape and dropouts of an AWD-LSTM.
 
-    `input_scale` multiplies the embeddings (1 in the paper); of √D it makes the inputs of a fresh model, whose table
-    has rows of unit length for the output layer's sake, numbers of unit variance, which an LSTM wants. `truncate`
-    stops gradients in time at every so many steps of a long document (0: never), ULMFiT's "BPTT for text
-    classification".
+    Args:
+        input_scale: Factor of the embeddings (1 in the paper). With √D the inputs of a fresh model, whose table has
+            rows of unit length for the output layer, have unit variance, which suits an LSTM.
+        truncate: Gradients stop after this many steps of a long document (0: never), ULMFiT's "BPTT for text
+            classification".
     """
 
     vocab_size: int
@@ -52,18 +55,19 @@ class AWDLSTMConfig:
 
 
 class AWDLSTM(Encoder):
-    """Token ids to one vector a position, read from the left, or from the right for a backward model.
+    """Token ids to one vector a position, from left to right, or from right to left for a backward model.
 
-    Raises UserError for a cell or direction that it does not have.
+    Raises:
+        UserError: The cell or direction is unknown.
     """
 
     config: AWDLSTMConfig
 
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()
-        for setting, value, known in (("cell", config.cell, CELLS), ("direction", config.direction, DIRECTIONS)):
-            if value not in known:
-                raise UserError(f"unknown {setting} '{value}'.", remedy=did_you_mean(value, known))
+        for setting, value, choices in (("cell", config.cell, CELLS), ("direction", config.direction, DIRECTIONS)):
+            if value not in choices:
+                raise UserError(f"unknown {setting} '{value}'.", remedy=did_you_mean(value, choices))
         self.config, self.direction, self.output_dim = config, config.direction, config.embedding_dim
         self.embedding = nn.Embedding(config.vocab_size, config.embedding_dim)
         nn.init.normal_(self.embedding.weight, std=config.embedding_dim**-0.5)
@@ -71,7 +75,7 @@ class AWDLSTM(Encoder):
         if config.cell == "lstm":
             layers = [LSTMLayer(a, b, weight_dropout=config.weight_dropout) for a, b in pairwise(self.widths)]
         else:
-            # MultiFiT: the first layer looks at two inputs, the others at one.
+            # MultiFiT: the window of the first layer is two inputs, that of the others one.
             layers = [
                 QRNNLayer(a, b, window=2 if i == 0 else 1, weight_dropout=config.weight_dropout)
                 for i, (a, b) in enumerate(pairwise(self.widths))
@@ -79,7 +83,7 @@ class AWDLSTM(Encoder):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) ids -> (B, T, D). The state handed out is only meaningful where no row is padded."""
+        """Encode (B, T) ids as (B, T, D). The returned state is only meaningful where no row is padded."""
         config = self.config
         x = self.embedding(batch.ids)
         x = embedding_dropout(x, batch.ids, config.vocab_size, config.embedding_dropout, self.training)
@@ -96,13 +100,13 @@ class AWDLSTM(Encoder):
             if index + 1 < len(self.layers):
                 x = variational_dropout(x, config.hidden_dropout, self.training)
         outputs = [self._in_reading_order(h.transpose(0, 1), batch.mask) for h in kept[1:]]
-        dtype = self.embedding.weight.dtype  # under bf16 the layers speak bfloat16 among themselves only
+        dtype = self.embedding.weight.dtype  # bfloat16 is used between layers only
         layers = (kept[0], *(h.to(dtype) for h in outputs)) if keep == "all" else ()
         return Encoded(top=outputs[-1].to(dtype), mask=batch.mask, layers=layers, state=tuple(new_state))
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The layers between the first and the last may be wider than these."""
+        """Layer widths, bottom to top; layers between the first and the last may be wider."""
         outer = self.config.embedding_dim
         return (outer, *(self.config.hidden_dim,) * (self.config.num_layers - 1), outer)
 
@@ -118,7 +122,7 @@ class AWDLSTM(Encoder):
         return reversed_within(x, mask) if self.direction == "right" else x
 
     def classifier(self) -> dict[str, Any]:
-        """ULMFiT's head, which sees the words too."""
+        """ULMFiT's head, with the embedding layer added."""
         return {"words_dim": self.config.embedding_dim}
 
     def layer_groups(self) -> list[LayerGroup]:

@@ -1,4 +1,4 @@
-"""The one seam: every family of language model meets every task as an `Encoder`."""
+"""Encoder interface, the one seam between families of language models and tasks."""
 
 from __future__ import annotations
 
@@ -14,48 +14,51 @@ from textgraft.data.tags import SubwordPooling
 from textgraft.nn.embedding import AdaptiveEmbedding
 
 State = tuple[tuple[Tensor, ...], ...]
-"""What an encoder hands from one window of text to the next: per layer a tuple of (B, ...) tensors.
+"""State between consecutive windows of a text: for each layer a tuple of (B, ...) tensors.
 
-A recurrent state, or a memory of bounded length, has one size and always comes out; training and evaluation on long
-texts hand it on. One that grows with the text (a Transformer's keys and values) comes out only where one went in, so
-that each window starts afresh unless somebody begins with `Encoder.initial_state`.
+A recurrent state, or a memory of bounded length, has a constant size and is always returned; training and evaluation on
+long texts pass it on. One that grows with the text (a Transformer's keys and values) is returned only where one was
+passed in, so that each window starts afresh unless the caller begins with `Encoder.initial_state`.
 """
 
 
 ONE_LAYER = {"hidden_dim": 0, "batch_norm": False}
-"""A classification head without a hidden layer, as the transformers were published."""
+"""Settings of a classification head without a hidden layer, as transformers were published."""
 
 
 @dataclass
 class Encoded:
-    """What an encoder says of a batch of B texts, T positions each."""
+    """Output of an encoder for B texts of T positions."""
 
     top: Tensor  # (B, T, D) the last layer
     mask: Tensor  # (B, T) bool, True = a real position
     layers: tuple[Tensor, ...] = ()  # every layer (B, T, D_l), bottom (embeddings) -> top, when keep="all"
-    state: State | None = None  # goes in and out, is never kept on the module
-    groups: Tensor | None = None  # (B,) which example each row is of, as Batch.groups; the model passes it to the head
-    pooled: Tensor | None = None  # (B, D) the whole text, where the family has weights of its own for that (BERT)
+    state: State | None = None  # passed in and out, never kept on the module
+    groups: Tensor | None = None  # (B,) example of each row, Batch.groups; set by the model for the head
+    pooled: Tensor | None = None  # (B, D) vector of the text, for families with a pooler (BERT)
 
 
 @dataclass(frozen=True)
 class LayerGroup:
-    """A named slice of the encoder's parameters, the unit that staged fine-tuning freezes and thaws."""
+    """A named group of the encoder's parameters, the unit of gradual unfreezing."""
 
     name: str
     parameters: tuple[nn.Parameter, ...]
 
 
 class Encoder(nn.Module):
-    """Token ids in, one vector a position out.
+    """Token ids to one vector a position. The config is a frozen, JSON-serialisable dataclass and the only constructor
+    argument.
 
-    `direction` says what a position may look at: "left" (what came before it), "right" (what comes after) or "both".
-    `output_dim` is D, the width of `Encoded.top`. The config is a frozen dataclass that JSON can hold and the only
-    constructor argument. `max_length` is how many tokens of a text it can look at (None: any number). `uses_characters`
-    says that it wants words by their characters (text.character_encoding), not token ids; `recurrent` that it takes a
-    step for each position, which costs the less a text the more texts go through together. `subword_pooling` is which of a word's
-    pieces speaks for it, where that does not follow from the direction (data.words). `method` is what fine-tuning it is
-    called in tables.
+    Attributes:
+        output_dim: D, the width of `Encoded.top`.
+        direction: Context of a position: "left" (previous tokens), "right" (following tokens) or "both".
+        max_length: Maximum number of tokens of a text (None: unlimited).
+        uses_characters: The input is words as characters (text.character_encoding), not token ids.
+        recurrent: The encoder takes a step for each position, so that larger batches cost less a text.
+        subword_pooling: The subword that represents a word, where it does not follow from the direction (data.words).
+        recipe: The recommended recipe for fine-tuning.
+        method: Name of the fine-tuning method in tables.
     """
 
     config: Any
@@ -65,6 +68,7 @@ class Encoder(nn.Module):
     uses_characters: ClassVar[bool] = False
     recurrent: ClassVar[bool] = True
     subword_pooling: ClassVar[SubwordPooling | None] = None
+    recipe: ClassVar[str] = "default"
     method: ClassVar[str] = "ulmfit"
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
@@ -72,57 +76,61 @@ class Encoder(nn.Module):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The width of each of `Encoded.layers`, bottom (embeddings) -> top."""
+        """Width of each of `Encoded.layers`, bottom (embeddings) to top."""
         return (self.output_dim,) * (1 + self.config.num_layers)
 
     def initial_state(self, rows: int) -> State:
-        """What stands before the first token of `rows` texts; handed in, it asks for a state to go on from."""
+        """State before the first token of `rows` texts; passed to `forward`, it requests a state in return."""
         raise NotImplementedError
 
     def begin(self, batch: Batch) -> Encoded:
-        """Read beginnings of texts padded on the left, so that all end in the last column, from where to go on."""
+        """Encode beginnings of texts padded on the left, so that all end in the last column, and return a state to
+        continue from.
+        """
         return self(batch, self.initial_state(len(batch.ids)))
 
     def with_room(self, state: State) -> State:
-        """A state of one's own to go on from token by token, where it may be written into."""
+        """A state that may be written into in place while continuing token by token."""
         return state
 
     def remembers(self, tokens: int) -> bool:
-        """Whether a text that goes on from the state after so many tokens is read as if it had never been parted."""
+        """True if continuing from the state after `tokens` tokens equals encoding the whole text at once."""
         return True
 
     @property
     def compares(self) -> bool:
-        """Whether its weights were made to compare whole texts by one vector each."""
+        """True if the weights were trained to compare whole texts by one vector each (sentence embeddings)."""
         return False
 
     def classifier(self) -> dict[str, Any]:
-        """Settings of the classification head that the family's paper puts on it, where they are not ULMFiT's."""
+        """Settings of the classification head of the family's paper, where they differ from ULMFiT's."""
         return {}
 
     def tied(self) -> nn.Parameter | AdaptiveEmbedding:
-        """What an output layer shares when it is tied: the token table (V, D), or an embedding of several tables."""
+        """Weights that a tied output layer shares: the token table (V, D), or an adaptive embedding."""
         embedding: Any = self.embedding
         return embedding if isinstance(embedding, AdaptiveEmbedding) else embedding.weight
 
     def layer_groups(self) -> list[LayerGroup]:
-        """Bottom -> top, disjoint, covering every parameter exactly once."""
+        """Groups from bottom to top, disjoint, covering every parameter exactly once."""
         raise NotImplementedError
 
 
 def begin_by_length(encoder: Encoder, batch: Batch) -> Encoded:
-    """`Encoder.begin` of a recurrent family: padding would move the state, so rows of one length are read together."""
+    """`Encoder.begin` of a recurrent family: padding would change the state, so rows of one length are encoded
+    together.
+    """
     top = next(encoder.parameters()).new_zeros(*batch.ids.shape, encoder.output_dim)
     state: list[list[Tensor]] | None = None
     lengths = batch.mask.sum(dim=1)
     for length in lengths.unique().tolist():
         rows = (lengths == length).nonzero().squeeze(1)
         first = batch.ids.shape[1] - length
-        read = encoder(Batch(ids=batch.ids[rows, first:], mask=batch.mask[rows, first:]))
-        top[rows, first:] = read.top
+        encoded = encoder(Batch(ids=batch.ids[rows, first:], mask=batch.mask[rows, first:]))
+        top[rows, first:] = encoded.top
         if state is None:
-            state = [[t.new_zeros(len(lengths), *t.shape[1:]) for t in layer] for layer in read.state]
-        for whole, layer in zip(state, read.state, strict=True):
+            state = [[t.new_zeros(len(lengths), *t.shape[1:]) for t in layer] for layer in encoded.state]
+        for whole, layer in zip(state, encoded.state, strict=True):
             for target, values in zip(whole, layer, strict=True):
                 target[rows] = values
     assert state is not None
@@ -130,22 +138,23 @@ def begin_by_length(encoder: Encoder, batch: Batch) -> Encoded:
 
 
 def with_fresh_top(source: Encoder, copied: int, seed: int) -> Encoder:
-    """An encoder with the first `copied` layer groups of `source`, and above them weights drawn anew for `seed`.
+    """Copy the first `copied` layer groups of `source` into a new encoder; the layers above are initialised for `seed`.
 
-    The fresh weights are those that the encoder's own constructor gives after `torch.manual_seed(seed)`, whatever the
-    number of groups copied; torch's random state and `source` stay as they were, and nothing is shared with it. The
-    "AnB" of Yosinski et al. 2014 (arXiv:1411.1792), on layer groups where the paper has layers.
+    The fresh weights are those of the encoder's constructor after `torch.manual_seed(seed)`, whatever the number of
+    groups copied; torch's random state and `source` are unchanged, and no weights are shared. This is "AnB" of Yosinski
+    et al. 2014 (arXiv:1411.1792), with layer groups in place of layers.
 
-    Raises ValueError for a number of groups that the encoder does not have.
+    Raises:
+        ValueError: The encoder does not have that many groups.
     """
     groups = source.layer_groups()
     if not 0 <= copied <= len(groups):
         raise ValueError(f"cannot copy {copied} of {len(groups)} layer groups")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = type(source)(source.config)
+        encoder = type(source)(source.config)
     with torch.no_grad():
-        for target, group in zip(made.layer_groups()[:copied], groups[:copied], strict=True):
+        for target, group in zip(encoder.layer_groups()[:copied], groups[:copied], strict=True):
             for parameter, value in zip(target.parameters, group.parameters, strict=True):
                 parameter.copy_(value)
-    return made
+    return encoder

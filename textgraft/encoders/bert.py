@@ -1,9 +1,11 @@
-"""BERT (Devlin, Chang, Lee & Toutanova 2019): a transformer encoder in which every position looks at all others.
+"""BERT: a bidirectional transformer encoder.
 
 The blocks are those of Vaswani et al. 2017, §3.1: attention, then a feed-forward layer, each added to its input and
-normalised after the sum ("post-norm"). Token, position and segment each have a table of learned vectors, whose sum
-enters the first block. DistilBERT (Sanh et al. 2019) is the same with half the layers, no segments and no pooler; the
-small BERTs (Turc et al. 2019) are the same with other numbers, see BERT_SHAPES.
+normalised after the sum ("post-norm"). Token, position and segment embeddings are learned; their sum is the input of
+the first block. DistilBERT (Sanh et al. 2019) is the same with half the layers, no segments and no pooler; the small
+BERTs (Turc et al. 2019) differ in size only, see BERT_SHAPES.
+
+Source: Devlin, Chang, Lee & Toutanova 2019.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from textgraft.nn.embedding import Embedding
 
 @dataclass(frozen=True)
 class BERTConfig:
-    """The shape of a BERT and its dropouts; the defaults are BERT-base.
+    """Shape and dropouts of a BERT; the defaults are BERT-base.
 
-    `embedding_dim` is the width of every layer. `num_segments` 0 leaves the segment table out, `pooler` False the
-    dense layer over the first position. `hidden_dropout` follows the embeddings and each sublayer. `pooling` names the
-    way (nn.pooling) from positions to a whole text that the weights were trained with; None: as BERT's were.
+    Args:
+        embedding_dim: Width D of every layer.
+        num_segments: Number of segments; 0 leaves the segment table out.
+        pooler: Add a dense layer over the first position.
+        hidden_dropout: Dropout after the embeddings and each sublayer.
+        pooling: Pooling (nn.pooling) that the weights were trained with; None: as in BERT.
     """
 
     vocab_size: int
@@ -61,7 +66,7 @@ BERT_SHAPES = {
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward layer with an exact GELU, each with dropout, a residual and a layer norm after."""
+    """Attention and a feed-forward layer with an exact GELU, each followed by dropout, residual and layer norm."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
@@ -73,9 +78,9 @@ class Block(nn.Module):
         self.output = Linear(config.feed_forward_dim, width)
         self.output_norm = nn.LayerNorm(width, eps=eps)
 
-    def forward(self, x: Tensor, seen: Tensor | None) -> Tensor:
-        """x (B, T, D) -> (B, T, D); `seen` as in `Attention`."""
-        attended, _ = self.attention(x, seen)
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) -> (B, T, D); `mask` as in `Attention`."""
+        attended, _ = self.attention(x, mask)
         x = self.attention_norm(x + dropout(attended, self.dropout, self.training))
         widened = F.gelu(self.feed_forward(x))
         normed: Tensor = self.output_norm(x + dropout(self.output(widened), self.dropout, self.training))
@@ -83,9 +88,9 @@ class Block(nn.Module):
 
 
 class BERT(Encoder):
-    """Token ids, and segments where there are pairs, to one vector a position; one a text too if there is a pooler.
+    """Token ids, and segments for pairs, to one vector a position; also one a text if there is a pooler.
 
-    `Encoded.pooled` is tanh of a dense layer over the first position, where [CLS] stands. Weights start normal with
+    `Encoded.pooled` is tanh of a dense layer over the first position, [CLS]. Weights start normal with standard
     deviation 0.02, biases at 0. Raises UserError for a number of heads that does not divide the width.
     """
 
@@ -107,44 +112,45 @@ class BERT(Encoder):
         self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.pooler = Linear(width, width) if config.pooler else None
-        self.apply(_start)
+        self.apply(_init_weights)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) ids -> (B, T, D); without `batch.segments` everything is of the first. `state` is not used.
+        """Encode (B, T) ids as (B, T, D); without `batch.segments` all tokens are of the first. `state` is not used.
 
-        Raises UserError for texts longer than the table of positions.
+        Raises:
+            UserError: A text is longer than the position table.
         """
         x = self._embedded(batch)
         kept = [x]
-        # Where nothing is padded nothing has to be masked; a GPU would have to wait for the answer.
-        whole = batch.mask.device.type == "cpu" and bool(batch.mask.all())
-        seen = None if whole else batch.mask[:, None, None, :]
+        # Without padding no mask is needed; on a GPU the test would force a synchronisation.
+        unpadded = batch.mask.device.type == "cpu" and bool(batch.mask.all())
+        mask = None if unpadded else batch.mask[:, None, None, :]
         for layer in self.layers:
-            x = layer(x, seen)
+            x = layer(x, mask)
             kept.append(x)
         pooled = None if self.pooler is None else torch.tanh(self.pooler(x[:, 0])).to(x.dtype)
         return Encoded(top=x, mask=batch.mask, layers=tuple(kept) if keep == "all" else (), pooled=pooled)
 
     def _embedded(self, batch: Batch) -> Tensor:
-        """What enters the first block (B, T, D)."""
+        """Input of the first block (B, T, D)."""
         length, config = batch.ids.shape[1], self.config
         if length > config.max_length:
             message = f"a text of {length} tokens is longer than the {config.max_length} positions that this model has."
             raise UserError(message, remedy=f"Cut texts to at most {config.max_length} tokens.")
         x = self.embedding(batch.ids) + self.positions.weight[:length]
         if self.segments is not None:
-            # A table of one segment has never told two texts apart.
-            of_pair = batch.segments if batch.segments is None else batch.segments.clamp(max=config.num_segments - 1)
-            x = x + (self.segments.weight[0] if of_pair is None else self.segments(of_pair))
+            # A table of one segment does not distinguish the texts of a pair.
+            segments = batch.segments if batch.segments is None else batch.segments.clamp(max=config.num_segments - 1)
+            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         return dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
 
     @property
     def compares(self) -> bool:
-        """Those of the sentence-transformers library say how their positions become a text's vector."""
+        """True for sentence-transformers models, which specify their pooling."""
         return self.config.pooling is not None
 
     def classifier(self) -> dict[str, Any]:
-        """One linear layer on what the pooler says of the text, or on [CLS] itself (Devlin et al. 2019, §4.1)."""
+        """One linear layer on the pooler's output, or on [CLS] itself (Devlin et al. 2019, §4.1)."""
         pooling = self.config.pooling or ("first" if self.pooler is None else "pooled")
         return {**ONE_LAYER, "pooling": pooling, "input_dropout": self.config.hidden_dropout}
 
@@ -156,7 +162,7 @@ class BERT(Encoder):
         return groups if self.pooler is None else [*groups, LayerGroup("pooler", tuple(self.pooler.parameters()))]
 
 
-def _start(module: nn.Module) -> None:
+def _init_weights(module: nn.Module) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear):

@@ -1,7 +1,9 @@
-"""CoVe (McCann, Bradbury, Xiong & Socher 2017, arXiv:1708.00107): the encoder of a translator, beside its word vectors.
+"""CoVe: the encoder of a translation model, concatenated with its word vectors.
 
-A bidirectional LSTM of two layers learns to read while it feeds an attentional decoder (heads/translation.py); what it
-says of a sentence, set beside each word's static vector, is what tasks get: [GloVe(w); CoVe(w)] (§4).
+A bidirectional LSTM of two layers is trained as the encoder of an attentional decoder (heads/translation.py); tasks use
+its outputs beside each word's static vector: [GloVe(w); CoVe(w)] (§4).
+
+Source: McCann, Bradbury, Xiong & Socher 2017, arXiv:1708.00107.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from textgraft.nn.recurrent import LSTMLayer, reversed_within
 class CoVeConfig:
     """Word vectors of width `embedding_dim` (E), and LSTMs of `hidden_dim` (H) in each direction.
 
-    Dropout is on what goes into each layer (`input_dropout` at the words) and on what comes out of the last.
+    Dropout is applied to the input of each layer (`input_dropout` to the words) and to the output of the last.
     """
 
     vocab_size: int
@@ -38,31 +40,32 @@ class CoVeConfig:
 
 
 class BidirectionalLayer(nn.Module):
-    """One LSTM from each side, the results side by side; neither sees padding."""
+    """An LSTM in each direction, outputs concatenated; padding is excluded."""
 
     def __init__(self, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
         self.forward_lstm, self.backward_lstm = LSTMLayer(input_dim, hidden_dim), LSTMLayer(input_dim, hidden_dim)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (B, T, D) -> (B, T, 2 H), what was read from the left first; whatever stands at padding."""
+        """x (B, T, D) -> (B, T, 2 H), left-to-right first; arbitrary at padding."""
         ahead, _ = self.forward_lstm(x.transpose(0, 1))
         back, _ = self.backward_lstm(reversed_within(x, mask).transpose(0, 1))
         return torch.cat([ahead.transpose(0, 1), reversed_within(back.transpose(0, 1), mask)], dim=2)
 
 
 class CoVe(Encoder):
-    """Token ids to [w; h], a word's vector beside what the LSTMs say of it: D = E + 2 H.
+    """Token ids to [w; h], a word's vector beside the LSTM outputs: D = E + 2 H.
 
-    `keep="all"` shows the word vectors (E), each lower LSTM layer (2 H), and last what tasks read (E + 2 H). Whether
-    the table stays as it was read, as published, is a matter of phases: it is the lowest layer group.
+    `keep="all"` returns the word vectors (E), each lower LSTM layer (2 H), and last the output (E + 2 H). The embedding
+    is the lowest layer group, so phases decide whether it stays frozen, as published.
 
-    Raises UserError for an encoder without a layer.
+    Raises:
+        UserError: There are no layers.
     """
 
     config: CoVeConfig
     direction: Direction = "both"
-    subword_pooling = "last"  # the first may be a mark that a capital follows, whose vector is not the word's
+    subword_pooling = "last"  # the first may be a capitalisation token, whose vector is not the word's
     method = "cove"
 
     def __init__(self, config: CoVeConfig) -> None:
@@ -77,7 +80,7 @@ class CoVe(Encoder):
         self.layers = nn.ModuleList(BidirectionalLayer(width, config.hidden_dim) for width in below)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) ids -> (B, T, E + 2 H). There is no state: what follows is part of what is read."""
+        """Encode (B, T) ids as (B, T, E + 2 H). There is no state, since the context is bidirectional."""
         config = self.config
         words: Tensor = self.embedding(batch.ids)
         kept, x = [words], F.dropout(words, config.input_dropout, self.training)
@@ -99,7 +102,7 @@ class CoVe(Encoder):
 
 
 class StaticVectors(Protocol):
-    """Words with vectors, most frequent first, as textgraft.vectors reads them."""
+    """Words with vectors, most frequent first, as textgraft.vectors loads them."""
 
     words: Sequence[str]
 
@@ -107,24 +110,33 @@ class StaticVectors(Protocol):
     def dimensions(self) -> int: ...
 
     def place(self, word: str) -> int | None:
-        """Where a word stands; None where it has no vector of its own."""
+        """Index of a word; None where it has no vector of its own."""
 
     def vectors(self, words: Sequence[str]) -> np.ndarray:
-        """(N, dimensions)"""
+        """Vectors (N, dimensions)."""
 
 
 @torch.no_grad()
 def init_from_word_vectors(encoder: CoVe, tokens: Sequence[str], vectors: StaticVectors) -> tuple[int, int]:
-    """Start the table from static vectors; how many of the tokens have one, and how many stay as they were drawn.
+    """Initialise the embedding table from static vectors.
 
-    `tokens` are the vocabulary in the order of ids. Raises UserError for vectors of another width than the table's.
+    Args:
+        encoder: The encoder to initialise in place.
+        tokens: The vocabulary in the order of ids.
+        vectors: Word vectors of the table's width.
+
+    Returns:
+        The numbers of tokens with and without a vector.
+
+    Raises:
+        UserError: The vectors have another width than the table.
     """
     width = encoder.config.embedding_dim
     if vectors.dimensions != width:
         message = f"these vectors have {vectors.dimensions} dimensions and the table {width}."
-        raise UserError(message, where="embedding_dim", remedy="Make the encoder as wide as the vectors.")
-    found = [i for i, token in enumerate(tokens) if vectors.place(token) is not None]
-    if found:
-        rows = np.asarray(vectors.vectors([tokens[i] for i in found]), dtype=np.float32)
-        encoder.embedding.weight[found] = torch.from_numpy(rows)
-    return len(found), len(tokens) - len(found)
+        raise UserError(message, where="embedding_dim", remedy="Set embedding_dim to the width of the vectors.")
+    indices = [i for i, token in enumerate(tokens) if vectors.place(token) is not None]
+    if indices:
+        rows = np.asarray(vectors.vectors([tokens[i] for i in indices]), dtype=np.float32)
+        encoder.embedding.weight[indices] = torch.from_numpy(rows)
+    return len(indices), len(tokens) - len(indices)

@@ -1,11 +1,13 @@
-"""ELMo (Peters et al. 2018, arXiv:1802.05365): a language model of each direction over words read as characters.
+"""ELMo: a language model in each direction over words as characters.
 
-A word is a convolution over its characters (Kim et al. 2016), highway layers and a projection; over that lie the LSTMs
-of either direction, each projected and with its input added to its output but for the first. The two directions never
-meet: what a layer shows of a word is the forward one's vector beside the backward one's. Differs from the published
-code in three things: the marks around a text are positions like its words; dropout is bilm-tf's (on what each LSTM
-reads), which AllenNLP's copy has elsewhere; and training may read the text from both its ends at a time
-(`Batch.from_right`), so that each direction goes on from its own state.
+A word is a convolution over its characters (Kim et al. 2016), highway layers and a projection; above are the LSTMs of
+either direction, each projected and with a residual connection but for the first. The two directions are independent: a
+layer's output is the forward vector beside the backward one.
+
+Source: Peters et al. 2018, arXiv:1802.05365. Differences from the published code: the begin and end of text are
+positions like words; dropout is that of bilm-tf (on the input of each LSTM), which AllenNLP's copy has elsewhere; and
+training may process the text from both its ends at a time (`Batch.from_right`), so that each direction continues from
+its own state.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from textgraft.nn.recurrent import reversed_within
 from textgraft.text.character_encoding import NUM_CHARACTERS, PADDING
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-WORDS_AT_A_TIME = 128
-"""Small parts stay in the caches, and leave no large holes in memory."""
+WORDS_AT_ONCE = 128
+"""Number of words per chunk: small chunks stay in the caches and do not fragment memory."""
 
 
 def _published_filters() -> list[list[int]]:
@@ -36,11 +38,17 @@ def _published_filters() -> list[list[int]]:
 
 @dataclass(frozen=True)
 class ELMoConfig:
-    """The shape of an ELMo and its dropout; the defaults are the original model's.
+    """Shape and dropout of an ELMo; the defaults are those of the original model.
 
-    `filters` are [width in characters, how many] each. `hidden_dim` is the number of an LSTM's cells, in each direction
-    of each layer; what comes out is `projection_dim` wide, and a representation, both directions, twice that. Clips of
-    0 do not clip. Raises UserError for values that cannot be.
+    Args:
+        filters: [width in characters, number of filters] each.
+        hidden_dim: Number of cells of an LSTM, in each direction of each layer.
+        projection_dim: Width of an LSTM's output; both directions together have twice that.
+        cell_clip: Clip of cell states; 0 does not clip.
+        projection_clip: Clip of outputs; 0 does not clip.
+
+    Raises:
+        UserError: A value is impossible.
     """
 
     character_dim: int = 16
@@ -56,21 +64,25 @@ class ELMoConfig:
     num_characters: int = NUM_CHARACTERS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "filters", [list(pair) for pair in self.filters])  # as JSON gives it back
+        object.__setattr__(self, "filters", [list(pair) for pair in self.filters])  # JSON returns lists
         if not self.filters or any(len(pair) != 2 or min(pair) < 1 for pair in self.filters):
-            message = f"{self.filters} are no filters."
-            raise UserError(message, where="filters", remedy="Give [width, how many] for each width.")
+            message = f"{self.filters} are not filters."
+            raise UserError(message, where="filters", remedy="Give [width, number of filters] for each width.")
         if self.activation not in ACTIVATIONS:
             remedy = did_you_mean(self.activation, ACTIVATIONS)
             raise UserError(f"unknown activation '{self.activation}'.", where="activation", remedy=remedy)
-        least = {"character_dim": 1, "num_highways": 0, "projection_dim": 1, "hidden_dim": 1, "num_layers": 1}
-        for name, low in {**least, "cell_clip": 0, "projection_clip": 0, "num_characters": NUM_CHARACTERS}.items():
-            if getattr(self, name) < low:
-                raise UserError(f"{getattr(self, name)} is out of range.", where=name, remedy=f"Give {low} or more.")
+        minima = {"character_dim": 1, "num_highways": 0, "projection_dim": 1, "hidden_dim": 1, "num_layers": 1}
+        for name, minimum in {**minima, "cell_clip": 0, "projection_clip": 0, "num_characters": NUM_CHARACTERS}.items():
+            if getattr(self, name) < minimum:
+                raise UserError(
+                    f"{getattr(self, name)} is out of range.", where=name, remedy=f"Give {minimum} or more."
+                )
 
 
 class Highway(nn.Module):
-    """t * relu(W x + b) + (1 - t) * x with t = sigmoid(W' x + b') (Srivastava et al. 2015); carries x on at first."""
+    """t * relu(W x + b) + (1 - t) * x with t = sigmoid(W' x + b') (Srivastava et al. 2015); starts close to the
+    identity.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -85,7 +97,7 @@ class Highway(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """Spellings to one vector a word: filters over characters, the maximum over time, highways, a projection."""
+    """Character ids to one vector a word: filters over characters, the maximum over time, highways, a projection."""
 
     def __init__(self, config: ELMoConfig) -> None:
         super().__init__()
@@ -103,25 +115,27 @@ class CharacterCNN(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, character_ids: Tensor) -> Tensor:
-        """(U, C) character ids -> (U, P)."""
+        """Character ids (U, C) -> (U, P)."""
         lengths, order = ((character_ids != PADDING) & (character_ids != 0)).sum(dim=1).sort(stable=True)
-        # Words of like length together, few at a time: most are short, and filters over all would fill gigabytes.
+        # Words of similar length, few at a time: most are short, and all filter outputs at once would take gigabytes.
         parts = [
             self._features(character_ids[words], int(length[-1]))
-            for words, length in zip(order.split(WORDS_AT_A_TIME), lengths.split(WORDS_AT_A_TIME), strict=True)
+            for words, length in zip(order.split(WORDS_AT_ONCE), lengths.split(WORDS_AT_ONCE), strict=True)
         ]
         vectors: Tensor = self.projection(self.highways(torch.cat(parts)))
         return vectors[order.argsort()]
 
     def _features(self, character_ids: Tensor, longest: int) -> Tensor:
-        """(U, F) maxima of the filters over words of at most so many characters."""
-        # Where all words are over, every filter sees the same again and again: once is enough for its maximum.
+        """Maxima (U, F) of the filters over words of at most `longest` characters."""
+        # Behind the end of all words the filter outputs repeat: one of them is enough for the maximum.
         characters = self.embedding(character_ids[:, : longest + self.widest]).transpose(1, 2)
         return torch.cat([self.activation(conv(characters).amax(dim=2)) for conv in self.filters], dim=1)
 
 
 class ELMo(Encoder):
-    """Spelled words to two language models' vectors side by side, one a position; padding lies on the right."""
+    """Words as characters to the concatenated vectors of two language models, one a position; padding is
+    on the right.
+    """
 
     config: ELMoConfig
     direction: Direction = "both"
@@ -147,39 +161,46 @@ class ELMo(Encoder):
         )
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) numbers of `batch.character_ids` -> (B, T, 2P), and the state of either direction after its last word.
+        """Encode (B, T) numbers of `batch.character_ids` as (B, T, 2P), with the state of either direction after its
+        last word.
 
-        `layers` are the words' vectors twice, side by side, and each LSTM layer's of both directions. The state is
-        (h, c) of the forward direction and (h, c) of the backward one for each layer, (B, P) and (B, H). One of fewer
-        rows goes on with zeros, one of more keeps what it has for the others, as in the published code, whose batches
-        are contiguous streams of text that end one after another. Raises UserError for a batch without spellings.
+        `layers` are the word vectors twice, concatenated, and each LSTM layer of both directions. The state is (h, c)
+        of the forward direction and (h, c) of the backward one for each layer, (B, P) and (B, H). A state of fewer rows
+        is padded with zeros, one of more keeps its other rows, as in the published code, whose batches are contiguous
+        streams of text that end one after another.
+
+        Raises:
+            UserError: The batch has no characters.
         """
         if batch.character_ids is None:
             remedy = "Encode texts with the tokenizer that came with the model."
-            raise UserError("this model reads how words are spelled, and was given token ids.", remedy=remedy)
+            raise UserError("this model needs words as characters, not token ids.", remedy=remedy)
         words = self.characters(batch.character_ids).to(self.dtype)
         left = F.embedding(batch.ids, words)
         right = left if batch.from_right is None else F.embedding(batch.from_right, words)
-        shown = [torch.cat([left, right], dim=2)]
+        layer_outputs = [torch.cat([left, right], dim=2)]
         sides = [left.transpose(0, 1), reversed_within(right, batch.mask).transpose(0, 1)]
         lengths, rows = batch.mask.sum(dim=1), len(batch.ids)
         new_state: list[tuple[Tensor, ...]] = []
         layers: Any = zip(self.forwards, self.backwards, state or self.initial_state(0), strict=True)
-        for *pair, before in layers:
-            before = [F.pad(part, (0, 0, 0, max(0, rows - len(part)))) for part in before]
-            after: list[Tensor] = []
+        for *pair, old_state in layers:
+            old_state = [F.pad(part, (0, 0, 0, max(0, rows - len(part)))) for part in old_state]
+            new_layer_state: list[Tensor] = []
             for side, layer in enumerate(pair):
-                read = F.dropout(sides[side], self.config.hidden_dropout, self.training)
-                h, c = before[2 * side : 2 * side + 2]
-                out, new = layer(read, lengths, (h[:rows], c[:rows]))
-                sides[side] = out + read if new_state else out
-                after += [torch.cat([now, old[rows:]]) for now, old in zip(new, (h, c), strict=True)]
-            new_state.append(tuple(after))
+                inputs = F.dropout(sides[side], self.config.hidden_dropout, self.training)
+                h, c = old_state[2 * side : 2 * side + 2]
+                out, step_state = layer(inputs, lengths, (h[:rows], c[:rows]))
+                sides[side] = out + inputs if new_state else out
+                new_layer_state += [torch.cat([now, old[rows:]]) for now, old in zip(step_state, (h, c), strict=True)]
+            new_state.append(tuple(new_layer_state))
             back = reversed_within(sides[1].transpose(0, 1), batch.mask)
             top = torch.cat([sides[0].transpose(0, 1), back], dim=2).to(self.dtype)
-            shown = [*shown, top] if keep == "all" else [top]
+            layer_outputs = [*layer_outputs, top] if keep == "all" else [top]
         return Encoded(
-            top=shown[-1], mask=batch.mask, layers=tuple(shown) if keep == "all" else (), state=tuple(new_state)
+            top=layer_outputs[-1],
+            mask=batch.mask,
+            layers=tuple(layer_outputs) if keep == "all" else (),
+            state=tuple(new_state),
         )
 
     @property
@@ -191,16 +212,16 @@ class ELMo(Encoder):
         return tuple((*ahead.initial_state(rows), *back.initial_state(rows)) for ahead, back in layers)
 
     def tied(self) -> NoReturn:
-        """Raises UserError: there is no table of tokens."""
+        """Raise UserError: there is no token table."""
         remedy = "Give the head a table of its own (tied = false)."
-        raise UserError("this model spells its words and has no table of them to share.", remedy=remedy)
+        raise UserError("this model encodes words as characters and has no token table to share.", remedy=remedy)
 
     def classifier(self) -> dict[str, Any]:
-        """ULMFiT's head, which sees the words too."""
+        """ULMFiT's head, with the embedding layer added."""
         return {"words_dim": self.output_dim}
 
     def layer_groups(self) -> list[LayerGroup]:
-        """The words, then both directions of each layer."""
+        """The character encoder, then both directions of each layer."""
         groups = [LayerGroup("characters", tuple(self.characters.parameters()))]
         pairs = zip(self.forwards, self.backwards, strict=True)
         return groups + [

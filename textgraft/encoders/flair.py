@@ -1,12 +1,12 @@
-"""Flair (Akbik, Blythe & Vollgraf 2018, "Contextual String Embeddings"): a language model that knows only characters.
+"""Flair: a character-level language model.
 
-A small embedding of characters, dropout, an LSTM of 2048 as published (one layer; their files may have more), and
-before the output layer, where a file has it, a projection. One direction is one model, and its output layer is tied
-to the embedding only where both happen to be of one width. What stands for a word is the
-state at a position, which data/words.py finds by what the character tokenizer says of words: that of a model from the
-left at the space after the word, that of one from the right at the space before it. Differs from the published code in
-two ways: one bias stands for each gate's two, and the output's dropout (in the language-model head) is one mask for a
-whole window.
+A small embedding of characters, dropout, an LSTM of 2048 as published (one layer; published files may have more), and
+before the output layer, in some files, a projection. One direction is one model, and its output layer is tied to the
+embedding only where both have the same width. The vector of a word is the state at a position that data/words.py finds:
+for a left-to-right model at the space after the word, for a right-to-left model at the space before it.
+
+Source: Akbik, Blythe & Vollgraf 2018, "Contextual String Embeddings". Differences from the published code: one bias
+replaces each gate's two, and the output's dropout (in the language-model head) is one mask for a whole window.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ DIRECTIONS = ("left", "right")
 
 @dataclass(frozen=True)
 class FlairConfig:
-    """The shape of a character language model and its dropouts, which are published as one rate.
+    """Shape and dropouts (published as one rate) of a character language model.
 
-    `projection_dim` is the width of a linear layer over the LSTM (0: none; `nout` in Flair's files). `truncate` stops
-    gradients in time at every so many characters of a long text (0: never); they trained on windows of 250.
+    Args:
+        projection_dim: Width of a linear layer over the LSTM (0: none; `nout` in Flair's files).
+        truncate: Gradients stop after this many characters of a long text (0: never); the paper trained on windows of
+            250.
     """
 
     vocab_size: int
@@ -47,9 +49,10 @@ class FlairConfig:
 
 
 class Flair(Encoder):
-    """Character ids to one vector a position, read from the left, or from the right for a backward model.
+    """Character ids to one vector a position, from left to right, or from right to left for a backward model.
 
-    Raises UserError for a direction that it does not have.
+    Raises:
+        UserError: The direction is unknown.
     """
 
     config: FlairConfig
@@ -72,7 +75,7 @@ class Flair(Encoder):
             nn.init.xavier_uniform_(self.projection.weight)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) ids -> (B, T, D). The state handed out is only meaningful where no row is padded."""
+        """Encode (B, T) ids as (B, T, D). The returned state is only meaningful where no row is padded."""
         config = self.config
         kept = [self.embedding(batch.ids)]
         x = F.dropout(kept[0], config.input_dropout, self.training)
@@ -85,15 +88,15 @@ class Flair(Encoder):
             kept.append(x)
         if self.projection is not None:
             kept[-1] = self.projection(x)
-        dtype = self.embedding.weight.dtype  # under bf16 the layers speak bfloat16 among themselves only
-        shown = kept[1:] if keep == "all" else kept[-1:]
-        outputs = [self._in_reading_order(h.transpose(0, 1), batch.mask).to(dtype) for h in shown]
+        dtype = self.embedding.weight.dtype  # bfloat16 is used between layers only
+        selected = kept[1:] if keep == "all" else kept[-1:]
+        outputs = [self._in_reading_order(h.transpose(0, 1), batch.mask).to(dtype) for h in selected]
         layers = (kept[0], *outputs) if keep == "all" else ()
         return Encoded(top=outputs[-1], mask=batch.mask, layers=layers, state=tuple(new_state))
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The last layer is shown projected, where there is a projection."""
+        """Layer widths; the last layer is after the projection, where there is one."""
         config = self.config
         return (config.embedding_dim, *(config.hidden_dim,) * (config.num_layers - 1), self.output_dim)
 
@@ -109,7 +112,7 @@ class Flair(Encoder):
         return reversed_within(x, mask) if self.direction == "right" else x
 
     def layer_groups(self) -> list[LayerGroup]:
-        """A projection trains with the last LSTM."""
+        """The embedding, then the layers; a projection is part of the last group."""
         groups = [LayerGroup("embedding", tuple(self.embedding.parameters()))]
         groups += [LayerGroup(f"layer {i + 1}", tuple(layer.parameters())) for i, layer in enumerate(self.layers)]
         if self.projection is not None:

@@ -1,11 +1,12 @@
-"""Transformer-XL (Dai et al. 2019, arXiv:1901.02860): a Transformer that remembers the text before its window.
+"""Transformer-XL: a Transformer with a memory of the text before its window.
 
-Each layer looks at its own window and at what the layer below said of the last positions before it, the memory, into
-which no gradient flows. Since a window may begin anywhere in a text, positions are relative: a score has four terms,
-of what stands there, of how far back that is, and of two biases u and v that stand for the query in either (§3.3).
-Differs from the published code in three things: a state before the beginning of a text holds nothing and is seen by
-nobody, where that of the TensorFlow code is zeros that are looked at; memories follow a row's real positions and leave
-padding out; and the last dropout is the language-model head's.
+Each layer attends to its own window and to the layer below at the last positions before it, the memory, without
+gradients. Since a window may begin anywhere in a text, positions are relative: a score has four terms, of content, of
+distance, and of two biases u and v that replace the query in either (§3.3).
+
+Source: Dai et al. 2019, arXiv:1901.02860. Differences from the published code: the state before the beginning of a text
+is empty and masked, where that of the TensorFlow code is zeros that are attended to; memories contain a row's real
+positions without padding; and the last dropout is in the language-model head.
 """
 
 from __future__ import annotations
@@ -32,18 +33,26 @@ NORMS = ("post", "pre")
 
 @dataclass(frozen=True)
 class TransformerXLConfig:
-    """The shape of a Transformer-XL, what it remembers, and its dropouts; the defaults are the base model's.
+    """Shape, memory and dropouts of a Transformer-XL; the defaults are the base model's.
 
-    `hidden_dim` is the width inside a feed-forward layer, and `head_dim` (default: embedding_dim / num_heads) that of
-    a head. `memory_length` positions are remembered in training, `eval_memory_length` otherwise (default: as many);
-    these, `same_length` and `clamp_length` may change without new weights. With `same_length` a position sees itself
-    and the memory_length - 1 before it, so that the first of a window sees as many as the last. Distances above
-    `clamp_length` count as that (§4, "we choose a larger memory"; 0: none do). `norm` is "post" or "pre". The biases u
-    and v are all layers' together with `shared_biases`, else each layer has its own (the code's `untie_r`).
-    With `cutoffs` the embedding is adaptive (nn/embedding.py has `div_value` and `project_first`); token ids must then
-    go by falling frequency. `embedding_dropout` is also that of the distances' vectors.
+    `memory_length`, `eval_memory_length`, `same_length` and `clamp_length` may change without new weights.
 
-    Raises UserError for values that cannot be.
+    Args:
+        hidden_dim: Inner width of a feed-forward layer.
+        head_dim: Width of a head (default: embedding_dim / num_heads).
+        memory_length: Number of positions in memory in training.
+        eval_memory_length: The same outside training (default: as in training).
+        same_length: A position attends to itself and the memory_length - 1 before it, so that all positions of a window
+            have the same context length.
+        clamp_length: Distances above it count as that (§4, "we choose a larger memory"; 0: none do).
+        norm: "post" or "pre".
+        shared_biases: All layers share u and v, else each layer has its own (the code's `untie_r`).
+        cutoffs: Cutoffs of an adaptive embedding (nn/embedding.py has `div_value` and `project_first`); token ids must
+            then be sorted by falling frequency.
+        embedding_dropout: Dropout of the embeddings and of the distance vectors.
+
+    Raises:
+        UserError: A value is impossible.
     """
 
     vocab_size: int
@@ -67,38 +76,40 @@ class TransformerXLConfig:
     layer_norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cutoffs", list(self.cutoffs))  # as JSON gives it back
+        object.__setattr__(self, "cutoffs", list(self.cutoffs))  # JSON returns lists
         if self.norm not in NORMS:
             raise UserError(f"unknown norm '{self.norm}'.", remedy=did_you_mean(self.norm, NORMS))
         if self.embedding_dim % 2:
-            message = f"{self.embedding_dim} is odd, and distances are as many sines as cosines."
+            message = f"{self.embedding_dim} is odd; distance vectors have as many sines as cosines."
             raise UserError(message, where="embedding_dim", remedy="Give an even number.")
         if self.num_heads < 1 or (self.head_dim is None and self.embedding_dim % self.num_heads):
             message = f"{self.num_heads} heads do not divide a width of {self.embedding_dim}."
             raise UserError(message, where="num_heads", remedy="Choose another number of heads, or give head_dim.")
-        least = {"memory_length": int(self.same_length), "clamp_length": 0}
-        least |= {} if self.eval_memory_length is None else {"eval_memory_length": int(self.same_length)}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise UserError(f"{getattr(self, name)} is out of range.", where=name, remedy=f"Give {low} or more.")
+        minima = {"memory_length": int(self.same_length), "clamp_length": 0}
+        minima |= {} if self.eval_memory_length is None else {"eval_memory_length": int(self.same_length)}
+        for name, minimum in minima.items():
+            if getattr(self, name) < minimum:
+                raise UserError(
+                    f"{getattr(self, name)} is out of range.", where=name, remedy=f"Give {minimum} or more."
+                )
 
     def remembered(self, training: bool) -> int:
-        """How many positions before a window its layers look at."""
+        """Number of positions in memory."""
         return self.memory_length if training or self.eval_memory_length is None else self.eval_memory_length
 
 
 def distance_vectors(distances: Tensor, dim: int) -> Tensor:
-    """Distances (S,) -> (S, D): D / 2 sines, then as many cosines (Vaswani et al. 2017, §3.5, has them in turns)."""
+    """Distances (S,) -> (S, D): D / 2 sines, then as many cosines (Vaswani et al. 2017, §3.5, interleave them)."""
     frequencies = 10_000 ** -(torch.arange(0, dim, 2, device=distances.device, dtype=distances.dtype) / dim)
     angles = distances[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 
 def shifted(scores: Tensor) -> Tensor:
-    """(…, T, S) scores by distance, the column k for S - 1 - k -> (…, T, S) by position (appendix B).
+    """Scores by distance (…, T, S), column k for S - 1 - k, -> scores by position (…, T, S) (appendix B).
 
     Query i of the last T of S positions has key j at the distance S - T + i - j, so its row moves by T - 1 - i to the
-    left. What is after the query, j > S - T + i, has no distance and holds whatever came along.
+    left. Entries after the query, j > S - T + i, have no distance and arbitrary values.
     """
     *rest, queries, keys = scores.shape
     padded = F.pad(scores, (1, 0)).reshape(*rest, keys + 1, queries)
@@ -108,7 +119,7 @@ def shifted(scores: Tensor) -> Tensor:
 class RelativeAttention(nn.Module):
     """Multi-head attention to the window and the memory before it by content and distance (§3.3).
 
-    Queries, keys and values come out of `inputs`, in that order, heads side by side in each; no weight has a bias.
+    `inputs` gives queries, keys and values, in that order, heads concatenated in each; no weight has a bias.
     """
 
     def __init__(self, dim: int, num_heads: int, head_dim: int, *, own_biases: bool, dropout: float = 0.0) -> None:
@@ -122,33 +133,39 @@ class RelativeAttention(nn.Module):
         self.v = nn.Parameter(torch.empty(num_heads, head_dim)) if own_biases else None
 
     def forward(
-        self, x: Tensor, distances: Tensor, seen: Tensor, steps: int, shared: tuple[Tensor, Tensor] | None
+        self, x: Tensor, distances: Tensor, mask: Tensor, steps: int, shared: tuple[Tensor, Tensor] | None
     ) -> Tensor:
         """x (B, S, D) with the window as its last T = `steps` positions -> (B, T, D).
 
-        `distances` (S, D) are the vectors of S - 1, …, 0. `seen` is bool, (B, 1, T, S). `shared` are u and v, where
-        these are not the layer's own.
+        Args:
+            x: Memory and window.
+            distances: Vectors (S, D) of the distances S - 1, …, 0.
+            mask: Bool (B, 1, T, S), True where a position may attend.
+            steps: T.
+            shared: u and v, where the layer has none of its own.
         """
         u, v = shared if shared is not None else (self.u, self.v)
         assert u is not None
         assert v is not None
         rows, width = len(x), self.num_heads * self.head_dim
         weight = cast_once(self.inputs.weight, compute_dtype(x))
-        of_query, of_rest = weight.split([width, 2 * width])  # of the memory nobody asks for queries
-        query = F.linear(x[:, -steps:], of_query).view(rows, steps, self.num_heads, self.head_dim)
-        key, value = F.linear(x, of_rest).view(rows, -1, 2, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        query_weight, key_value_weight = weight.split([width, 2 * width])  # memory positions need no queries
+        query = F.linear(x[:, -steps:], query_weight).view(rows, steps, self.num_heads, self.head_dim)
+        key, value = (
+            F.linear(x, key_value_weight).view(rows, -1, 2, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        )
         by_distance = self.distances(distances).view(-1, self.num_heads, self.head_dim)
-        # What stands there, (query + u) · key, is left to the fused product; how far back it is comes in as its bias.
+        # The content term, (query + u) · key, is the fused product; the distance term is its attention bias.
         scale = 1 / math.sqrt(self.head_dim)
         by_position = shifted(((query + v) * scale).transpose(1, 2) @ by_distance.permute(1, 2, 0))
-        bias = by_position.masked_fill(~seen, torch.finfo(by_position.dtype).min)
+        bias = by_position.masked_fill(~mask, torch.finfo(by_position.dtype).min)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention((query + u).transpose(1, 2), key, value, bias, dropout, scale=scale)
         return self.output(mixed.transpose(1, 2).reshape(rows, steps, width))
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward layer, each added to what it read."""
+    """Attention and a feed-forward layer, each with a residual connection."""
 
     def __init__(self, config: TransformerXLConfig) -> None:
         super().__init__()
@@ -167,12 +184,12 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def forward(
-        self, x: Tensor, memory: Tensor, distances: Tensor, seen: Tensor, shared: tuple[Tensor, Tensor] | None
+        self, x: Tensor, memory: Tensor, distances: Tensor, mask: Tensor, shared: tuple[Tensor, Tensor] | None
     ) -> Tensor:
-        """x (B, T, D) after a memory (B, M, D) of what this layer read before -> (B, T, D)."""
+        """x (B, T, D) after a memory (B, M, D) of this layer's inputs -> (B, T, D)."""
         y = torch.cat([memory.to(x.dtype), x], dim=1)
         y = self.attention_norm(y) if self.pre else y
-        y = self.attention(y, distances, seen, x.shape[1], shared)
+        y = self.attention(y, distances, mask, x.shape[1], shared)
         x = x + dropout(y, self.dropout, self.training)
         x = x if self.pre else self.attention_norm(x)
         y = self.feed_forward_norm(x) if self.pre else x
@@ -182,9 +199,9 @@ class Block(nn.Module):
 
 
 class TransformerXL(Encoder):
-    """Token ids to one vector a position, each from what came before it, in this window and in the memory.
+    """Token ids to one vector a position, each from the tokens before it in this window and in the memory.
 
-    Padding may lie on the right, and on the left of texts that begin (`begin`).
+    Padding may be on the right, and on the left of texts that begin (`begin`).
     """
 
     config: TransformerXLConfig
@@ -205,11 +222,11 @@ class TransformerXL(Encoder):
         shape = (config.num_heads, config.head_dim or config.embedding_dim // config.num_heads)
         self.u = nn.Parameter(torch.empty(shape)) if config.shared_biases else None
         self.v = nn.Parameter(torch.empty(shape)) if config.shared_biases else None
-        self._start()
+        self._init_weights()
 
     @torch.no_grad()
-    def _start(self) -> None:
-        """N(0, 0.02) for every matrix and for u and v, as the published code has it; no biases."""
+    def _init_weights(self) -> None:
+        """N(0, 0.02) for every matrix and for u and v, as in the published code; zero biases."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=0.02)
@@ -221,27 +238,30 @@ class TransformerXL(Encoder):
                         nn.init.normal_(bias, std=0.02)
 
     def initial_state(self, rows: int) -> State:
-        """Nothing remembered: ((mask (rows, M),), (zeros (rows, M, D),), … one for each layer)."""
+        """Empty memory: ((mask (rows, M),), (zeros (rows, M, D),), … one for each layer)."""
         size, table = self.config.remembered(self.training), next(self.parameters())
-        nothing = torch.zeros(rows, size, dtype=torch.bool, device=table.device)
-        return ((nothing,), *((table.new_zeros(rows, size, self.output_dim),) for _ in self.layers))
+        empty = torch.zeros(rows, size, dtype=torch.bool, device=table.device)
+        return ((empty,), *((table.new_zeros(rows, size, self.output_dim),) for _ in self.layers))
 
     def begin(self, batch: Batch) -> Encoded:
-        """Raises UserError where there is no memory, so that nothing of the text would be left to go on from."""
+        """Encode beginnings of texts. Raises UserError where there is no memory, so that there is no state to continue
+        from.
+        """
         if not self.config.remembered(self.training):
-            message = "this model remembers nothing of what it has read, so it cannot go on from it."
-            raise UserError(message, where="eval_memory_length", remedy="Give it a length of 1 or more.")
+            message = "this model has no memory, so it cannot continue a text."
+            raise UserError(message, where="eval_memory_length", remedy="Set it to 1 or more.")
         return self(batch)
 
     def remembers(self, tokens: int) -> bool:
-        """A whole text is one window, where everything is seen; its beginning, as long as it fits into the memory."""
+        """True while the text fits into the memory."""
         return tokens <= self.config.remembered(self.training)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) ids -> (B, T, D), and the memory of the last M positions: a state of one size always comes out.
+        """Encode (B, T) ids as (B, T, D), with the memory of the last M positions: a state of constant size is always
+        returned.
 
-        The state is which of its positions are real, (B, M), and for each layer what it read there, (B, M, D), without
-        gradients. One that goes in may have any length.
+        The state is the mask of its real positions, (B, M), and for each layer its inputs there, (B, M, D), without
+        gradients. A state of any length may be passed in.
         """
         config, steps = self.config, batch.ids.shape[1]
         x = self.embedding(batch.ids) * math.sqrt(config.embedding_dim)
@@ -252,23 +272,23 @@ class TransformerXL(Encoder):
         (before,), *memories = state
         before = before[:, max(0, before.shape[1] - remembered) :]
         real = torch.cat([before, batch.mask], dim=1)
-        distances, seen = self._distances(real), self._seen(steps, real, remembered)
-        # The last M real positions of each row, those that are not there before them.
+        distances, mask = self._distances(real), self._attention_mask(steps, real, remembered)
+        # The last M real positions of each row, padding before them.
         last = F.pad(real, (remembered, 0)).to(torch.int8).argsort(dim=1, stable=True)[:, steps + before.shape[1] :]
         new_state: list[tuple[Tensor, ...]] = [(F.pad(real, (remembered, 0)).gather(1, last),)]
         shared = (self.u, self.v) if self.u is not None and self.v is not None else None
         kept = [x]
         for layer, (memory,) in zip(self.layers, memories, strict=True):
             memory = memory[:, max(0, memory.shape[1] - remembered) :]
-            new_state.append((self._remembered(memory, x, last),))
-            x = layer(x, memory, distances, seen, shared)
+            new_state.append((self._new_memory(memory, x, last),))
+            x = layer(x, memory, distances, mask, shared)
             kept.append(x)
-        dtype = next(self.parameters()).dtype  # under bf16 the layers speak bfloat16 among themselves only
+        dtype = next(self.parameters()).dtype  # bfloat16 is used between layers only
         layers = tuple(h.to(dtype) for h in kept) if keep == "all" else ()
         return Encoded(top=x.to(dtype), mask=batch.mask, layers=layers, state=tuple(new_state))
 
     def _distances(self, real: Tensor) -> Tensor:
-        """(S, D) the vectors of the distances S - 1, …, 0."""
+        """Vectors (S, D) of the distances S - 1, …, 0."""
         dtype = next(self.parameters()).dtype
         distances = torch.arange(real.shape[1] - 1, -1, -1, device=real.device, dtype=dtype)
         if self.config.clamp_length:
@@ -276,21 +296,21 @@ class TransformerXL(Encoder):
         vectors = distance_vectors(distances, self.config.embedding_dim)
         return dropout(vectors, self.config.embedding_dropout, self.training)
 
-    def _seen(self, steps: int, real: Tensor, remembered: int) -> Tensor:
-        """(B, 1, T, S) what each position of the window looks at."""
+    def _attention_mask(self, steps: int, real: Tensor, remembered: int) -> Tensor:
+        """Attention mask (B, 1, T, S) of the window."""
         keys, device = real.shape[1], real.device
         pattern = banded(steps, keys, remembered, device) if self.config.same_length else causal(steps, keys, device)
         return pattern & real[:, None, None, :]
 
     @torch.no_grad()
-    def _remembered(self, memory: Tensor, x: Tensor, last: Tensor) -> Tensor:
-        """(B, M, D) the columns `last` of nothing, a memory and a window, laid side by side."""
-        every = torch.cat([memory.to(x.dtype), x], dim=1)
-        every = F.pad(every, (0, 0, last.shape[1], 0))
-        return every.gather(1, last[:, :, None].expand(-1, -1, x.shape[2]))
+    def _new_memory(self, memory: Tensor, x: Tensor, last: Tensor) -> Tensor:
+        """Columns `last` (B, M, D) of zeros, memory and window, concatenated."""
+        columns = torch.cat([memory.to(x.dtype), x], dim=1)
+        columns = F.pad(columns, (0, 0, last.shape[1], 0))
+        return columns.gather(1, last[:, :, None].expand(-1, -1, x.shape[2]))
 
     def layer_groups(self) -> list[LayerGroup]:
-        """The table, with the biases that all layers share, then the blocks."""
+        """The embedding with the shared biases, then the blocks."""
         shared = tuple(p for p in (self.u, self.v) if p is not None)
         groups = [LayerGroup("embedding", (*self.embedding.parameters(), *shared))]
         return groups + [LayerGroup(f"layer {i + 1}", tuple(layer.parameters())) for i, layer in enumerate(self.layers)]

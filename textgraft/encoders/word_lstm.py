@@ -1,10 +1,11 @@
-"""The tagger's own network over words: given vectors, characters, and LSTMs that read both ways.
+"""Word-level encoder for tagging: pretrained word vectors, characters, and a bidirectional LSTM.
 
-Akbik et al. 2018 (arXiv, COLING C18-1139), §2.3 and 3.2, after Huang et al. 2015 (arXiv:1508.01991): what frozen models
-say of a word goes through a learned projection into a bidirectional LSTM. The word's characters are beside it, as a
-convolution of three and its maximum (Ma & Hovy 2016, arXiv:1603.01354, §2.1). Differs from the published code in four
-things: the projection may be narrower than what it projects; the marks around a sentence are positions, whose given
-vectors are zeros; dropout between layers is variational too; and characters are the bytes of UTF-8.
+The vectors of frozen models go through a learned projection into a bidirectional LSTM, concatenated with a convolution
+of three over the word's characters and its maximum (Ma & Hovy 2016, arXiv:1603.01354, §2.1).
+
+Source: Akbik et al. 2018 (arXiv, COLING C18-1139), §2.3 and 3.2, after Huang et al. 2015 (arXiv:1508.01991).
+Differences from the published code: the projection may be narrower than its input; the begin and end of a sentence are
+positions, whose vectors are zeros; dropout between layers is variational too; and characters are the bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -30,11 +31,19 @@ FILTER_WIDTH = 3
 
 @dataclass(frozen=True)
 class WordLSTMConfig:
-    """`vectors_dim` is the width of the vectors that come with a batch, `hidden_dim` that of each direction.
+    """Configuration of the encoder.
 
-    `projection_dim` 0 hands the vectors on as they are; `character_filters` 0 leaves out how words are spelled. A
-    `word_dropout` drops all that is known of a word, an `input_dropout` the same features of all words of a sentence,
-    a `hidden_dropout` such after each layer. Raises UserError where there is nothing to read, or no layer.
+    Args:
+        vectors_dim: Width of the vectors in a batch.
+        projection_dim: Width of their projection; 0 for none.
+        character_filters: Number of character filters; 0 leaves characters out.
+        hidden_dim: Width of each direction.
+        word_dropout: Dropout of all features of a word.
+        input_dropout: Dropout of the same features of all words of a sentence.
+        hidden_dropout: The same after each layer.
+
+    Raises:
+        UserError: There is no input, or no layer.
     """
 
     vectors_dim: int = 0
@@ -51,31 +60,31 @@ class WordLSTMConfig:
         if min(self.vectors_dim, self.projection_dim, self.character_filters) < 0:
             raise UserError("a width is below 0.", remedy="Give 0 to leave something out.")
         if not self.vectors_dim and not self.character_filters:
-            raise UserError("this network has nothing to read.", remedy="Give it vectors, or character filters.")
+            raise UserError("this network has no input.", remedy="Set vectors_dim or character_filters.")
         if min(self.hidden_dim, self.num_layers, self.character_dim) < 1:
             raise UserError("hidden_dim, num_layers or character_dim is below 1.", remedy="Give 1 or more.")
 
 
 class Characters(nn.Module):
-    """Spellings (U, C) to (U, filters): a convolution over three characters, its maximum over the word."""
+    """Character ids (U, C) to (U, filters): a convolution over three characters, its maximum over the word."""
 
     def __init__(self, config: WordLSTMConfig) -> None:
         super().__init__()
         self.embedding = nn.Embedding(NUM_CHARACTERS, config.character_dim, padding_idx=0)
-        bound = (3 / config.character_dim) ** 0.5  # as Ma & Hovy draw them
+        bound = (3 / config.character_dim) ** 0.5  # as in Ma & Hovy
         nn.init.uniform_(self.embedding.weight, -bound, bound)
         self.filters = nn.Conv1d(config.character_dim, config.character_filters, FILTER_WIDTH)
 
     def forward(self, character_ids: Tensor) -> Tensor:
-        # Where all words are over, the filters see the same again and again: once is enough for their maximum.
-        written = ((character_ids != PADDING) & (character_ids != 0)).any(dim=0).sum()
-        read = self.embedding(character_ids[:, : int(written) + FILTER_WIDTH]).transpose(1, 2)
-        features: Tensor = self.filters(read).amax(dim=2)
+        # Behind the end of all words the filter outputs repeat: one of them is enough for the maximum.
+        longest = ((character_ids != PADDING) & (character_ids != 0)).any(dim=0).sum()
+        embedded = self.embedding(character_ids[:, : int(longest) + FILTER_WIDTH]).transpose(1, 2)
+        features: Tensor = self.filters(embedded).amax(dim=2)
         return features
 
 
 class WordLSTM(Encoder):
-    """Words with given vectors and spellings to what a bidirectional LSTM says of them, one vector a word."""
+    """Words with vectors and characters to the outputs of a bidirectional LSTM, one vector a word."""
 
     config: WordLSTMConfig
     direction: Direction = "both"
@@ -85,18 +94,20 @@ class WordLSTM(Encoder):
     def __init__(self, config: WordLSTMConfig) -> None:
         super().__init__()
         self.config, self.output_dim = config, 2 * config.hidden_dim
-        given = config.vectors_dim and (config.projection_dim or config.vectors_dim)
-        self.projection = Linear(config.vectors_dim, given) if given and config.projection_dim else None
+        vectors_width = config.vectors_dim and (config.projection_dim or config.vectors_dim)
+        self.projection = Linear(config.vectors_dim, vectors_width) if vectors_width and config.projection_dim else None
         self.characters = Characters(config) if config.character_filters else None
-        self._input_dim = given + config.character_filters
+        self._input_dim = vectors_width + config.character_filters
         inputs = [self._input_dim] + [self.output_dim] * (config.num_layers - 1)
         self.forwards = nn.ModuleList(LSTMLayer(width, config.hidden_dim) for width in inputs)
         self.backwards = nn.ModuleList(LSTMLayer(width, config.hidden_dim) for width in inputs)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
-        """(B, T) numbers of `batch.character_ids` and `batch.vectors` (B, T, vectors_dim) -> (B, T, 2 hidden_dim).
+        """Encode (B, T) numbers of `batch.character_ids` and `batch.vectors` (B, T, vectors_dim) as (B, T, 2
+        hidden_dim).
 
-        Raises UserError for a batch without what the network reads.
+        Raises:
+            UserError: The batch lacks an input of the network.
         """
         config = self.config
         x = self._input(batch)
@@ -105,35 +116,37 @@ class WordLSTM(Encoder):
             left, _ = ahead(x.transpose(0, 1))
             right, _ = back(reversed_within(x, batch.mask).transpose(0, 1))
             both = torch.cat([left.transpose(0, 1), reversed_within(right.transpose(0, 1), batch.mask)], dim=2)
-            x = self._locked(both.to(kept[0].dtype), config.hidden_dropout)
+            x = self._variational(both.to(kept[0].dtype), config.hidden_dropout)
             kept.append(x)
         return Encoded(top=x, mask=batch.mask, layers=tuple(kept) if keep == "all" else ())
 
     def _input(self, batch: Batch) -> Tensor:
-        """What is known of each word, (B, T, D): its given vector, projected, and its characters."""
+        """Input (B, T, D) of the LSTM: projected vectors and character features."""
         config, parts = self.config, []
         drops = self.training and config.word_dropout > 0
-        whole = torch.rand(batch.ids.shape, device=batch.ids.device) >= config.word_dropout if drops else None
+        kept_words = torch.rand(batch.ids.shape, device=batch.ids.device) >= config.word_dropout if drops else None
         if config.vectors_dim:
             if batch.vectors is None or batch.vectors.shape[2] != config.vectors_dim:
-                found = "none" if batch.vectors is None else f"{batch.vectors.shape[2]} numbers"
-                message = f"this model reads words' vectors of {config.vectors_dim} numbers, and was given {found}."
-                raise UserError(message, remedy="Use it to tag words, with the models that it came with.")
-            vectors = self._dropped(batch.vectors.to(self.dtype), whole)
+                batch_vectors = "none" if batch.vectors is None else f"{batch.vectors.shape[2]} numbers"
+                message = (
+                    f"this model needs word vectors of {config.vectors_dim} numbers; the batch has {batch_vectors}."
+                )
+                raise UserError(message, remedy="Use it as a tagger, with the models that came with it.")
+            vectors = self._dropped(batch.vectors.to(self.dtype), kept_words)
             parts.append(vectors if self.projection is None else self.projection(vectors).to(self.dtype))
         if self.characters is not None:
             if batch.character_ids is None:
                 remedy = "Encode texts with the tokenizer that came with the model."
-                raise UserError("this model reads how words are spelled, and was given token ids.", remedy=remedy)
+                raise UserError("this model needs words as characters, not token ids.", remedy=remedy)
             words = F.embedding(batch.ids, self.characters(batch.character_ids).to(self.dtype))
-            parts.append(self._dropped(words, whole))
+            parts.append(self._dropped(words, kept_words))
         return torch.cat(parts, dim=2)
 
-    def _dropped(self, x: Tensor, whole: Tensor | None) -> Tensor:
-        """The vectors without some words, those where `whole` (B, T) is False, and without some features."""
-        return self._locked(x if whole is None else x * whole[:, :, None], self.config.input_dropout)
+    def _dropped(self, x: Tensor, kept_words: Tensor | None) -> Tensor:
+        """Word dropout, where `kept_words` (B, T) is False, and variational dropout."""
+        return self._variational(x if kept_words is None else x * kept_words[:, :, None], self.config.input_dropout)
 
-    def _locked(self, x: Tensor, p: float) -> Tensor:
+    def _variational(self, x: Tensor, p: float) -> Tensor:
         return variational_dropout(x.transpose(0, 1), p, self.training).transpose(0, 1)
 
     @property
@@ -144,16 +157,16 @@ class WordLSTM(Encoder):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The input's width, then those of the layers."""
+        """The width of the input, then those of the layers."""
         return (self._input_dim, *(self.output_dim,) * self.config.num_layers)
 
     def tied(self) -> NoReturn:
-        """Raises UserError: there is no table of tokens."""
+        """Raise UserError: there is no token table."""
         remedy = "Give the head a table of its own (tied = false)."
-        raise UserError("this model spells its words and has no table of them to share.", remedy=remedy)
+        raise UserError("this model encodes words as characters and has no token table to share.", remedy=remedy)
 
     def layer_groups(self) -> list[LayerGroup]:
-        """What is known of words by themselves, then both directions of each layer."""
+        """The word-level inputs, then both directions of each layer."""
         inputs = [part for part in (self.projection, self.characters) if part is not None]
         groups = [LayerGroup("words", tuple(p for part in inputs for p in part.parameters()))] if inputs else []
         pairs = zip(self.forwards, self.backwards, strict=True)

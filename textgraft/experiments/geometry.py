@@ -1,9 +1,9 @@
-"""How contextual is each layer? Self-similarity, intra-sentence similarity, explained variance, and what of it is cone.
+"""Contextuality of each layer: self-similarity, intra-sentence similarity, explained variance and anisotropy.
 
-Ethayarajh 2019 (EMNLP, "How Contextual are Contextualized Word Representations?"), on any text and any encoder, before
-and after the mean vector of a layer is taken away. Where we differ: every word has the same number of contexts, drawn
-from its own, since the explained variance of n vectors depends on n; the explained variance of random words, its
-baseline, is a mean over groups of as many; and each figure has a bootstrap interval.
+Source: Ethayarajh 2019 (EMNLP, "How Contextual are Contextualized Word Representations?"), on any text and any encoder,
+before and after the mean vector of a layer is subtracted. Differences: every word has the same number of contexts,
+sampled from its own, since the explained variance of n vectors depends on n; the explained variance of random words,
+its baseline, is a mean over groups of the same size; and each figure has a bootstrap interval.
 """
 
 from __future__ import annotations
@@ -44,11 +44,18 @@ from textgraft.word_embeddings.layers import WordLayers
 
 @dataclass(frozen=True)
 class GeometryOptions:
-    """How much is sampled; `seed` decides what.
+    """Sample sizes and the seed of the sample.
 
-    `words` different words, each in `contexts` different sentences; `random` words from as many different sentences,
-    by which cosines are held against chance; all words of `sentences` sentences. The sample comes from the first `read`
-    sentences of the texts. The paper takes words of 5 contexts or more, and 1,000 random ones.
+    The paper uses words with 5 or more contexts, and 1,000 random words.
+
+    Args:
+        words: Number of different words.
+        contexts: Number of sentences for each word.
+        random: Number of random words, from as many different sentences, for the baseline.
+        sentences: Number of sentences of which all words are used.
+        read: The sample comes from the first `read` sentences of the texts.
+        seed: Seed of the sample.
+        precision: Arithmetic of the encoder.
     """
 
     words: int = 500
@@ -60,9 +67,9 @@ class GeometryOptions:
     precision: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in {"words": 2, "contexts": 2, "random": 2, "sentences": 2, "read": 2, "seed": 0}.items():
-            if getattr(self, name) < least:
-                raise UserError(f"{name} is {getattr(self, name)}.", remedy=f"Give {least} or more.")
+        for name, minimum in {"words": 2, "contexts": 2, "random": 2, "sentences": 2, "read": 2, "seed": 0}.items():
+            if getattr(self, name) < minimum:
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy=f"Give {minimum} or more.")
 
     def identity(self) -> dict[str, Any]:
         """All options: each may change the results."""
@@ -71,7 +78,7 @@ class GeometryOptions:
 
 @dataclass(frozen=True)
 class Sample:
-    """Places that are measured: of each word one after the other, random ones, and all words of some sentences."""
+    """Positions to measure: those of each word in turn, random ones, and all words of some sentences."""
 
     contexts: Sequence[Context]
     words: list[str]
@@ -82,14 +89,14 @@ class Sample:
 
     @property
     def places(self) -> list[WordPosition]:
-        return [*self.of_words, *self.random, *(place for some in self.of_sentences for place in some)]
+        return [*self.of_words, *self.random, *(place for sentence in self.of_sentences for place in sentence)]
 
-    def parted(self, vectors: NDArray) -> tuple[list[NDArray], NDArray, list[NDArray]]:
-        """Vectors of all `places` as those of each word, of the random ones, and of each sentence."""
+    def split(self, vectors: NDArray) -> tuple[list[NDArray], NDArray, list[NDArray]]:
+        """Split vectors of all `places` into those of each word, of the random words, and of each sentence."""
         of_words, rest = np.split(vectors, [len(self.of_words)])
         random, rest = np.split(rest, [len(self.random)])
-        borders = np.cumsum([len(some) for some in self.of_sentences])[:-1]
-        return np.split(of_words, len(self.words)), random, np.split(rest, borders)
+        boundaries = np.cumsum([len(sentence) for sentence in self.of_sentences])[:-1]
+        return np.split(of_words, len(self.words)), random, np.split(rest, boundaries)
 
 
 def inspect_geometry(
@@ -100,80 +107,94 @@ def inspect_geometry(
     options: GeometryOptions | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
-    """Measure every layer of `model` on words of `texts`; writes `out`/results.json and report.html.
+    """Measure every layer of `model` on words of `texts`; write `out`/results.json and report.html.
 
-    `model` is what `WordLayers` takes: a language model, or a file or folder of word vectors, which are one
-    layer. Memory holds the vectors of what is sampled in all layers (GeometryOptions), whatever the texts' length.
+    Memory holds the vectors of the sample in all layers (GeometryOptions), whatever the length of the texts.
 
-    Raises UserError if `out` exists, for an ensemble or a tagger, and for texts in which too few words recur.
+    Args:
+        model: A language model, or a file or folder of word vectors, which count as one layer (`WordLayers`).
+        texts: Texts, one a sentence.
+        out: Folder to write; it must not exist.
+        options: Sample sizes and seed.
+        show: Show progress on stderr.
+
+    Returns:
+        The contents of results.json.
+
+    Raises:
+        UserError: `out` exists; `model` is an ensemble or a tagger; too few words occur often enough.
     """
     refuse_existing(Path(out))
     options = options or GeometryOptions()
     layers = WordLayers(model, precision=options.precision)
     sample = sampled([c.filter_words(layers.knows) for c in read_contexts(texts, options.read)], options)
-    asked = {
+    identity = {
         "stage": "inspect geometry",
         "model": layers.fingerprint,
         "texts": content_hash(context.text for context in sample.contexts),
         "options": options.identity(),
     }
 
-    def made(_: Path) -> tuple[dict[str, Any], str]:
-        vectors = layers.at(sample.contexts, sample.places, title=f"reading with {layers.name}", show=show)
+    def make_results(_: Path) -> tuple[dict[str, Any], str]:
+        vectors = layers.at(sample.contexts, sample.places, title=f"encoding with {layers.name}", show=show)
         results: dict[str, Any] = {"layers": []}
-        of_words = []
+        similarities_by_layer = []
         for name, layer in zip(layers.names, vectors, strict=True):
             measured, similarities = measures(sample, layer, options)
             results["layers"].append({"name": name, "width": layer.shape[1], **measured})
-            of_words.append(similarities)
-        results["words"] = {word: [float(s[i]) for s in of_words] for i, word in enumerate(sample.words)}
+            similarities_by_layer.append(similarities)
+        results["words"] = {word: [float(s[i]) for s in similarities_by_layer] for i, word in enumerate(sample.words)}
         results |= _facts(Path(out), layers, sample, options)
         results["verdict"] = verdict(results)
-        # Here, because drawing loads matplotlib, which takes as long as torch.
+        # Imported here because matplotlib takes as long to load as torch.
         from textgraft.experiments.geometry_report import render_geometry
 
         return results, render_geometry(results)
 
-    return experiment(Path(out), asked, made)
+    return experiment(Path(out), identity, make_results)
 
 
 def sampled(contexts: Sequence[Context], options: GeometryOptions) -> Sample:
-    """What is measured. Raises UserError where the texts have not enough sentences, or words that recur."""
+    """Draw the sample. Raises UserError where the texts have too few sentences or recurring words."""
     contexts = [context for context in contexts if context.spans]
     generator = np.random.default_rng(options.seed)
     counts = sentence_counts(contexts)
-    often = sorted(w for w, n in counts.items() if n >= options.contexts and any(c.isalpha() for c in w))
-    if len(often) < 2 or len(contexts) < 2:
-        message = f"{len(often)} words stand in {options.contexts} different sentences of these texts."
-        raise UserError(message, where="texts", remedy="Give more text, or fewer contexts (--contexts).")
-    words = [often[i] for i in sorted(generator.permutation(len(often))[: options.words])]
+    frequent = sorted(w for w, n in counts.items() if n >= options.contexts and any(c.isalpha() for c in w))
+    if len(frequent) < 2 or len(contexts) < 2:
+        message = f"only {len(frequent)} words occur in {options.contexts} different sentences of these texts."
+        raise UserError(message, where="texts", remedy="Give more text, or lower --contexts.")
+    words = [frequent[i] for i in sorted(generator.permutation(len(frequent))[: options.words])]
     places = positions_of(contexts, words)
     chosen = [generator.permutation(len(places[word]))[: options.contexts] for word in words]
-    of_words = [places[word][i] for word, some in zip(words, chosen, strict=True) for i in sorted(some)]
+    of_words = [places[word][i] for word, indices in zip(words, chosen, strict=True) for i in sorted(indices)]
     random = sample_positions(contexts, options.random, generator)
     numbers = sorted(generator.permutation(len(contexts))[: options.sentences].tolist())
     whole = [[WordPosition(number, i) for i in range(len(contexts[number].spans))] for number in numbers]
-    return Sample(contexts, words, of_words, random, whole, len(often))
+    return Sample(contexts, words, of_words, random, whole, len(frequent))
 
 
 def measures(sample: Sample, layer: NDArray, options: GeometryOptions) -> tuple[dict[str, Any], NDArray]:
-    """All figures of a layer, as it is ("raw") and without its mean ("centred"), and each word's raw self-similarity.
+    """All figures of a layer, uncentred ("raw") and with its mean subtracted ("centred"), and each word's raw
+    self-similarity.
 
-    `layer` (N, D) are the vectors at `sample.places`. The mean is that of the random words.
+    Args:
+        sample: The sample.
+        layer: (N, D) vectors at `sample.places`. The mean is that of the random words.
+        options: Sample sizes and seed.
     """
-    of_words, random, of_sentences = sample.parted(layer.astype(np.float64))
+    of_words, random, of_sentences = sample.split(layer.astype(np.float64))
     mean = random.mean(axis=0)
-    found = {
+    figures = {
         "raw": _figures(of_words, random, of_sentences, options),
         "centred": _figures([v - mean for v in of_words], random - mean, [v - mean for v in of_sentences], options),
     }
-    return found, np.array([mean_cosine(vectors) for vectors in of_words])
+    return figures, np.array([mean_cosine(vectors) for vectors in of_words])
 
 
 def _figures(
     of_words: Sequence[NDArray], random: NDArray, of_sentences: Sequence[NDArray], options: GeometryOptions
 ) -> dict[str, Any]:
-    """Each figure with its interval: words, sentences and random words resampled, each by themselves."""
+    """Each figure with its bootstrap interval; words, sentences and random words are resampled separately."""
     generator = np.random.default_rng([options.seed, 1])
     groups = [random[i : i + options.contexts] for i in range(0, len(random) - options.contexts + 1, options.contexts)]
     values = {
@@ -181,25 +202,25 @@ def _figures(
         "intra_similarity": np.array([intra_similarity(vectors) for vectors in of_sentences]),
         "explained_variance": np.array([explained_variance(vectors) for vectors in of_words]),
     }
-    baseline, drawn = mean_cosine(random), drawn_mean_cosines(random, generator)
-    found = {"anisotropy": interval(baseline, drawn)._asdict(), "cone": cone(random)}
-    bases = {"self_similarity": (baseline, drawn), "intra_similarity": (baseline, drawn)}
+    baseline, baseline_draws = mean_cosine(random), drawn_mean_cosines(random, generator)
+    figures = {"anisotropy": interval(baseline, baseline_draws)._asdict(), "cone": cone(random)}
+    bases = {"self_similarity": (baseline, baseline_draws), "intra_similarity": (baseline, baseline_draws)}
     if groups:
-        by_chance = [explained_variance(group) for group in groups]
-        bases["explained_variance"] = float(np.mean(by_chance)), drawn_means(by_chance, generator)
-        found["explained_variance_baseline"] = interval(*bases["explained_variance"])._asdict()
-    for name, each in values.items():
-        draws = drawn_means(each, generator)
-        found[name] = interval(float(each.mean()), draws)._asdict()
-        if name in bases:  # equation 4: what is left when chance is taken away
+        random_variances = [explained_variance(group) for group in groups]
+        bases["explained_variance"] = float(np.mean(random_variances)), drawn_means(random_variances, generator)
+        figures["explained_variance_baseline"] = interval(*bases["explained_variance"])._asdict()
+    for name, scores in values.items():
+        draws = drawn_means(scores, generator)
+        figures[name] = interval(float(scores.mean()), draws)._asdict()
+        if name in bases:  # equation 4: minus the baseline
             base, base_draws = bases[name]
-            found[f"{name}_adjusted"] = interval(float(each.mean()) - base, draws - base_draws)._asdict()
-    return found
+            figures[f"{name}_adjusted"] = interval(float(scores.mean()) - base, draws - base_draws)._asdict()
+    return figures
 
 
 def _facts(out: Path, layers: WordLayers, sample: Sample, options: GeometryOptions) -> dict[str, Any]:
-    """What was measured, and with what."""
-    taken: dict[str, Any] = {
+    """Provenance and sizes of the sample."""
+    sizes: dict[str, Any] = {
         "sentences_read": len(sample.contexts),
         "words_in_enough_contexts": sample.candidates,
         "words": len(sample.words),
@@ -207,27 +228,27 @@ def _facts(out: Path, layers: WordLayers, sample: Sample, options: GeometryOptio
         "random_words": len(sample.random),
         "whole_sentences": len(sample.of_sentences),
     }
-    taken["words_of_these"] = sum(map(len, sample.of_sentences))
+    sizes["words_of_these"] = sum(map(len, sample.of_sentences))
     settings = Settings(seed=options.seed, precision=options.precision)
     data = {"texts": content_hash(context.text for context in sample.contexts)}
     run = measured_facts("inspect geometry", out, layers.run, data, settings)
-    return {"model": layers.name, "sample": taken, "run": run}
+    return {"model": layers.name, "sample": sizes, "run": run}
 
 
 def verdict(results: dict[str, Any]) -> list[str]:
-    """What the figures say, in a few sentences."""
+    """The figures in a few sentences."""
     rows = results["layers"]
-    cones = [row["raw"]["anisotropy"]["mean"] for row in rows]
-    most = rows[int(np.argmax(cones))]
-    found = [
-        f"Two words drawn at random have a cosine of {_told(most['raw']['anisotropy'])} in {most['name']}"
-        f"{', where it is highest' if len(rows) > 1 else ''}; without the layer's mean vector "
-        f"{_told(most['centred']['anisotropy'])}."
+    anisotropies = [row["raw"]["anisotropy"]["mean"] for row in rows]
+    highest = rows[int(np.argmax(anisotropies))]
+    sentences = [
+        f"Two random words have a cosine of {_cosine_text(highest['raw']['anisotropy'])} in {highest['name']}"
+        f"{', where it is highest' if len(rows) > 1 else ''}; with the layer's mean vector subtracted "
+        f"{_cosine_text(highest['centred']['anisotropy'])}."
     ]
-    ends = [f"{_told(row['centred']['self_similarity'])} in {row['name']}" for row in [rows[0], *rows[1:][-1:]]]
-    about = "The same word in two sentences has, without the mean, a cosine of"
-    return [*found, f"{about} {' and '.join(ends)}; what is missing to 1 is context."]
+    ends = [f"{_cosine_text(row['centred']['self_similarity'])} in {row['name']}" for row in [rows[0], *rows[1:][-1:]]]
+    text = "The same word in two sentences has, with the mean subtracted, a cosine of"
+    return [*sentences, f"{text} {' and '.join(ends)}; the difference from 1 is due to context."]
 
 
-def _told(value: dict[str, float]) -> str:
+def _cosine_text(value: dict[str, float]) -> str:
     return formatting.cosine_interval(*value.values())

@@ -1,9 +1,7 @@
-"""Which layers serve a task best? A head on an encoder that does not learn, through each layer aggregation, several
-seeds each.
+"""Comparison of layer aggregations: a head on a frozen encoder through each of them, with several seeds.
 
-Table 7 of Devlin et al. 2019 on any task of words with tags or of labelled texts, and any encoder. Where we differ: the
-head over words is one linear layer, theirs two layers of LSTM; sums are plain; and the mixes that are learned stand
-beside their six.
+Source: table 7 of Devlin et al. 2019, on any tagging or classification task and any encoder. Differences: the head over
+words is one linear layer (there: two LSTM layers); sums are unweighted; learned mixes are added to the paper's six.
 """
 
 from __future__ import annotations
@@ -45,16 +43,20 @@ from textgraft.training.recipes import load_recipe
 from textgraft.training.results_folder import experiment, refuse_existing
 
 Cell = dict[str, Any]
-"""One training: what each sentence or text adds to both sides of the score ("part", "whole"), and "minutes"."""
+"""One training: each example's contribution to both sides of the score ("part", "whole"), and "minutes"."""
 
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """Everything about the experiment but the data.
+    """Options of the experiment.
 
-    `seeds` trainings of each of `layer_aggregations` (nn.layer_aggregation.LAYER_AGGREGATIONS), from `settings.seed`
-    upwards; those that the model's layers do not allow are left out. `recipe` "frozen" lets only the head learn; the
-    encoder's dropouts act meanwhile.
+    Args:
+        recipe: "frozen" trains the head only; the encoder's dropouts stay active meanwhile.
+        layer_aggregations: Names in nn.layer_aggregation.LAYER_AGGREGATIONS; those that the model's layers do not allow
+            are left out.
+        seeds: Number of trainings of each, with seeds from `settings.seed` upwards.
+        max_tokens: Maximum length of a text.
+        settings: Seed, precision, limits.
     """
 
     recipe: str = "frozen"
@@ -75,27 +77,27 @@ class LayerOptions:
 
 
 class Task(Protocol):
-    """Something to learn through a layer aggregation, and what is measured of it."""
+    """A task to learn through a layer aggregation, and its metric."""
 
     unit: str
     metric: str
 
     def described(self) -> dict[str, Any]:
-        """What it depends on."""
+        """Identity of the task: everything that it depends on."""
 
     def trained(self, layer_aggregation: str, seed: int, folder: Path, *, show: bool) -> Cell:
-        """One training, its unfinished work in `folder`; nothing is kept but the answers."""
+        """Train once, with unfinished work in `folder`; only the contributions to the score are kept."""
 
 
 class Tagging:
-    """Words with tags: accuracy over words, or F1 of entities. Raises UserError as `tag_finetune` does."""
+    """Tagging: accuracy over words, or F1 of entities. Raises UserError as `tag_finetune` does."""
 
     unit = "sentences"
 
     def __init__(self, source: Artifact, train: Tagged, test: Tagged, options: LayerOptions) -> None:
         if (train.scheme == "plain") != (test.scheme == "plain"):
-            message = f"these tags are {test.scheme}, and those to learn from {train.scheme}."
-            raise UserError(message, where=test.source, remedy="Name the same kind of column in both.")
+            message = f"these tags are {test.scheme}, the training tags {train.scheme}."
+            raise UserError(message, where=test.source, remedy="Use the same kind of column in both.")
         self.source, self.train, self.test, self.options = source, train, test, options
         self.metric = "accuracy" if test.scheme == "plain" else "f1"
         load_recipe(options.recipe).finetune.refuse_for_classifiers(options.recipe)
@@ -112,16 +114,16 @@ class Tagging:
         context = RunContext(folder, seed, show=show)
         tagger, _ = train_tagger(self.source, self.train, options, context, title=title)
         replies, _ = tag_all(NetworkTagger(tagger, settings.precision), self.test.sentences, options.max_tokens)
-        found = scores(self.test, replies).headline
+        headline = scores(self.test, replies).headline
         minutes = tagger.run["seconds"] / 60
-        return {"part": found.part.tolist(), "whole": found.whole.tolist(), "minutes": minutes}
+        return {"part": headline.part.tolist(), "whole": headline.whole.tolist(), "minutes": minutes}
 
 
 class Labelling:
-    """Texts or pairs with labels, or questions with options: the headline metric of their kind.
+    """Classification of texts, pairs or questions with options, by the headline metric of their kind.
 
-    The head sees what the layer aggregation reads and nothing beside it. Raises UserError for labels unseen in
-    training.
+    The head sees the aggregated layers alone, without the embedding layer beside them. Raises UserError for labels that
+    do not occur in training.
     """
 
     unit = "texts"
@@ -132,7 +134,7 @@ class Labelling:
         self.encoded = read_parts(source, {"train": train, "test": test}, self.labels, options.max_tokens).parts
         self._parts, stage = {"train": train, "test": test}, load_recipe(options.recipe).finetune
         if self.encoded["test"].targets is None:
-            raise UserError("these texts have no labels.", where=test.source, remedy="Give labelled ones.")
+            raise UserError("these texts have no labels.", where=test.source, remedy="Give labelled texts.")
         self.plan = Plan(
             language_model=source.model,
             from_scratch=False,
@@ -152,14 +154,14 @@ class Labelling:
 
     def trained(self, layer_aggregation: str, seed: int, folder: Path, *, show: bool) -> Cell:
         plan, kind = replace(self.plan, layer_aggregation=layer_aggregation), self.labels.kind
-        tested, title = {"test": self.encoded["test"]}, f"{layer_aggregation}, seed {seed}"
+        test, title = {"test": self.encoded["test"]}, f"{layer_aggregation}, seed {seed}"
         context = RunContext(folder, seed, show=show)
-        done = train_classifier(plan, self.encoded["train"], tested, context=context, title=title)
+        trained = train_classifier(plan, self.encoded["train"], test, context=context, title=title)
         targets = self.encoded["test"].targets
         assert targets is not None
-        each = document_scores(kind, targets, outputs_from_logits(done.logits["test"], kind))
-        each = each * self.labels.std if kind == "numeric" else each
-        return {"part": each.tolist(), "whole": [1] * len(each), "minutes": done.seconds / 60}
+        scores = document_scores(kind, targets, outputs_from_logits(trained.logits["test"], kind))
+        scores = scores * self.labels.std if kind == "numeric" else scores
+        return {"part": scores.tolist(), "whole": [1] * len(scores), "minutes": trained.seconds / 60}
 
 
 def inspect_layers(
@@ -171,23 +173,34 @@ def inspect_layers(
     options: LayerOptions | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
-    """Train a head through every layer aggregation that `model` allows; writes `out`/results.json and report.html.
+    """Train a head through every layer aggregation that `model` allows; write `out`/results.json and report.html.
 
-    `train` and `test` are sentences with tags, or labelled texts. All layer aggregations see the same texts; seeds are
-    of the head and of their order. Nothing is chosen by `test`, on which all are measured. `model` None takes the usual
-    one for the script of the texts (textgraft.models.default_models). Killed, the same call goes on where it was and
-    ends with the same numbers.
+    All layer aggregations are trained on the same texts; the seeds are those of the head and of the order of the texts.
+    Nothing is chosen by `test`, on which all are measured. After an interruption the same call continues and ends with
+    the same numbers.
 
-    Raises UserError if `out` exists, for data of two kinds, and where the model allows none of the layer aggregations.
+    Args:
+        train: Tagged sentences, or labelled texts.
+        out: Folder to write; it must not exist.
+        test: Data of the same kind.
+        model: Encoder (None: the default model for the script of the texts, textgraft.models.default_models).
+        options: Layer aggregations, seeds and recipe.
+        show: Show progress on stderr.
+
+    Returns:
+        The contents of results.json.
+
+    Raises:
+        UserError: `out` exists; the data are of two kinds; the model allows none of the layer aggregations.
     """
     refuse_existing(Path(out))
     readers = "textgraft.read or read_conll"
     validate_types(train=train, test=test, wanted=(Examples, Tagged), reader=readers)
-    options, source = options or LayerOptions(), loading.load_network(model or _usual_model(train))
+    options, source = options or LayerOptions(), loading.load_network(model or _default_model(train))
     options = replace(options, recipe=source.recommended_recipe(options.recipe))
     task = _task(source, train, test, options)
-    possible, left_out = possible_layer_aggregations(source, options.layer_aggregations)
-    asked = {
+    allowed, left_out = possible_layer_aggregations(source, options.layer_aggregations)
+    identity = {
         "stage": "inspect layers",
         "data": task.described(),
         "model": weights_hash(source.model),
@@ -196,11 +209,11 @@ def inspect_layers(
         "options": options.identity(),
     }
 
-    def made(folder: Path) -> tuple[dict[str, Any], str]:
-        cells: dict[str, list[Cell]] = {name: [] for name in possible}
-        for name in possible:
+    def make_results(folder: Path) -> tuple[dict[str, Any], str]:
+        cells: dict[str, list[Cell]] = {name: [] for name in allowed}
+        for name in allowed:
             for seed in range(options.settings.seed, options.settings.seed + options.seeds):
-                cells[name].append(_once(task, name, seed, folder, show=show))
+                cells[name].append(_cached_training(task, name, seed, folder, show=show))
         rows = summary(cells, source.model.encoder.widths)
         sizes = {name: next(iter(about.values())) for name, about in task.described().items()}
         results = {"metric": task.metric, "unit": task.unit, "sizes": sizes, "seeds": options.seeds}
@@ -208,22 +221,22 @@ def inspect_layers(
         settings = options.settings.of(load_recipe(options.recipe).finetune)
         about: dict[str, Any] = {"data": task.described(), "recipe": options.recipe, "settings": settings}
         results["run"] = provenance(stage="inspect layers", name=Path(out).name, base=source.run, **about)
-        # Here, because drawing loads matplotlib, which takes as long as torch.
+        # Imported here because matplotlib takes as long to load as torch.
         from textgraft.experiments.layer_aggregation_report import render_layers
 
         return results, render_layers(results)
 
-    return experiment(Path(out), asked, made)
+    return experiment(Path(out), identity, make_results)
 
 
-def _usual_model(train: Tagged | Examples) -> str:
-    """The language model where none is named."""
+def _default_model(train: Tagged | Examples) -> str:
+    """The default language model for the texts."""
     texts = (" ".join(s.words) for s in train.sentences) if isinstance(train, Tagged) else train.texts
     return default_models_for(texts).alone
 
 
 def sampled(data: Tagged | Examples, n: int | None) -> Tagged | Examples:
-    """So many of the sentences or texts, of which a larger sample holds a smaller one; all for None."""
+    """A sample of n sentences or texts, contained in every larger one; all for None."""
     if n is None or n >= len(data):
         return data
     return data.sample(n) if isinstance(data, Tagged) else data.take(sorted(nested_order(data, 0)[:n]))
@@ -232,28 +245,33 @@ def sampled(data: Tagged | Examples, n: int | None) -> Tagged | Examples:
 def possible_layer_aggregations(
     source: Artifact, layer_aggregations: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Those that the model's layers allow, and why the others cannot be. Raises UserError where there are none."""
-    possible, left_out = [], {}
+    """The layer aggregations that the model's layers allow, and the reasons against the others.
+
+    Raises:
+        UserError: The model allows none.
+    """
+    allowed, left_out = [], {}
     for name in layer_aggregations:
         try:
             new_layer_aggregation(name, source.model.encoder.widths)
-            possible.append(name)
+            allowed.append(name)
         except UserError as error:
             left_out[name] = error.message
-    if not possible:
+    if not allowed:
         raise UserError(
-            "this model allows none of these layer aggregations.", where="layers", remedy="Name 'first' or 'last'."
+            "this model allows none of these layer aggregations.", where="layers", remedy="Use 'first' or 'last'."
         )
-    return possible, left_out
+    return allowed, left_out
 
 
 def summary(cells: Mapping[str, Sequence[Cell]], widths: Sequence[int]) -> list[dict[str, Any]]:
-    """A row a layer aggregation: score with interval, spread over seeds, the paired test against `last`, what it cost.
+    """One row for each layer aggregation: score with interval, spread over seeds, paired test against `last`, and
+    minutes.
 
-    The score is that of all seeds together, its 95 % interval over sentences or texts, "spread" the standard deviation
-    over seeds. "p_holm" holds for all tests against `last` together.
+    The score is that of all seeds together, with its 95 % interval over sentences or texts; "spread" is the standard
+    deviation over seeds. "p_holm" is corrected for all tests against `last`.
     """
-    ratios = {name: _together(runs) for name, runs in cells.items()}
+    ratios = {name: _pooled_ratio(runs) for name, runs in cells.items()}
     tests = {}
     if LAST in ratios and ratios[LAST].value is not None:
         others = [name for name in ratios if name != LAST and ratios[name].value is not None]
@@ -261,7 +279,7 @@ def summary(cells: Mapping[str, Sequence[Cell]], widths: Sequence[int]) -> list[
     adjusted = holm({name: test.p for name, test in tests.items()})
     rows = []
     for name, runs in cells.items():
-        own = [Ratio(np.array(run["part"]), np.array(run["whole"])).value or 0.0 for run in runs]
+        seed_scores = [Ratio(np.array(run["part"]), np.array(run["whole"])).value or 0.0 for run in runs]
         interval = ratios[name].interval()
         row: dict[str, Any] = {
             "layer_aggregation": name,
@@ -269,26 +287,24 @@ def summary(cells: Mapping[str, Sequence[Cell]], widths: Sequence[int]) -> list[
             "seeds": len(runs),
         }
         row |= {"score": None if interval is None else interval._asdict()}
-        row |= {"spread": float(np.std(own, ddof=1)) if len(own) > 1 else None}
+        row |= {"spread": float(np.std(seed_scores, ddof=1)) if len(seed_scores) > 1 else None}
         row |= {"against_last": tests[name]._asdict() | {"p_holm": adjusted[name]} if name in tests else None}
         rows.append(row | {"minutes": float(np.mean([run["minutes"] for run in runs]))})
     return rows
 
 
 def verdict(rows: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
-    """Which layer aggregation is best on the test set, and whether it is better than the last layer by more than
-    chance.
-    """
-    known = [row for row in rows if row["score"] is not None]
-    if not known:
-        return ["No layer aggregation has a score: there is nothing to divide by."]
-    best = (min if metric == "mae" else max)(known, key=lambda row: row["score"]["mean"])
+    """A sentence on the best layer aggregation on the test set, with the paired test against the last layer."""
+    scored = [row for row in rows if row["score"] is not None]
+    if not scored:
+        return ["No layer aggregation has a score: the denominator is 0."]
+    best = (min if metric == "mae" else max)(scored, key=lambda row: row["score"]["mean"])
     shown = formatting.interval(best["score"]["mean"], best["score"]["low"], best["score"]["high"], metric)
-    said = f"Best is {best['layer_aggregation']}: {formatting.metric_name(metric)} {shown}"
+    sentence = f"Best is {best['layer_aggregation']}: {formatting.metric_name(metric)} {shown}"
     test = best["against_last"]
     if test is None:
-        return [f"{said}."]
-    return [f"{said}, {formatting.compared(abs(test['difference']), test['p_holm'], metric, 'the last layer')}"]
+        return [f"{sentence}."]
+    return [f"{sentence}, {formatting.compared(abs(test['difference']), test['p_holm'], metric, 'the last layer')}"]
 
 
 def _task(source: Artifact, train: Tagged | Examples, test: Tagged | Examples, options: LayerOptions) -> Task:
@@ -296,20 +312,22 @@ def _task(source: Artifact, train: Tagged | Examples, test: Tagged | Examples, o
         return Tagging(source, train, test, options)
     if isinstance(train, Examples) and isinstance(test, Examples):
         return Labelling(source, train, test, options)
-    raise UserError("one is of sentences with tags, the other of texts.", where="test", remedy="Name two of a kind.")
+    raise UserError(
+        "train and test are of two kinds: tagged sentences and texts.", where="test", remedy="Use data of one kind."
+    )
 
 
-def _once(task: Task, layer_aggregation: str, seed: int, folder: Path, *, show: bool) -> Cell:
-    """One training, or what `folder` has kept of it; its own unfinished work goes once it is done."""
-    kept, work = folder / f"{layer_aggregation} {seed}.json", folder / f"{layer_aggregation} {seed}"
-    if not kept.exists():
+def _cached_training(task: Task, layer_aggregation: str, seed: int, folder: Path, *, show: bool) -> Cell:
+    """One training, from its file in `folder` if there is one; unfinished work is removed once it is done."""
+    result_file, work = folder / f"{layer_aggregation} {seed}.json", folder / f"{layer_aggregation} {seed}"
+    if not result_file.exists():
         work.mkdir(exist_ok=True)
         cell = task.trained(layer_aggregation, seed, work, show=show)
-        write_atomically(kept, json.dumps(cell).encode())
+        write_atomically(result_file, json.dumps(cell).encode())
     shutil.rmtree(work, ignore_errors=True)
-    return dict(json.loads(kept.read_text(encoding="utf-8")))
+    return dict(json.loads(result_file.read_text(encoding="utf-8")))
 
 
-def _together(runs: Sequence[Cell]) -> Ratio:
-    """The score of all seeds as one: both sides added up, sentence by sentence."""
+def _pooled_ratio(runs: Sequence[Cell]) -> Ratio:
+    """The score of all seeds together: both sides added up, example by example."""
     return Ratio(*(np.sum([run[side] for run in runs], axis=0) for side in ("part", "whole")))

@@ -1,4 +1,4 @@
-"""The report of `inspect layers`: one self-contained HTML file made from results.json and from nothing else."""
+"""Report of `inspect layers`: one self-contained HTML file, made from results.json alone."""
 
 from __future__ import annotations
 
@@ -10,39 +10,43 @@ from textgraft.metrics.classification import Interval
 from textgraft.report import html, plots
 from textgraft.report.plots import Plot
 
-READ = (
-    "How to read it: each row is one layer aggregation, with a head trained over it. Points are the score of all seeds "
+READING_NOTE = (
+    "How to read it: each row is one layer aggregation, with a head trained on top. Points are the score of all seeds "
     "together, lines and brackets its 95 % interval over {unit}; the spread is the standard deviation over seeds. "
-    "Intervals of single rows overlap sooner than the rows are alike, since all are measured on the same {unit}: the "
+    "Intervals of single rows may overlap although the rows differ, since all are measured on the same {unit}: the "
     "test against the last layer is paired, with Holm's correction for the number of tests. Nothing was chosen by the "
-    "test set; who picks the best row has chosen by it."
+    "test set; picking the best row is a choice by it."
 )
 
 
 def render_layers(results: Mapping[str, Any]) -> str:
-    """The report as an HTML document. `results` is what textgraft.experiments.layer_aggregation returns."""
+    """Render the report as an HTML document.
+
+    Args:
+        results: The contents of results.json, as textgraft.experiments.layer_aggregation returns them.
+    """
     head, rows = table_rows(results)
     sizes = results["sizes"]
-    caption = f"{sizes['train']:,} {results['unit']} to learn from, {sizes['test']:,} to measure on."
+    caption = f"{sizes['train']:,} training {results['unit']}, {sizes['test']:,} test {results['unit']}."
     left_out = [f"Left out: {why}" for why in results["left_out"].values()]
     body = [
         html.figure(layer_scores_plot(results)),
-        html.paragraph(READ.format(unit=results["unit"]), "quiet"),
+        html.paragraph(READING_NOTE.format(unit=results["unit"]), "quiet"),
         html.table(head, rows, caption=caption, css=["", *["number"] * (len(head) - 1)]),
         *(html.paragraph(sentence, "quiet") for sentence in left_out),
     ]
-    told = "\n".join(html.paragraph(sentence, "verdict") for sentence in results["verdict"])
+    verdict = "\n".join(html.paragraph(sentence, "verdict") for sentence in results["verdict"])
     sections = [
-        html.section("layers", "Readouts", *body),
-        html.section("run", "What was run, and on what", html.facts(results["run"])),
+        html.section("layers", "Layer aggregations", *body),
+        html.section("run", "Run and data", html.facts(results["run"])),
     ]
-    return html.page("Which layers serve the task best?", "\n".join([told, *sections]))
+    return html.page("Layer aggregations compared", "\n".join([verdict, *sections]))
 
 
 def table_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of layer aggregations."""
+    """Header and rows of the table of layer aggregations."""
     metric = results["metric"]
-    head = ["layer_aggregation", "width", f"{formatting.metric_name(metric)} [95 % interval]", "spread", "seeds"]
+    head = ["layer aggregation", "width", f"{formatting.metric_name(metric)} [95 % interval]", "spread", "seeds"]
     rows = []
     for row in results["rows"]:
         score, test = row["score"], row["against_last"]
@@ -59,6 +63,8 @@ def table_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def layer_scores_plot(results: Mapping[str, Any]) -> Plot:
-    """Each layer aggregation's score with its interval, the best on top."""
-    known = {row["layer_aggregation"]: Interval(**row["score"]) for row in results["rows"] if row["score"] is not None}
-    return plots.methods(known, results["metric"])
+    """Score of each layer aggregation with its interval, the best on top."""
+    intervals = {
+        row["layer_aggregation"]: Interval(**row["score"]) for row in results["rows"] if row["score"] is not None
+    }
+    return plots.methods(intervals, results["metric"])

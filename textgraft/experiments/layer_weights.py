@@ -1,6 +1,6 @@
-"""Which layers have tasks learned to read? The softmax weights and the scale of learned mixes, model by model.
+"""Learned layer mixes: softmax weights and scale of each fine-tuned model.
 
-Peters et al. 2018 (NAACL), equation 1 and figure 2.
+Source: Peters et al. 2018 (NAACL), equation 1 and figure 2.
 """
 
 from __future__ import annotations
@@ -19,47 +19,53 @@ from textgraft.training.driver import content_hash, weights_hash
 from textgraft.training.results_folder import experiment, refuse_existing
 from textgraft.word_embeddings.layers import layer_names
 
-LEARNED = tuple(name for name, (kind, _, _) in LAYER_AGGREGATIONS.items() if issubclass(kind, Mix))
+LEARNED_MIXES = tuple(name for name, (kind, _, _) in LAYER_AGGREGATIONS.items() if issubclass(kind, Mix))
 
 
 def inspect_weights(models: Sequence[str | Path], out: Path | str) -> dict[str, Any]:
-    """What share each layer has in the learned mix of each of `models`; writes `out`/results.json and report.html.
+    """Collect the layer weights of each model's learned mix; write `out`/results.json and report.html.
 
-    `models` are folders fine-tuned with the layer aggregation "mix" or "elmo-mix": classifiers, taggers, readers. Of an
-    ensemble each member with a mix has a row. Shares are those of `Mix.shares` in use, gamma is the scale.
+    Args:
+        models: Folders fine-tuned with the layer aggregation "mix" or "elmo-mix": classifiers, taggers, QA models. Of
+            an ensemble each member with a mix has a row. Weights are those of `Mix.shares` in use; gamma is the scale.
+        out: Folder to write; it must not exist.
 
-    Raises UserError if `out` exists, for no models, and for one without a learned mix.
+    Returns:
+        The contents of results.json.
+
+    Raises:
+        UserError: `out` exists; there are no models, or one without a learned mix.
     """
     refuse_existing(Path(out))
     if not models:
-        raise UserError("there is no model to look at.", where="models", remedy="Name folders of fine-tuned models.")
-    found = [(row, artifact) for model in models for row, artifact in _mixes(str(model))]
-    asked = {
+        raise UserError("no models are given.", where="models", remedy="Give folders of fine-tuned models.")
+    mixes = [(row, artifact) for model in models for row, artifact in _mix_rows(str(model))]
+    identity = {
         "stage": "inspect weights",
-        "models": content_hash(weights_hash(artifact.model) for _, artifact in found),
-        "names": [row["name"] for row, _ in found],
+        "models": content_hash(weights_hash(artifact.model) for _, artifact in mixes),
+        "names": [row["name"] for row, _ in mixes],
     }
 
-    def made(_: Path) -> tuple[dict[str, Any], str]:
-        # Here, because drawing loads matplotlib, which takes as long as torch.
+    def make_results(_: Path) -> tuple[dict[str, Any], str]:
+        # Imported here because matplotlib takes as long to load as torch.
         from textgraft.experiments.layer_weights_report import render_weights
 
-        results = {"models": [row for row, _ in found]}
+        results = {"models": [row for row, _ in mixes]}
         return results, render_weights(results)
 
-    return experiment(Path(out), asked, made)
+    return experiment(Path(out), identity, make_results)
 
 
-def _mixes(name: str) -> list[tuple[dict[str, Any], Artifact]]:
-    """A row for each network in a folder that has learned a mix. Raises UserError where none has."""
+def _mix_rows(name: str) -> list[tuple[dict[str, Any], Artifact]]:
+    """A row for each network of a folder with a learned mix. Raises UserError where there is none."""
     members = loading.open_models(name).members
     mixes = [m for m in members if isinstance(m, Artifact) and isinstance(m.model.layer_aggregation, Mix)]
     if not mixes:
-        remedy = f"Fine-tune one with --layer-aggregation {' or '.join(LEARNED)}."
-        raise UserError("this model has learned no mix of layers.", where=name, remedy=remedy)
+        remedy = f"Fine-tune one with --layer-aggregation {' or '.join(LEARNED_MIXES)}."
+        raise UserError("this model has no learned mix of layers.", where=name, remedy=remedy)
     short = Path(name).name or name
     numbered = [short] if len(mixes) == 1 else [f"{short} {i}" for i in range(1, len(mixes) + 1)]
-    return [(_row(own, one), one) for own, one in zip(numbered, mixes, strict=True)]
+    return [(_row(row_name, artifact), artifact) for row_name, artifact in zip(numbered, mixes, strict=True)]
 
 
 @torch.no_grad()

@@ -1,9 +1,10 @@
-"""Which layers transfer, and what is transfer worth? Copied and fresh, frozen and fine-tuned, on the user's own task.
+"""Transferability of layers and benefits of transfer: copied or fresh, frozen or fine-tuned layers, on the user's own
+task.
 
-Yosinski et al. 2014 (arXiv:1411.1792) on our layer groups. A is a pretrained language model, B the task; AnB has the
-first n groups of A, frozen, and fresh ones above; AnB+ trains those n too; BnB and BnB+ are the same with groups of a
-network that was trained on B from scratch. Where we differ: the layers are layer groups, the head is always new, and
-what follows the last group (n = all) is nothing but the head.
+Source: Yosinski et al. 2014 (arXiv:1411.1792), on layer groups. A is a pretrained language model, B the task; AnB has
+the first n groups of A, frozen, and fresh ones above; AnB+ also trains those n; BnB and BnB+ are the same with groups
+of a network that was trained on B from scratch. Differences: the layers are layer groups, the head is always new, and
+after the last group (n = all) only the head follows.
 """
 
 from __future__ import annotations
@@ -50,18 +51,22 @@ from textgraft.training.recipes import load_recipe
 from textgraft.training.results_folder import finished, refuse_existing, write_results
 
 HELD_OUT = 0.2
-OWN_SEED = 1000
-"""How far the seeds of the networks B are from those of all others, which must not start as B did."""
+B_SEED_OFFSET = 1000
+"""Offset of the seeds of the networks B from those of all others, whose initial weights must differ from B's."""
 
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """Everything about the experiment but the data.
+    """Options of the experiment.
 
-    `layers` are the numbers n of copied layer groups (None: every one); 0 and all groups are always among them, being
-    what the others are held against. `seeds` networks of each kind are trained, from `settings.seed` upwards. `words`
-    lets the head see the embedding layer beside the top one, as `finetune` does. `settings.validate_every` is how many
-    steps lie between two points of the learning curves (None: an epoch).
+    Args:
+        recipe: Recipe of all trainings.
+        seeds: Number of networks of each kind, with seeds from `settings.seed` upwards.
+        layers: Numbers n of copied layer groups (None: all); 0 and all groups are always included, as references.
+        max_tokens: Maximum length of a text.
+        words: Give the head the embedding layer beside the top layer, as `finetune` does.
+        settings: Seed, precision, limits; `validate_every` is the number of steps between two points of the learning
+            curves (None: an epoch).
     """
 
     recipe: str = "transfer"
@@ -82,8 +87,8 @@ class TransferOptions:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked, made ready: model A, task B as A's tokenizer reads it, and how to train."""
+class TransferSetup:
+    """The validated experiment: model A, task B encoded by A's tokenizer, and the training stage."""
 
     source: Artifact
     train: Examples
@@ -98,7 +103,7 @@ class Question:
 
     @property
     def groups(self) -> list[str]:
-        """The encoder's layer groups by name, bottom -> top."""
+        """Names of the encoder's layer groups, bottom to top."""
         return [group.name for group in self.source.model.encoder.layer_groups()]
 
     @property
@@ -108,13 +113,13 @@ class Question:
 
     @property
     def kinds(self) -> list[Kind]:
-        """Every kind of network but B itself; the two whose learning curves are kept come first."""
+        """Every kind of network but B itself; the two with learning curves come first."""
         watched = [FRESH, Kind("AnB+", len(self.groups))]
         others = [Kind(arm, n) for n in self.layers if n for arm in ARMS]
         return watched + [kind for kind in others if kind not in watched]
 
     def title(self, kind: Kind, seed: int) -> str:
-        """Its name on screen and, in the work folder, its file's."""
+        """Name of a training, for progress and for its file in the work folder."""
         kinds = [B, *self.kinds]
         number = self.seeds.index(seed) * len(kinds) + kinds.index(kind) + 1
         return f"{number} of {len(kinds) * len(self.seeds)}, {kind}, seed {seed}"
@@ -129,198 +134,215 @@ def inspect_transfer(
     options: TransferOptions | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
-    """Train AnB, AnB+, BnB and BnB+ for every n; writes `out`/results.json and report.html, returns the results.
+    """Train AnB, AnB+, BnB and BnB+ for every n; write `out`/results.json and report.html.
 
-    Yosinski et al. 2014, §3, and the three benefits of transfer after Torrey & Shavlik 2009: higher start, higher
-    slope, higher asymptote. All networks of one seed share fresh weights, head and order of texts; the networks B that
-    BnB copies from have seeds of their own (OWN_SEED apart), so that nothing is re-initialised to what it once was. All
-    are measured on `test` after their last step (without one, on a stratified fifth of `train` that is split off
-    first), and nothing is chosen by it; both are what `read` takes. `model` None takes the usual one for the script of
-    the texts (textgraft.models.default_models). Killed, the same call goes on where it was and ends with the same
-    numbers.
+    Source: Yosinski et al. 2014, §3, and the three benefits of transfer after Torrey & Shavlik 2009: higher start,
+    higher slope, higher asymptote. All networks of one seed share fresh weights, head and order of texts; the networks
+    B that BnB copies from have seeds of their own (B_SEED_OFFSET), so that no layer is re-initialised to its former
+    initial value. All are measured on `test` after their last step, and nothing is chosen by it. After an interruption
+    the same call continues and ends with the same numbers.
 
-    Raises UserError if `out` exists, for a classifier or an ensemble in place of a language model, for numbers of layer
-    groups that it does not have, and for labels that cannot be learned or were not seen in training.
+    Args:
+        train: Labelled texts, as `textgraft.read` takes them.
+        out: Folder to write; it must not exist.
+        model: Language model A (None: the default model for the script of the texts, textgraft.models.default_models).
+        test: Labelled texts to measure on (None: a stratified fifth of `train`, split off first).
+        options: Layers, seeds and recipe.
+        show: Show progress on stderr.
+
+    Returns:
+        The contents of results.json.
+
+    Raises:
+        UserError: `out` exists; `model` is a classifier or an ensemble; a number of layer groups is larger than the
+            model's; labels cannot be learned or do not occur in training.
     """
     out, options = Path(out), options or TransferOptions()
     refuse_existing(out)
-    question = prepared(read(train), read_optional(test), model, options)
-    asked = _asked(question)
-    folder = work_folder(out, asked)
+    setup = prepare_setup(read(train), read_optional(test), model, options)
+    identity = _identity(setup)
+    folder = work_folder(out, identity)
     if out.exists():
-        return finished(out, content_hash(asked.items()))
-    baseline = _baseline(question)
-    networks, seconds = _trained(question, folder, show=show)
-    metric = HEADLINE[question.labels.kind]
-    results = transfer_results(networks, baseline, groups=question.groups, metric=metric) | _facts(out, question)
-    results |= {"minutes": round(seconds / 60, 3), "asked": content_hash(asked.items())}
-    # Here, because drawing loads matplotlib, which takes as long as torch.
+        return finished(out, content_hash(identity.items()))
+    baseline = _baseline(setup)
+    networks, seconds = _train_all(setup, folder, show=show)
+    metric = HEADLINE[setup.labels.kind]
+    results = transfer_results(networks, baseline, groups=setup.groups, metric=metric) | _facts(out, setup)
+    results |= {"minutes": round(seconds / 60, 3), "asked": content_hash(identity.items())}
+    # Imported here because matplotlib takes as long to load as torch.
     from textgraft.experiments.transfer_report import render_transfer
 
     write_results(out, results, render_transfer(results))
     return results
 
 
-def prepared(train: Examples, test: Examples | None, model: str | Path | None, options: TransferOptions) -> Question:
-    """The question, with everything refused that could not be answered; see `inspect_transfer`."""
+def prepare_setup(
+    train: Examples, test: Examples | None, model: str | Path | None, options: TransferOptions
+) -> TransferSetup:
+    """Validate the arguments of `inspect_transfer` and encode the data."""
     model = model or default_models_for(train.texts).alone
     source = loading.load_network(model)
     if source.labels is not None:
         raise UserError(
-            "this is a classifier; layers are copied from a language model.",
+            "this is a classifier; layers can only be copied from a language model.",
             where=str(model),
-            remedy="Name the model that it was fine-tuned from.",
+            remedy="Use the model that it was fine-tuned from.",
         )
     layers = chosen_layers(options.layers, len(source.model.encoder.layer_groups()))
     stage = load_recipe(options.recipe).finetune
     if not stage.phases:
-        raise UserError("this recipe has no phases to fine-tune in.", where=options.recipe, remedy="Name one that has.")
+        raise UserError("this recipe has no fine-tuning phases.", where=options.recipe, remedy="Use another recipe.")
     held_out = test is None
     if test is None:
-        kept, held = stratified_split(train, HELD_OUT, options.settings.seed)
-        train, test = train.take(kept), train.take(held)
+        kept_indices, held_out_indices = stratified_split(train, HELD_OUT, options.settings.seed)
+        train, test = train.take(kept_indices), train.take(held_out_indices)
     labels = Labels.fit(train)
     parts = read_parts(source, {"train": train, "test": test}, labels, options.max_tokens)
-    question = Question(
+    setup = TransferSetup(
         source, train, test, held_out, labels, parts.parts, parts.cut, stage, layers=layers, options=options
     )
-    for kind in question.kinds:
-        _stage(stage, kind, len(question.groups))  # a recipe that could not train one of them is refused now
-    return question
+    for kind in setup.kinds:
+        _stage(stage, kind, len(setup.groups))  # raises now for a recipe that cannot train one of them
+    return setup
 
 
 def chosen_layers(layers: Sequence[int] | None, groups: int) -> tuple[int, ...]:
-    """The numbers of copied layer groups in rising order, 0 and all of them included.
+    """Numbers of copied layer groups in ascending order, 0 and all groups included.
 
-    Raises UserError for a number that the model does not have.
+    Raises:
+        UserError: The model does not have that many.
     """
     for n in layers or ():
         if not 0 <= n <= groups:
             raise UserError(
                 f"{n} layer groups cannot be copied: this model has {groups}.",
                 where="layers",
-                remedy=f"Give numbers from 0 (nothing is copied) to {groups} (all but the head).",
+                remedy=f"Give numbers from 0 (nothing copied) to {groups} (all but the head).",
             )
     return tuple(sorted({0, groups, *(range(groups) if layers is None else layers)}))
 
 
-def _asked(question: Question) -> dict[str, Any]:
-    """What the numbers depend on: another of any of these is another run."""
+def _identity(setup: TransferSetup) -> dict[str, Any]:
+    """Everything that the results depend on: a change in any of it makes another run."""
     return {
         "stage": "inspect transfer",
-        "data": {name: _described(part) for name, part in (("train", question.train), ("test", question.test))},
-        "model": weights_hash(question.source.model),
-        "tokenizer": question.source.tokenizer.fingerprint,
-        "recipe": question.stage.identity(),
-        "layers": list(question.layers),
-        "options": question.options.identity(),
+        "data": {name: _data_identity(part) for name, part in (("train", setup.train), ("test", setup.test))},
+        "model": weights_hash(setup.source.model),
+        "tokenizer": setup.source.tokenizer.fingerprint,
+        "recipe": setup.stage.identity(),
+        "layers": list(setup.layers),
+        "options": setup.options.identity(),
     }
 
 
-def _described(part: Examples) -> dict[str, Any]:
+def _data_identity(part: Examples) -> dict[str, Any]:
     rows = (item for pair in zip(part.texts, part.labels or (), strict=True) for item in pair)
     return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
 
 
-def _trained(question: Question, folder: Path, *, show: bool) -> tuple[Networks, float]:
-    """Every network's scores a test text, and the seconds that training took; what `folder` holds is taken from it."""
-    model_a = question.source.model.encoder
-    found: dict[Kind, list[Trained]] = {}
-    for seed in question.seeds:
-        own = _train(question, B, seed, model_a, folder, show=show)
-        model_b = as_model(_plan(question, B, seed, model_a), own).encoder
-        found.setdefault(B, []).append(own)
-        for kind in question.kinds:
+def _train_all(setup: TransferSetup, folder: Path, *, show: bool) -> tuple[Networks, float]:
+    """Scores of every network on each test text, and the seconds of training; finished trainings are loaded from
+    `folder`.
+    """
+    model_a = setup.source.model.encoder
+    runs_by_kind: dict[Kind, list[Trained]] = {}
+    for seed in setup.seeds:
+        trained_b = _train_one(setup, B, seed, model_a, folder, show=show)
+        model_b = as_model(_plan(setup, B, seed, model_a), trained_b).encoder
+        runs_by_kind.setdefault(B, []).append(trained_b)
+        for kind in setup.kinds:
             source = model_b if kind.arm.startswith("B") else model_a
-            found.setdefault(kind, []).append(_train(question, kind, seed, source, folder, show=show))
-    scores = {kind: np.stack([_scores(question, one) for one in runs]) for kind, runs in found.items()}
-    seconds = sum(one.seconds for runs in found.values() for one in runs)
-    scratch, pretrained = (_curve(question, found[kind]) for kind in question.kinds[:2])
-    return Networks(scores, Curves(_epochs(question, found[FRESH][0]), pretrained, scratch)), seconds
+            runs_by_kind.setdefault(kind, []).append(_train_one(setup, kind, seed, source, folder, show=show))
+    scores = {kind: np.stack([_scores(setup, run) for run in runs]) for kind, runs in runs_by_kind.items()}
+    seconds = sum(run.seconds for runs in runs_by_kind.values() for run in runs)
+    scratch, pretrained = (_curve(setup, runs_by_kind[kind]) for kind in setup.kinds[:2])
+    return Networks(scores, Curves(_epochs(setup, runs_by_kind[FRESH][0]), pretrained, scratch)), seconds
 
 
-def _train(question: Question, kind: Kind, seed: int, source: Encoder, folder: Path, *, show: bool) -> Trained:
-    """One network; only B's weights are kept, for BnB to copy from."""
-    title = question.title(kind, seed)
+def _train_one(setup: TransferSetup, kind: Kind, seed: int, source: Encoder, folder: Path, *, show: bool) -> Trained:
+    """Train one network; only the weights of B are kept, for BnB to copy from."""
+    title = setup.title(kind, seed)
     trained = train_classifier(
-        _plan(question, kind, seed, source),
-        question.encoded["train"],
-        {"test": question.encoded["test"]},
-        context=RunContext(folder, seed + OWN_SEED if kind == B else seed, show=show),
+        _plan(setup, kind, seed, source),
+        setup.encoded["train"],
+        {"test": setup.encoded["test"]},
+        context=RunContext(folder, seed + B_SEED_OFFSET if kind == B else seed, show=show),
         title=title,
-        watched="test" if kind in question.kinds[:2] else None,
+        watched="test" if kind in setup.kinds[:2] else None,
     )
     return trained if kind == B else drop_weights(trained, folder, title)
 
 
-def _plan(question: Question, kind: Kind, seed: int, source: Encoder) -> Plan:
-    encoder = with_fresh_top(source, kind.n, seed + OWN_SEED if kind == B else seed)
+def _plan(setup: TransferSetup, kind: Kind, seed: int, source: Encoder) -> Plan:
+    encoder = with_fresh_top(source, kind.n, seed + B_SEED_OFFSET if kind == B else seed)
     return Plan(
-        language_model=Model(encoder, question.source.model.head),
+        language_model=Model(encoder, setup.source.model.head),
         from_scratch=False,
-        stage=_stage(question.stage, kind, len(question.groups)),
-        settings=question.options.settings,
-        labels=question.labels,
+        stage=_stage(setup.stage, kind, len(setup.groups)),
+        settings=setup.options.settings,
+        labels=setup.labels,
         class_weights=None,
-        pad_id=question.source.tokenizer.pad_id,
-        words=question.options.words,
+        pad_id=setup.source.tokenizer.pad_id,
+        words=setup.options.words,
     )
 
 
 def _stage(stage: Stage, kind: Kind, groups: int) -> Stage:
-    """How a network of this kind trains; the head is one more layer group."""
+    """The training stage of a network of this kind; the head is one more layer group."""
     return with_frozen_bottom(stage, kind.n if kind.arm in FROZEN else 0, groups + 1)
 
 
-def _in_units(question: Question, scores: np.ndarray) -> np.ndarray:
-    """Absolute errors of a numeric target in the user's unit; anything else as it is."""
-    return scores * question.labels.std if question.labels.kind == "numeric" else scores
+def _in_target_units(setup: TransferSetup, scores: np.ndarray) -> np.ndarray:
+    """Absolute errors of a numeric target in the user's unit; other scores unchanged."""
+    return scores * setup.labels.std if setup.labels.kind == "numeric" else scores
 
 
-def _scores(question: Question, trained: Trained) -> np.ndarray:
-    return _scored(question, outputs_from_logits(trained.logits["test"], question.labels.kind))
+def _scores(setup: TransferSetup, trained: Trained) -> np.ndarray:
+    return _text_scores(setup, outputs_from_logits(trained.logits["test"], setup.labels.kind))
 
 
-def _scored(question: Question, outputs: np.ndarray) -> np.ndarray:
-    """(N,) the headline metric of each test text."""
-    targets = question.encoded["test"].targets
+def _text_scores(setup: TransferSetup, outputs: np.ndarray) -> np.ndarray:
+    """The headline metric of each test text, (N,)."""
+    targets = setup.encoded["test"].targets
     assert targets is not None
-    return _in_units(question, document_scores(question.labels.kind, targets, outputs))
+    return _in_target_units(setup, document_scores(setup.labels.kind, targets, outputs))
 
 
-def _curve(question: Question, runs: Sequence[Trained]) -> np.ndarray:
-    """(seeds, M, N): the headline metric of each test text at each of M measurements."""
-    return _in_units(question, np.array([[row["by_text"] for row in one.history] for one in runs]))
+def _curve(setup: TransferSetup, runs: Sequence[Trained]) -> np.ndarray:
+    """The headline metric of each test text at each of M measurements, (seeds, M, N)."""
+    return _in_target_units(setup, np.array([[row["by_text"] for row in run.history] for run in runs]))
 
 
-def _epochs(question: Question, trained: Trained) -> list[float]:
-    """When the M measurements were made, in epochs since the start."""
-    epochs = sum(phase.epochs for phase in question.stage.plan(len(question.groups) + 1))
+def _epochs(setup: TransferSetup, trained: Trained) -> list[float]:
+    """Times of the M measurements, in epochs since the start."""
+    epochs = sum(phase.epochs for phase in setup.stage.plan(len(setup.groups) + 1))
     return [row["tokens"] / trained.history[-1]["tokens"] * epochs for row in trained.history]
 
 
-def _baseline(question: Question) -> np.ndarray:
-    """(1, N) what a linear classifier on n-grams scores; of options, what knows only the words that they share."""
-    kind, targets = question.labels.kind, question.encoded["train"].targets
+def _baseline(setup: TransferSetup) -> np.ndarray:
+    """Scores (1, N) of a linear classifier on n-grams; for multiple choice, of one on the words that question and
+    option share.
+    """
+    kind, targets = setup.labels.kind, setup.encoded["train"].targets
     assert targets is not None
-    classes = None if kind == "numeric" else question.labels.num_outputs
-    linear = WordOverlap() if kind == "choice" else LinearBaseline(seed=question.options.settings.seed)
-    linear.fit(list(question.train.texts), targets, kind=kind, num_classes=classes)
-    return _scored(question, linear.predict_proba(list(question.test.texts)))[None]
+    classes = None if kind == "numeric" else setup.labels.num_outputs
+    linear = WordOverlap() if kind == "choice" else LinearBaseline(seed=setup.options.settings.seed)
+    linear.fit(list(setup.train.texts), targets, kind=kind, num_classes=classes)
+    return _text_scores(setup, linear.predict_proba(list(setup.test.texts)))[None]
 
 
-def _facts(out: Path, question: Question) -> dict[str, Any]:
-    """What was run, and on what."""
-    options, asked = question.options, _asked(question)
-    settings = options.settings.of(question.stage)
+def _facts(out: Path, setup: TransferSetup) -> dict[str, Any]:
+    """Provenance of the run."""
+    options, identity = setup.options, _identity(setup)
+    settings = options.settings.of(setup.stage)
     run = provenance(
         stage="inspect transfer",
         name=out.name,
-        base=question.source.run,
-        data=asked["data"],
+        base=setup.source.run,
+        data=identity["data"],
         recipe=options.recipe,
         settings=settings,
     )
     run |= {"max_tokens": options.max_tokens, "words": options.words}
-    run["tokens_lost"] = {name: truncation.share for name, truncation in question.cut.items()}
-    return {"held_out": question.held_out, "layers": list(question.layers), "run": run}
+    run["tokens_lost"] = {name: truncation.share for name, truncation in setup.cut.items()}
+    return {"held_out": setup.held_out, "layers": list(setup.layers), "run": run}

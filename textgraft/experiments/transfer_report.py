@@ -1,4 +1,4 @@
-"""The report of `inspect transfer`: one self-contained HTML file made from results.json and from nothing else."""
+"""Report of `inspect transfer`: one self-contained HTML file, made from results.json alone."""
 
 from __future__ import annotations
 
@@ -17,81 +17,86 @@ from textgraft.report.plots import FAINT, INK, SERIES, Plot, laid_out, shortened
 
 LINES = {"AnB": (SERIES[0], "-", "o"), "AnB+": (SERIES[2], "--", "s")}
 LINES |= {"BnB": (SERIES[1], "-", "v"), "BnB+": (SERIES[3], "--", "^")}
-ABOUT = {
+ARM_DESCRIPTIONS = {
     "AnB": "the first n layer groups copied from the pretrained model and frozen, the rest fresh",
-    "AnB+": "the same, and the copied ones are fine-tuned too",
+    "AnB+": "the same, with the copied groups fine-tuned too",
     "BnB": "the first n copied from a network trained on this task from scratch and frozen, the rest fresh",
-    "BnB+": "the same, and the copied ones are fine-tuned too",
+    "BnB+": "the same, with the copied groups fine-tuned too",
 }
-HOW = (
-    "Fresh layers and the head are the same in all networks of one seed, which read the texts in the same order; B has "
-    "seeds of its own. n = 0 is all fresh, as B is: the two differ by nothing but their seeds. Bands and brackets are "
-    "95 % intervals over test texts{seeds}. p is a paired test on the same texts (McNemar's, or sign flips of the mean "
-    "over seeds), with Holm's correction for the number of tests against the same rival; it takes the networks as they "
-    "are, and only the interval knows that other seeds give others. Both have to be clear of chance, or it says ns. "
-    "All networks are measured after their last step; nothing is chosen by the test texts."
+METHOD_NOTE = (
+    "Fresh layers and the head are the same in all networks of one seed, which are trained on the texts in the same "
+    "order; B has seeds of its own. n = 0 is all fresh, as B is: the two differ only in their seeds. Bands and "
+    "brackets are 95 % intervals over test texts{seeds}. p is a paired test on the same texts (McNemar's, or sign "
+    "flips of the mean over seeds), with Holm's correction for the number of tests against the same reference; it "
+    "holds for these trained networks, and only the interval includes the variation between seeds. Differences that "
+    "are not more than chance by both are marked ns. All networks are measured after their last step; nothing is "
+    "chosen by the test texts."
 )
-READ = (
-    "AnB below AnB+: what was frozen is too much A's. AnB falling with n: higher layers are less general. BnB below B: "
-    "layers that grew up together miss each other. AnB+ above B: what was learned elsewhere is of use."
+READING_NOTE = (
+    "AnB below AnB+: the frozen layers are too specific to A. AnB falling with n: higher layers are less general. BnB "
+    "below B: layers are co-adapted. AnB+ above B: pretraining helps."
 )
-BENEFITS_ARE = {
+BENEFIT_DEFINITIONS = {
     "start": "at the first measurement",
     "slope": "least squares over the first half of the measurements, an epoch",
     "asymptote": "the mean of the last quarter of the measurements",
 }
 BENEFITS_NOTE = (
-    "A difference above 0 speaks for transfer, with a metric of which less is better too. Who starts high has less "
-    "to climb: a slope below 0 beside a higher start is no fault. Both sides train for the same number of epochs and "
-    "at the same rates, and where they end is where this training ends, not where longer training would."
+    "A difference above 0 favours transfer, also for metrics where lower is better. A model that starts higher has "
+    "less to gain: a slope below 0 beside a higher start is not a disadvantage. Both sides train for the same number "
+    "of epochs at the same rates; the asymptote is the end of this training, not of a longer one."
 )
 
 
 def render_transfer(results: Mapping[str, Any]) -> str:
-    """The report as an HTML document. `results` is what textgraft.experiments.transfer returns."""
+    """Render the report as an HTML document.
+
+    Args:
+        results: The contents of results.json, as textgraft.experiments.transfer returns them.
+    """
     parts = {
         "layers": ("Which layers transfer?", _layers(results)),
         "benefits": ("Higher start, higher slope, higher asymptote", _benefits(results)),
-        "run": ("What was run, and on what", [html.facts(results["run"])]),
+        "run": ("Run and data", [html.facts(results["run"])]),
     }
     sections = {name: html.section(name, title, *body) for name, (title, body) in parts.items()}
     links = "".join(f'<li><a href="#{name}">{html.text(title)}</a></li>' for name, (title, _) in parts.items())
     verdict = "\n".join(html.paragraph(sentence, "verdict") for sentence in results["verdict"])
     contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
-    return html.page("What is transfer worth?", "\n".join([verdict, contents, *sections.values()]))
+    return html.page("Benefits of transfer", "\n".join([verdict, contents, *sections.values()]))
 
 
 def table_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of networks: score, spread, and the tests against n = 0 and B."""
+    """Header and rows of the table of networks: score, spread, and the tests against n = 0 and B."""
     metric = results["metric"]
     head = ["network", "copied", f"{formatting.metric_name(metric)} [95 % interval]", "spread over seeds"]
     head += ["against n = 0", "against B"]
-    named = [
+    networks = [
         ("linear", "", results["baseline"]),
         ("B", "nothing", results["b"]),
         ("n = 0", "nothing", results["fresh"]),
     ]
-    named += [
+    networks += [
         (f"{cell['arm']}, n = {cell['n']}", _copied(results["groups"], cell["n"]), cell) for cell in results["cells"]
     ]
     rows = [
-        [name, copied, formatting.interval(one["mean"], one["low"], one["high"], metric)]
-        + [formatting.score(one["spread"], metric)]
-        + [_test(one.get(rival), metric) for rival in ("against_fresh", "against_b")]
-        for name, copied, one in named
+        [name, copied, formatting.interval(cell["mean"], cell["low"], cell["high"], metric)]
+        + [formatting.score(cell["spread"], metric)]
+        + [_test(cell.get(rival), metric) for rival in ("against_fresh", "against_b")]
+        for name, copied, cell in networks
     ]
     return head, rows
 
 
 def benefit_rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of benefits."""
+    """Header and rows of the table of benefits."""
     metric = results["metric"]
-    head = ["benefit", "pretrained", "from scratch", "difference [95 % interval]", "p", "what it is"]
+    head = ["benefit", "pretrained", "from scratch", "difference [95 % interval]", "p", "definition"]
     rows = []
-    for name, one in results["benefits"].items():
-        sides = [formatting.score(one[side], metric) for side in ("pretrained", "scratch")]
-        told = formatting.p_value(one["p"])
-        rows.append([f"higher {name}", *sides, benefit(one, metric, name), told, BENEFITS_ARE[name]])
+    for name, values in results["benefits"].items():
+        sides = [formatting.score(values[side], metric) for side in ("pretrained", "scratch")]
+        p = formatting.p_value(values["p"])
+        rows.append([f"higher {name}", *sides, benefit(values, metric, name), p, BENEFIT_DEFINITIONS[name]])
     return head, rows
 
 
@@ -102,25 +107,25 @@ def _copied(groups: Sequence[str], n: int) -> str:
 def _test(test: Mapping[str, float] | None, metric: str) -> str:
     if test is None:
         return formatting.NOT_KNOWN
-    told = f"{formatting.p_value(test['p_holm'])}{'' if is_robust(test) else ', ns'}"
-    return f"{difference_text(test, metric)} ({told})"
+    p = f"{formatting.p_value(test['p_holm'])}{'' if is_robust(test) else ', ns'}"
+    return f"{difference_text(test, metric)} ({p})"
 
 
 def _layers(results: Mapping[str, Any]) -> list[str]:
     head, rows = table_rows(results)
-    seeds = f" and {results['seeds']} seeds" if results["seeds"] > 1 else "; there is one seed only, so no spread"
-    split = "a fifth of the training texts, held out once" if results["held_out"] else "the test set"
+    seeds = f" and {results['seeds']} seeds" if results["seeds"] > 1 else "; with one seed there is no spread"
+    split = "a held-out fifth of the training texts" if results["held_out"] else "the test set"
     return [
         html.figure(layers_plot(results)),
-        html.paragraph("; ".join(f"{arm}: {about}" for arm, about in ABOUT.items()) + ".", "quiet"),
-        html.paragraph(READ, "quiet"),
+        html.paragraph("; ".join(f"{arm}: {about}" for arm, about in ARM_DESCRIPTIONS.items()) + ".", "quiet"),
+        html.paragraph(READING_NOTE, "quiet"),
         html.table(
             head,
             rows,
-            caption=f"On {results['test_n']:,} test texts ({split}); ns: chance could give it.",
+            caption=f"On {results['test_n']:,} test texts ({split}); ns: not more than chance.",
             css=["", "", *["number"] * 4],
         ),
-        html.paragraph(HOW.format(seeds=seeds), "quiet"),
+        html.paragraph(METHOD_NOTE.format(seeds=seeds), "quiet"),
     ]
 
 
@@ -128,7 +133,7 @@ def _benefits(results: Mapping[str, Any]) -> list[str]:
     head, rows = benefit_rows(results)
     return [
         html.figure(benefits_plot(results)),
-        html.table(head, rows, caption="Pretrained and fine-tuned beside from scratch.", css=["", *["number"] * 4]),
+        html.table(head, rows, caption="Pretrained and fine-tuned against from scratch.", css=["", *["number"] * 4]),
         html.paragraph(BENEFITS_NOTE, "quiet"),
         _points(results),
     ]
@@ -137,15 +142,18 @@ def _benefits(results: Mapping[str, Any]) -> list[str]:
 def _points(results: Mapping[str, Any]) -> str:
     metric, curves = results["metric"], results["curves"]
     rows = [
-        [f"{a['epoch']:.3g}", *(formatting.interval(one["mean"], one["low"], one["high"], metric) for one in (a, b))]
+        [
+            f"{a['epoch']:.3g}",
+            *(formatting.interval(value["mean"], value["low"], value["high"], metric) for value in (a, b)),
+        ]
         for a, b in zip(curves["pretrained"], curves["scratch"], strict=True)
     ]
     head = ["epoch", "pretrained [95 % interval]", "from scratch [95 % interval]"]
-    return html.table(head, rows, caption="The curves' points.", css=["number"] * 3)
+    return html.table(head, rows, caption="Points of the curves.", css=["number"] * 3)
 
 
 def layers_plot(results: Mapping[str, Any]) -> Plot:
-    """Each arm's score over the number of copied layer groups, with its 95 % interval as a band; A left, B right."""
+    """Score of each arm over the number of copied layer groups, with 95 % intervals as bands; A left, B right."""
     with style():
         figure = Figure(figsize=(9.6, 4.2))
         axes = figure.subplots(1, 2, sharey=True, gridspec_kw={"wspace": 0.08})
@@ -157,16 +165,16 @@ def layers_plot(results: Mapping[str, Any]) -> Plot:
             axis.set_xlabel("n, the layer groups copied")
         axes[0].set_ylabel(_axis_name(results))
     ends = {arm: [cell for cell in results["cells"] if cell["arm"] == arm][-1] for arm in ARMS}
-    said = "; ".join(f"{arm} {formatting.score(cell['mean'], results['metric'])}" for arm, cell in ends.items())
+    scores = "; ".join(f"{arm} {formatting.score(cell['mean'], results['metric'])}" for arm, cell in ends.items())
     start = formatting.score(results["fresh"]["mean"], results["metric"])
-    return laid_out(figure, f"{_axis_name(results)} over n, from {start} with nothing copied to, with all: {said}.")
+    return laid_out(figure, f"{_axis_name(results)} over n, from {start} with nothing copied to, with all: {scores}.")
 
 
 def _draw_arms(axis: Axes, results: Mapping[str, Any], arms: Sequence[str]) -> None:
-    """Some arms over n, before what they are held against: B and its interval, and the linear classifier."""
-    factor, own, names = _factor(results), results["b"], ["nothing", *results["groups"]]
-    axis.axhspan(factor * own["low"], factor * own["high"], color=FAINT, alpha=0.5, linewidth=0, zorder=0)
-    axis.axhline(factor * own["mean"], color=SERIES[-1], linewidth=1.2, label="B", zorder=1)
+    """Draw arms over n, with the references: B with its interval, and the linear classifier."""
+    factor, reference, names = _factor(results), results["b"], ["nothing", *results["groups"]]
+    axis.axhspan(factor * reference["low"], factor * reference["high"], color=FAINT, alpha=0.5, linewidth=0, zorder=0)
+    axis.axhline(factor * reference["mean"], color=SERIES[-1], linewidth=1.2, label="B", zorder=1)
     linear = factor * results["baseline"]["mean"]
     axis.axhline(linear, color=SERIES[-1], linewidth=1.2, linestyle=":", label="linear", zorder=1)
     for arm in arms:
@@ -179,7 +187,7 @@ def _draw_arms(axis: Axes, results: Mapping[str, Any], arms: Sequence[str]) -> N
 
 
 def benefits_plot(results: Mapping[str, Any]) -> Plot:
-    """Learning curves of pretrained and from scratch, the three benefits of transfer marked."""
+    """Learning curves of pretrained and from scratch, with the three benefits of transfer marked."""
     factor, curves = _factor(results), results["curves"]
     epochs = [point["epoch"] for point in curves["scratch"]]
     sides = {"pretrained": ("pretrained, fine-tuned", SERIES[2]), "scratch": ("from scratch", SERIES[1])}
@@ -203,19 +211,21 @@ def benefits_plot(results: Mapping[str, Any]) -> Plot:
 
 
 def _marked(results: Mapping[str, Any]) -> list[str]:
-    found = results["benefits"]
+    benefits = results["benefits"]
     signs = {"start": "↕ left: start", "slope": "┈ dotted: slope", "asymptote": "↕ right: asymptote"}
-    return [f"{signs[name]} {benefit(found[name], results['metric'], name)}" for name in BENEFITS if name in found]
+    return [
+        f"{signs[name]} {benefit(benefits[name], results['metric'], name)}" for name in BENEFITS if name in benefits
+    ]
 
 
-def _band(axis: Axes, x: Sequence[float], points: Sequence[Mapping[str, Any]], factor: int, **look: Any) -> None:
+def _band(axis: Axes, x: Sequence[float], points: Sequence[Mapping[str, Any]], factor: int, **style: Any) -> None:
     low, mean, high = ([factor * point[end] for point in points] for end in ("low", "mean", "high"))
-    axis.fill_between(x, low, high, color=look["color"], alpha=0.12, linewidth=0)
-    axis.plot(x, mean, **look)
+    axis.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
+    axis.plot(x, mean, **style)
 
 
 def _mark_slope(axis: Axes, epochs: Sequence[float], means: Sequence[float], colour: str) -> None:
-    """The line that least squares draws through the first half of the measurements."""
+    """Draw the least-squares line through the first half of the measurements."""
     weights = benefit_weights(epochs)["slope"]
     early = [i for i, weight in enumerate(weights) if weight] or [0]
     span = range(max(early) + 1)

@@ -1,7 +1,7 @@
-"""What transfer experiments say: scores over n with tests, and the three benefits of transfer; all of it plain JSON.
+"""Results of transfer experiments as plain JSON: scores over n with tests, and the three benefits of transfer.
 
-Networks and n as in Yosinski et al. 2014 (arXiv:1411.1792); benefits as in Torrey & Shavlik 2009 ("Transfer learning",
-figure 2), who draw them: the numbers that stand for them here are ours.
+Source: networks and n as in Yosinski et al. 2014 (arXiv:1411.1792); benefits as in Torrey & Shavlik 2009 ("Transfer
+learning", figure 2), who only draw them: the numbers here are our definitions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ARMS = ("AnB", "AnB+", "BnB", "BnB+")
 FROZEN = ("AnB", "BnB")
 BENEFITS = ("start", "slope", "asymptote")
 LOWER_IS_BETTER = "mae"
-"""The one of metrics.HEADLINE that is an error."""
+"""The only error among metrics.HEADLINE."""
 
 
 class Kind(NamedTuple):
-    """One kind of network: its arm, and how many layer groups it has copied."""
+    """One kind of network: its arm and its number of copied layer groups."""
 
     arm: str
     n: int
@@ -40,7 +40,7 @@ B, FRESH = Kind("B", 0), Kind("n = 0", 0)
 
 @dataclass(frozen=True)
 class Curves:
-    """(seeds, M, N) the headline metric of each of N test texts at M measurements, and when those were, in epochs."""
+    """Headline metric of each of N test texts at M measurements, (seeds, M, N), and the times of those in epochs."""
 
     epochs: Sequence[float]
     pretrained: NDArray[np.float64]
@@ -49,7 +49,9 @@ class Curves:
 
 @dataclass(frozen=True)
 class Networks:
-    """(seeds, N) the headline metric of each test text after training, for every kind of network; the curves of two."""
+    """Headline metric of each test text after training, (seeds, N), for every kind of network; and the
+    curves of two.
+    """
 
     scores: Mapping[Kind, NDArray[np.float64]]
     curves: Curves
@@ -58,16 +60,22 @@ class Networks:
 def transfer_results(
     networks: Networks, baseline: NDArray[np.float64], *, groups: Sequence[str], metric: str
 ) -> dict[str, Any]:
-    """The body of results.json. `baseline` (1, N) is a linear classifier's, `groups` the layer groups' names.
+    """The body of results.json.
 
-    "cells" has each arm at each n above 0, with its differences to n = 0 and to B as
-    textgraft.metrics.paired_differences has them; "p_holm" holds for all tests against the same rival together.
+    "cells" has each arm at each n above 0, with its differences to n = 0 and to B as in
+    textgraft.metrics.paired_differences; "p_holm" is corrected for all tests against the same reference.
+
+    Args:
+        networks: Scores and learning curves.
+        baseline: Scores of a linear classifier, (1, N).
+        groups: Names of the layer groups.
+        metric: Name of the headline metric.
     """
     scores = networks.scores
     seeds, texts = scores[B].shape
     cells = {kind: table for kind, table in scores.items() if kind.arm in ARMS}
     fresh = differences({kind: (table, scores[FRESH]) for kind, table in cells.items()})
-    own = differences({kind: (table, scores[B]) for kind, table in {FRESH: scores[FRESH], **cells}.items()})
+    against_b = differences({kind: (table, scores[B]) for kind, table in {FRESH: scores[FRESH], **cells}.items()})
     results: dict[str, Any] = {
         "groups": list(groups),
         "metric": metric,
@@ -75,9 +83,9 @@ def transfer_results(
         "seeds": seeds,
         "baseline": _summary(baseline),
         "b": _summary(scores[B]),
-        "fresh": _summary(scores[FRESH]) | {"against_b": own[FRESH]},
+        "fresh": _summary(scores[FRESH]) | {"against_b": against_b[FRESH]},
         "cells": [
-            {**kind._asdict(), **_summary(table), "against_fresh": fresh[kind], "against_b": own[kind]}
+            {**kind._asdict(), **_summary(table), "against_fresh": fresh[kind], "against_b": against_b[kind]}
             for kind, table in sorted(cells.items(), key=lambda item: (ARMS.index(item[0].arm), item[0].n))
         ],
         "curves": _curves(networks.curves),
@@ -87,7 +95,7 @@ def transfer_results(
 
 
 def _summary(table: NDArray[np.float64]) -> dict[str, Any]:
-    """Mean with its interval, the spread between seeds (None for one), and each seed's mean."""
+    """Mean with its interval, spread between seeds (None for one), and each seed's mean."""
     summary = summarise_seeds(table)
     return {**summary.interval._asdict(), "spread": summary.spread, "per_seed": table.mean(axis=1).tolist()}
 
@@ -100,11 +108,11 @@ def _curves(curves: Curves) -> dict[str, list[dict[str, Any]]]:
 
 
 def benefit_weights(epochs: Sequence[float]) -> dict[str, NDArray[np.float64]]:
-    """What each benefit makes of a learning curve measured at M `epochs`: weights (M,), to be summed over.
+    """Weights (M,) over the measurements of a learning curve at M `epochs`, whose weighted sum is the benefit.
 
-    "start" is the first measurement (before it, under a new head, no network knows a label); "slope" the least-squares
-    slope, an epoch, over the first half of the measurements, at least two of them (left out where there is one);
-    "asymptote" the mean of the last quarter, at least one.
+    "start" is the first measurement (before it, a new head is at chance); "slope" is the least-squares slope per epoch
+    over the first half of the measurements, at least two (left out where there is one); "asymptote" is the mean of the
+    last quarter, at least one.
     """
     x = np.asarray(epochs, dtype=np.float64)
     count = len(x)
@@ -115,81 +123,83 @@ def benefit_weights(epochs: Sequence[float]) -> dict[str, NDArray[np.float64]]:
     if count == 1:
         del weights["slope"]
     else:
-        away = x[:early] - x[:early].mean()
-        weights["slope"][:early] = away / (away @ away)
+        centred = x[:early] - x[:early].mean()
+        weights["slope"][:early] = centred / (centred @ centred)
     return weights
 
 
 def benefits(curves: Curves, *, lower_is_better: bool = False) -> dict[str, dict[str, Any]]:
-    """How much higher pretrained starts, climbs and ends than from scratch: difference, 95 % interval, paired test.
+    """Differences in start, slope and asymptote between pretrained and from scratch: mean, 95 % interval, paired test.
 
-    Each is positive where transfer is of use, also where a lower metric is better. Runs are paired by their seed, and
-    the interval holds the luck of seeds and of test texts. "scratch" and "pretrained" are the two sides.
+    Each is positive where transfer helps, also where a lower metric is better. Runs are paired by their seed, and the
+    interval includes the variation of seeds and of test texts. "scratch" and "pretrained" are the values of both sides.
     """
     sign = -1.0 if lower_is_better else 1.0
-    found = {}
+    results = {}
     for name, weights in benefit_weights(curves.epochs).items():
-        ours, theirs = (np.einsum("m,smn->sn", weights, table) for table in (curves.pretrained, curves.scratch))
-        test = paired_test(sign * ours, sign * theirs)
-        sides = {"pretrained": float(ours.mean()), "scratch": float(theirs.mean())}
-        found[name] = {**difference_interval(sign * (ours - theirs))._asdict(), "p": test.p, **sides}
-    return found
+        pretrained, scratch = (np.einsum("m,smn->sn", weights, table) for table in (curves.pretrained, curves.scratch))
+        test = paired_test(sign * pretrained, sign * scratch)
+        sides = {"pretrained": float(pretrained.mean()), "scratch": float(scratch.mean())}
+        results[name] = {**difference_interval(sign * (pretrained - scratch))._asdict(), "p": test.p, **sides}
+    return results
 
 
 def verdict(results: Mapping[str, Any]) -> list[str]:
-    """Sentences: what pretraining is worth, its three benefits, how much is in the frozen layers, and co-adaptation."""
+    """Sentences on the gain from pretraining, its three benefits, the frozen layers, and co-adaptation."""
     metric, whole = results["metric"], len(results["groups"])
     cells = {Kind(cell["arm"], cell["n"]): cell for cell in results["cells"]}
-    tuned, shelf = cells[Kind("AnB+", whole)], cells[Kind("AnB", whole)]
-    named = {"Fine-tuned": tuned, "off the shelf": shelf, "from scratch": results["fresh"]}
-    named["a linear classifier on n-grams"] = results["baseline"]
-    said = "; ".join(f"{name} {_interval(one, metric)}" for name, one in named.items())
-    sentences = [f"{said}: {formatting.metric_name(metric)} on {results['test_n']:,} test texts."]
-    for name, cell in (("Fine-tuned", tuned), ("Off the shelf", shelf)):
+    tuned, frozen = cells[Kind("AnB+", whole)], cells[Kind("AnB", whole)]
+    models = {"Fine-tuned": tuned, "off the shelf": frozen, "from scratch": results["fresh"]}
+    models["a linear classifier on n-grams"] = results["baseline"]
+    scores = "; ".join(f"{name} {_interval(cell, metric)}" for name, cell in models.items())
+    sentences = [f"{scores}: {formatting.metric_name(metric)} on {results['test_n']:,} test texts."]
+    for name, cell in (("Fine-tuned", tuned), ("Off the shelf", frozen)):
         sentences.append(f"{name} against from scratch: {_gap(cell['against_fresh'], metric)}.")
-    sentences.append(benefits_said(results))
+    sentences.append(benefits_sentence(results))
     sentences.append(_adaptation(cells, metric))
-    apart = results["fresh"]["against_b"]
-    if significant(apart):
-        gap = formatting.difference(abs(apart["difference"]), metric)
+    against_b = results["fresh"]["against_b"]
+    if significant(against_b):
+        gap = formatting.difference(abs(against_b["difference"]), metric)
         sentences.append(
-            f"B and n = 0 differ by nothing but their seeds, and yet by {gap}: networks from scratch are that unsteady "
-            "here. Train more seeds, or longer, before believing what stands beside B."
+            f"B and n = 0 differ only in their seeds, and yet by {gap}: networks from scratch vary that much "
+            "here. Train more seeds, or longer, before relying on comparisons with B."
         )
     if results["seeds"] == 1:
-        sentences.append("One seed: how much another would change is not known, and the intervals leave it out.")
+        sentences.append("One seed: the variation between seeds is unknown and not in the intervals.")
     return sentences
 
 
-def benefits_said(results: Mapping[str, Any]) -> str:
-    """The three benefits in one sentence, each with its interval and whether chance could give it."""
+def benefits_sentence(results: Mapping[str, Any]) -> str:
+    """The three benefits in one sentence, each with its interval and its significance."""
     parts = []
-    for name, one in results["benefits"].items():
-        told = f"{formatting.p_value(one['p'])}, {significance_text(one)}"
-        parts.append(f"{name} {benefit(one, results['metric'], name)} ({told})")
+    for name, values in results["benefits"].items():
+        test = f"{formatting.p_value(values['p'])}, {significance_text(values)}"
+        parts.append(f"{name} {benefit(values, results['metric'], name)} ({test})")
     return f"Pretrained minus from scratch: {'; '.join(parts)}."
 
 
-def benefit(one: Mapping[str, Any], metric: str, name: str) -> str:
-    """The difference that a benefit is, an epoch for the slope."""
-    return formatting.signed(one["mean"], one["low"], one["high"], metric) + (" an epoch" if name == "slope" else "")
+def benefit(values: Mapping[str, Any], metric: str, name: str) -> str:
+    """The difference that is the benefit, per epoch for the slope."""
+    return formatting.signed(values["mean"], values["low"], values["high"], metric) + (
+        " an epoch" if name == "slope" else ""
+    )
 
 
 def _adaptation(cells: Mapping[Kind, Mapping[str, Any]], metric: str) -> str:
-    """Whether layers that grew up together miss each other: BnB against B."""
+    """A sentence on co-adaptation of layers: BnB against B."""
     sign = -1 if metric == LOWER_IS_BETTER else 1
-    own = {kind: cell for kind, cell in cells.items() if kind.arm == "BnB"}
-    lost = {k: c for k, c in own.items() if sign * c["against_b"]["difference"] < 0 and is_robust(c["against_b"])}
-    if not lost:
+    bnb = {kind: cell for kind, cell in cells.items() if kind.arm == "BnB"}
+    worse = {k: c for k, c in bnb.items() if sign * c["against_b"]["difference"] < 0 and is_robust(c["against_b"])}
+    if not worse:
         return "No BnB is worse than B by more than chance: no sign that neighbouring layers are co-adapted."
-    kind = min(lost, key=lambda k: sign * lost[k]["against_b"]["difference"])
-    gap = _gap(lost[kind]["against_b"], metric)
-    places = ", ".join(str(k.n) for k in lost)
-    return f"BnB is worse than B at n = {places}, most at n = {kind.n} ({gap}): a sign of co-adapted layers."
+    kind = min(worse, key=lambda k: sign * worse[k]["against_b"]["difference"])
+    gap = _gap(worse[kind]["against_b"], metric)
+    positions = ", ".join(str(k.n) for k in worse)
+    return f"BnB is worse than B at n = {positions}, most at n = {kind.n} ({gap}): a sign of co-adapted layers."
 
 
-def _interval(one: Mapping[str, Any], metric: str) -> str:
-    return formatting.interval(one["mean"], one["low"], one["high"], metric)
+def _interval(cell: Mapping[str, Any], metric: str) -> str:
+    return formatting.interval(cell["mean"], cell["low"], cell["high"], metric)
 
 
 def _gap(test: Mapping[str, float], metric: str) -> str:
@@ -197,5 +207,5 @@ def _gap(test: Mapping[str, float], metric: str) -> str:
     if not test["difference"]:
         return f"no difference ({formatting.p_value(test['p_holm'])})"
     gap = formatting.difference(abs(test["difference"]), metric)
-    way = "more" if test["difference"] > 0 else "less"
-    return f"{gap} {way}, {significance_text(test)} ({formatting.p_value(test['p_holm'])})"
+    direction = "more" if test["difference"] > 0 else "less"
+    return f"{gap} {direction}, {significance_text(test)} ({formatting.p_value(test['p_holm'])})"

@@ -1,7 +1,7 @@
-"""One word in several sentences: its vectors in every layer, what lies near them, and how they fall into groups.
+"""Occurrences of a word in several sentences: its vectors in every layer, nearest neighbours, and clusters.
 
-Peters et al. 2018 (NAACL), table 4, which shows for "play" the nearest of all words in their sentences; here for any
-words, any text, any encoder, and layer by layer.
+Source: Peters et al. 2018 (NAACL), table 4, which shows for "play" the nearest of all words in their sentences; here
+for any words, text and encoder, and for each layer.
 """
 
 from __future__ import annotations
@@ -25,18 +25,23 @@ from textgraft.training.results_folder import experiment, measured_facts, refuse
 from textgraft.word_embeddings.layers import Layers, WordLayers
 from textgraft.word_embeddings.projection import PROJECTIONS
 
-MOST_GROUPS = 4
-LEAST_SILHOUETTE = 0.1
-"""Of the best split into groups; with less, all occurrences are one group."""
+MAX_GROUPS = 4
+MIN_SILHOUETTE = 0.1
+"""Minimum silhouette of the best split into groups; below it, all occurrences are one group."""
 
 
 @dataclass(frozen=True)
 class WordOptions:
-    """How much is looked at; `seed` decides what.
+    """Sample sizes, map projection and seed.
 
-    `occurrences` of each word, in different sentences; `neighbours` of each of these, among all words of `pool`
-    sentences beside their own. Both are drawn from the first `read` sentences of the texts. `projection` is how a map
-    is drawn (word_embeddings.projection).
+    Args:
+        occurrences: Number of occurrences of each word, in different sentences.
+        neighbours: Number of neighbours of each occurrence.
+        pool: Number of further sentences whose words are candidates for neighbours.
+        read: Sentences are drawn from the first `read` of the texts.
+        projection: Projection of the map (word_embeddings.projection).
+        seed: Seed of the sample.
+        precision: Arithmetic of the encoder.
     """
 
     occurrences: int = 12
@@ -48,9 +53,9 @@ class WordOptions:
     precision: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in {"occurrences": 1, "neighbours": 1, "pool": 0, "read": 1, "seed": 0}.items():
-            if getattr(self, name) < least:
-                raise UserError(f"{name} is {getattr(self, name)}.", remedy=f"Give {least} or more.")
+        for name, minimum in {"occurrences": 1, "neighbours": 1, "pool": 0, "read": 1, "seed": 0}.items():
+            if getattr(self, name) < minimum:
+                raise UserError(f"{name} is {getattr(self, name)}.", remedy=f"Give {minimum} or more.")
         if self.projection not in PROJECTIONS:
             remedy = did_you_mean(self.projection, PROJECTIONS)
             raise UserError(f"unknown projection '{self.projection}'.", remedy=remedy)
@@ -61,17 +66,21 @@ class WordOptions:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The sentences that are read (those given first, then from the texts) and where each word is looked at.
+class Selection:
+    """The sentences to encode (the user's own first, then those of the texts) and the occurrences of each word.
 
-    `places` has the places of each word, `counts` how many sentences of all that were read it stands in, `given` how
-    many of the sentences somebody gave.
+    Attributes:
+        contexts: The sentences.
+        places: Positions of each word.
+        counts: Number of all sentences with the word.
+        given: Number of sentences from the user.
+        read: Number of all sentences.
     """
 
     contexts: list[Context]
     places: dict[str, list[WordPosition]]
     counts: dict[str, int]
-    given: int
+    user_sentences: int
     read: int
 
     @property
@@ -89,115 +98,133 @@ def inspect_words(
     options: WordOptions | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
-    """Look at `words` where they stand in `texts` and in `sentences`; writes `out`/results.json and report.html.
+    """Compare the occurrences of `words` in `texts` and `sentences`; write `out`/results.json and report.html.
 
-    Of each word `sentences` come first, then sentences drawn from the texts; capitals make no difference. Neighbours
-    are by the cosine of vectors as they are, among all words of the sentences that are read but those of its own one.
-    Memory holds the vectors of the occurrences and of a few sentences more.
+    For each word `sentences` come first, then sentences sampled from the texts; case is ignored. Neighbours are by the
+    cosine of uncentred vectors, among all words of the selected sentences but those of the occurrence's own. Memory
+    holds the vectors of the occurrences and of a few sentences more.
 
-    Raises UserError if `out` exists, for an ensemble or a tagger, for no words, and for a word that is nowhere.
+    Args:
+        model: A language model, or a file or folder of word vectors (`WordLayers`).
+        texts: Texts, one a sentence.
+        out: Folder to write; it must not exist.
+        words: Words to compare.
+        sentences: Sentences of the user, which come first.
+        options: Sample sizes, projection and seed.
+        show: Show progress on stderr.
+
+    Returns:
+        The contents of results.json.
+
+    Raises:
+        UserError: `out` exists; `model` is an ensemble or a tagger; there are no words, or a word does not occur.
     """
     refuse_existing(Path(out))
     options = options or WordOptions()
     layers = WordLayers(model, precision=options.precision)
-    found = chosen(read_contexts(texts, options.read), words, sentences, layers, options)
-    asked = {
+    selection = select_occurrences(read_contexts(texts, options.read), words, sentences, layers, options)
+    identity = {
         "stage": "inspect words",
         "model": layers.fingerprint,
-        "texts": content_hash(context.text for context in found.contexts),
-        "words": list(found.places),
+        "texts": content_hash(context.text for context in selection.contexts),
+        "words": list(selection.places),
         "options": options.identity(),
     }
 
-    def made(_: Path) -> tuple[dict[str, Any], str]:
+    def make_results(_: Path) -> tuple[dict[str, Any], str]:
         title = f"with {layers.name}"
-        vectors = layers.at(found.contexts, found.queries, title=f"the words {title}", show=show)
-        near = neighbours(layers, vectors, found, options.neighbours, title=f"all words {title}", show=show)
+        vectors = layers.at(selection.contexts, selection.queries, title=f"the words {title}", show=show)
+        near = neighbours(layers, vectors, selection, options.neighbours, title=f"all words {title}", show=show)
         results: dict[str, Any] = {"layers": layers.names, "words": []}
         first = 0
-        for word, places in found.places.items():
+        for word, places in selection.places.items():
             rows = slice(first, first + len(places))
-            results["words"].append(_word(word, found, rows, vectors, near, options))
+            results["words"].append(_word(word, selection, rows, vectors, near, options))
             first += len(places)
-        results |= _facts(Path(out), layers, found, options)
-        # Here, because drawing loads matplotlib, which takes as long as torch.
+        results |= _facts(Path(out), layers, selection, options)
+        # Imported here because matplotlib takes as long to load as torch.
         from textgraft.experiments.word_contexts_report import render_words
 
         return results, render_words(results)
 
-    return experiment(Path(out), asked, made)
+    return experiment(Path(out), identity, make_results)
 
 
-def chosen(
+def select_occurrences(
     contexts: Sequence[Context],
     words: Sequence[str],
     sentences: Sequence[str],
     layers: WordLayers,
     options: WordOptions,
-) -> Found:
-    """Where the words are looked at, and the sentences that are read. Raises UserError for a word that is nowhere."""
-    wanted = list(dict.fromkeys(word.casefold() for word in words))
-    if not wanted:
-        raise UserError("there is no word to look at.", where="words", remedy="Name one or more (--word).")
+) -> Selection:
+    """Select occurrences of the words, and the sentences to encode. Raises UserError for a word that does not occur."""
+    casefolded = list(dict.fromkeys(word.casefold() for word in words))
+    if not casefolded:
+        raise UserError("no words are given.", where="words", remedy="Give one or more (--word).")
     generator = np.random.default_rng(options.seed)
-    given = [Context.of(sentence).filter_words(layers.knows) for sentence in sentences]
-    taken = {context.text for context in given}
-    contexts = [c.filter_words(layers.knows) for c in contexts if c.text not in taken]
-    all_of = [*given, *(context for context in contexts if context.spans)]
-    everywhere = positions_of(all_of, wanted, key=str.casefold)
+    user_contexts = [Context.of(sentence).filter_words(layers.knows) for sentence in sentences]
+    user_texts = {context.text for context in user_contexts}
+    contexts = [c.filter_words(layers.knows) for c in contexts if c.text not in user_texts]
+    all_contexts = [*user_contexts, *(context for context in contexts if context.spans)]
+    all_places = positions_of(all_contexts, casefolded, key=str.casefold)
     places: dict[str, list[WordPosition]] = {}
-    for word, where in everywhere.items():
-        if not where:
-            message = f"the word '{word}' is in none of {len(all_of):,} sentences."
+    for word, word_places in all_places.items():
+        if not word_places:
+            message = f"the word '{word}' does not occur in {len(all_contexts):,} sentences."
             raise UserError(
-                message, where="words", remedy="Name one as the text has it, or give sentences (--sentence)."
+                message, where="words", remedy="Use a form that occurs in the texts, or give sentences (--sentence)."
             )
-        own = [place for place in where if place.sentence < len(given)]
-        others = where[len(own) :]
-        more = generator.permutation(len(others))[: max(0, options.occurrences - len(own))]
-        places[word] = own + [others[i] for i in sorted(more)]
-    drawn = generator.permutation(np.arange(len(given), len(all_of)))[: options.pool].tolist()
-    used = {place.sentence for some in places.values() for place in some}
-    kept = sorted(set(range(len(given))) | used | set(drawn))
-    number = {old: new for new, old in enumerate(kept)}
-    moved = {word: [WordPosition(number[p.sentence], p.word) for p in some] for word, some in places.items()}
-    counts = {word: len(where) for word, where in everywhere.items()}
-    return Found([all_of[i] for i in kept], moved, counts, len(given), len(all_of))
+        user_places = [place for place in word_places if place.sentence < len(user_contexts)]
+        others = word_places[len(user_places) :]
+        order = generator.permutation(len(others))[: max(0, options.occurrences - len(user_places))]
+        places[word] = user_places + [others[i] for i in sorted(order)]
+    pool = generator.permutation(np.arange(len(user_contexts), len(all_contexts)))[: options.pool].tolist()
+    used_sentences = {place.sentence for word_places in places.values() for place in word_places}
+    kept_sentences = sorted(set(range(len(user_contexts))) | used_sentences | set(pool))
+    index_in_selection = {sentence: index for index, sentence in enumerate(kept_sentences)}
+    renumbered = {
+        word: [WordPosition(index_in_selection[p.sentence], p.word) for p in word_places]
+        for word, word_places in places.items()
+    }
+    counts = {word: len(word_places) for word, word_places in all_places.items()}
+    return Selection(
+        [all_contexts[i] for i in kept_sentences], renumbered, counts, len(user_contexts), len(all_contexts)
+    )
 
 
 def neighbours(
-    layers: WordLayers, vectors: Layers, found: Found, n: int, *, title: str, show: bool
+    layers: WordLayers, vectors: Layers, selection: Selection, n: int, *, title: str, show: bool
 ) -> list[list[list[tuple[WordPosition, float]]]]:
-    """Of each layer and each query, the `n` places of highest cosine in other sentences, nearest first.
+    """The `n` positions of highest cosine in other sentences, nearest first, for each layer and each query.
 
-    All words are gone through a sentence at a time; no more than the best are kept.
+    Sentences are processed one at a time; only the best positions are kept.
     """
-    queries = np.array([place.sentence for place in found.queries])
+    queries = np.array([place.sentence for place in selection.queries])
     units = [directions(layer) for layer in vectors]
     best: list[list[list[tuple[float, WordPosition]]]] = [[[] for _ in queries] for _ in units]
-    for number, read in enumerate(layers.read(found.contexts, title=title, show=show)):
-        for own, layer, kept in zip(units, read, best, strict=True):
-            cosines = own @ directions(layer).T
+    for number, sentence_layers in enumerate(layers.read(selection.contexts, title=title, show=show)):
+        for query_units, layer, best_of_layer in zip(units, sentence_layers, best, strict=True):
+            cosines = query_units @ directions(layer).T
             cosines[queries == number] = -np.inf
             for query, row in enumerate(cosines):
                 nearest = np.argsort(-row, kind="stable")[:n].tolist()
-                fresh = [(float(row[i]), WordPosition(number, i)) for i in nearest if row[i] > -np.inf]
-                kept[query] = sorted([*kept[query], *fresh], key=lambda pair: -pair[0])[:n]
+                candidates = [(float(row[i]), WordPosition(number, i)) for i in nearest if row[i] > -np.inf]
+                best_of_layer[query] = sorted([*best_of_layer[query], *candidates], key=lambda pair: -pair[0])[:n]
     return [[[(place, cosine) for cosine, place in query] for query in layer] for layer in best]
 
 
 def groups(vectors: NDArray, seed: int) -> tuple[list[int], float | None]:
-    """The group of each occurrence, from 0 on, and the silhouette of the split, by cosine; None for one group.
+    """Cluster of each occurrence, from 0 on, and the silhouette of the split, by cosine; None for one cluster.
 
-    k-means on vectors of length 1 (N, D), into as many groups as have the best mean silhouette (Rousseeuw 1987), two
-    to MOST_GROUPS; one where none reaches LEAST_SILHOUETTE. Numbered by their first member.
+    k-means on unit vectors (N, D), with the number of clusters of the best mean silhouette (Rousseeuw 1987), from two
+    to MAX_GROUPS; one cluster where none reaches MIN_SILHOUETTE. Clusters are numbered by their first member.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 
-    units, best = directions(vectors), (LEAST_SILHOUETTE, None)
+    units, best = directions(vectors), (MIN_SILHOUETTE, None)
     distinct = len(np.unique(units.round(6), axis=0))
-    for k in range(2, min(MOST_GROUPS, distinct - 1, len(units) - 1) + 1):
+    for k in range(2, min(MAX_GROUPS, distinct - 1, len(units) - 1) + 1):
         labels = KMeans(k, n_init=10, random_state=seed).fit_predict(units)
         score = float(silhouette_score(units, labels, metric="cosine"))
         if score > best[0]:
@@ -210,50 +237,56 @@ def groups(vectors: NDArray, seed: int) -> tuple[list[int], float | None]:
 
 def _word(
     word: str,
-    found: Found,
+    selection: Selection,
     rows: slice,
     vectors: Layers,
-    near: Sequence[Sequence[Sequence[tuple[WordPosition, float]]]],
+    neighbours_by_layer: Sequence[Sequence[Sequence[tuple[WordPosition, float]]]],
     options: WordOptions,
 ) -> dict[str, Any]:
-    """One entry of "words": its occurrences, and of each layer the figures, the map and the neighbours."""
-    of_layers = []
-    for layer, close in zip(vectors, near, strict=True):
-        own = layer[rows]
-        labels, silhouette = groups(own, options.seed)
-        of_layers.append(
+    """One entry of "words": the occurrences, and for each layer the figures, the map and the neighbours."""
+    layers = []
+    for layer, layer_neighbours in zip(vectors, neighbours_by_layer, strict=True):
+        word_vectors = layer[rows]
+        labels, silhouette = groups(word_vectors, options.seed)
+        layers.append(
             {
-                "self_similarity": mean_cosine(own) if len(own) > 1 else None,
+                "self_similarity": mean_cosine(word_vectors) if len(word_vectors) > 1 else None,
                 "groups": labels,
                 "silhouette": silhouette,
-                "points": _points(own, options),
+                "points": _points(word_vectors, options),
                 "neighbours": [
-                    [{**_told(found, place), "cosine": cosine} for place, cosine in query] for query in close[rows]
+                    [{**_occurrence(selection, place), "cosine": cosine} for place, cosine in query]
+                    for query in layer_neighbours[rows]
                 ],
             }
         )
-    occurrences = [{**_told(found, p), "given": p.sentence < found.given} for p in found.places[word]]
-    return {"word": word, "sentences": found.counts[word], "occurrences": occurrences, "layers": of_layers}
+    occurrences = [
+        {**_occurrence(selection, p), "given": p.sentence < selection.user_sentences} for p in selection.places[word]
+    ]
+    return {"word": word, "sentences": selection.counts[word], "occurrences": occurrences, "layers": layers}
 
 
 def _points(vectors: NDArray, options: WordOptions) -> list[list[float]]:
-    """(N, 2) of a map; fewer than four occurrences are projected on principal components."""
+    """Points (N, 2) of a map; fewer than four occurrences are projected on principal components."""
     method = options.projection if len(vectors) >= 4 else "pca"
     units = directions(vectors).astype(np.float32)
     return [[round(float(v), 6) for v in point] for point in PROJECTIONS[method](units, options.seed)]
 
 
-def _told(found: Found, place: WordPosition) -> dict[str, Any]:
-    context = found.contexts[place.sentence]
+def _occurrence(selection: Selection, place: WordPosition) -> dict[str, Any]:
+    context = selection.contexts[place.sentence]
     (start, end), text = context.spans[place.word], formatting.printable(context.text)
     return {"word": text[start:end], "sentence": text, "start": start, "end": end}
 
 
-def _facts(out: Path, layers: WordLayers, found: Found, options: WordOptions) -> dict[str, Any]:
-    """What was looked at, and with what."""
-    among = sum(len(context.spans) for context in found.contexts)
-    sample = {"sentences_read": found.read, "neighbours_among": {"sentences": len(found.contexts), "words": among}}
+def _facts(out: Path, layers: WordLayers, selection: Selection, options: WordOptions) -> dict[str, Any]:
+    """Provenance and sizes of the sample."""
+    neighbour_words = sum(len(context.spans) for context in selection.contexts)
+    sample = {
+        "sentences_read": selection.read,
+        "neighbours_among": {"sentences": len(selection.contexts), "words": neighbour_words},
+    }
     settings = Settings(seed=options.seed, precision=options.precision)
-    data = {"texts": content_hash(context.text for context in found.contexts)}
+    data = {"texts": content_hash(context.text for context in selection.contexts)}
     run = measured_facts("inspect words", out, layers.run, data, settings)
     return {"model": layers.name, "projection": options.projection, "sample": sample, "run": run}

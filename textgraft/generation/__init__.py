@@ -1,1 +1,1 @@
-"""Generation, scoring and prompting with a language model, without training."""
+"""Generation, scoring and prompting with a pretrained language model, without training."""

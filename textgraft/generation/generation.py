@@ -1,6 +1,6 @@
-"""`textgraft.generate`, `stream` and `score`: a language model goes on from a prompt, or says how likely a text is.
+"""`textgraft.generate`, `stream` and `score`: text generation, and likelihoods of texts, with a language model.
 
-Any model that reads from the left and has a language-model head will do, whatever its family.
+Any left-to-right model with a language-model head can be used, whatever its family.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch, pad
 from textgraft.data.examples import validate_not_single_text
 from textgraft.data.sequences import budget_batches
-from textgraft.generation.decoding import Ended, GenerateOptions, Tokens, beam_search, write
+from textgraft.generation.decoding import FinishReason, GenerateOptions, Tokens, beam_search, write
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
@@ -27,23 +27,23 @@ from textgraft.text.incremental_decoding import IncrementalText
 from textgraft.text.tokenizer import Tokenizer
 
 ROWS = 32
-"""So many prompts go through the model together."""
+"""Number of prompts in a batch."""
 SCORED_TOKENS = 4096
 
 
 @dataclass(frozen=True)
 class Generated:
-    """What follows a prompt: the text, its tokens, the sum of their log probabilities, and why it is over."""
+    """Continuation of a prompt: the text, its tokens, the sum of their log probabilities, and why it finished."""
 
     text: str
     ids: list[int]
     log_probability: float
-    ended: Ended
+    ended: FinishReason
 
 
 @dataclass(frozen=True)
 class Scored:
-    """How likely a continuation is: the sum of the log probabilities (nats) of its tokens, and how many these are."""
+    """Likelihood of a continuation: the sum of its tokens' log probabilities (nats), and their number."""
 
     log_probability: float
     tokens: int
@@ -52,10 +52,20 @@ class Scored:
 def generate(
     model: str | Path | Artifact, prompts: Sequence[str], options: GenerateOptions | None = None, *, device: str = "cpu"
 ) -> list[Generated]:
-    """What follows each prompt, in order. A stop string is not part of the text, though of the ids.
+    """Generate a continuation of each prompt, in order.
 
-    Raises UserError where the model cannot go on from a text or the prompt is longer than it can look at, and for one
-    prompt that is not in a list.
+    Args:
+        model: Name, folder, or loaded model.
+        prompts: Texts to continue.
+        options: Options of generation.
+        device: Device.
+
+    Returns:
+        The continuations. A stop string is left out of the text, but not of the ids.
+
+    Raises:
+        UserError: The model cannot generate text, a prompt is longer than its maximum length, or `prompts` is one
+            string.
     """
     validate_not_single_text(prompts, name="prompts", remedy="Pass a list of prompts.")
     options = options or GenerateOptions()
@@ -65,10 +75,10 @@ def generate(
     for first in range(0, len(prompts), ROWS):
         encoded = [prompt_ids(artifact.tokenizer, prompt) for prompt in prompts[first : first + ROWS]]
         if options.beams > 1:
-            found = beam_search(artifact.model, encoded, options, tokens)
-            rows = [Generated("", f.ids, f.log_probability, f.ended) for f in found]
+            beam_results = beam_search(artifact.model, encoded, options, tokens)
+            rows = [Generated("", result.ids, result.log_probability, result.ended) for result in beam_results]
         else:
-            rows = _written(artifact, encoded, options, tokens, first)
+            rows = _generate_batch(artifact, encoded, options, tokens, first)
         for ids, row in zip(encoded, rows, strict=True):
             text = continuation(artifact.tokenizer, ids, row.ids, tokens)
             cut = cut_at(text, options.stop)
@@ -76,12 +86,12 @@ def generate(
     return results
 
 
-def _written(
+def _generate_batch(
     artifact: Artifact, prompts: list[list[int]], options: GenerateOptions, tokens: Tokens, first_row: int
 ) -> list[Generated]:
-    """Greedy or drawn continuations, their texts still to come."""
+    """Greedy or sampled continuations, without their texts."""
 
-    texts = [_Continued(artifact.tokenizer, prompt) for prompt in prompts] if options.stop else []
+    texts = [_Continuation(artifact.tokenizer, prompt) for prompt in prompts] if options.stop else []
 
     def stopped(row: int, ids: list[int]) -> bool:
         text = texts[row].read(ids).text if texts else ""
@@ -98,10 +108,10 @@ def _written(
 def stream(
     model: str | Path | Artifact, prompt: str, options: GenerateOptions | None = None, *, device: str = "cpu"
 ) -> Iterator[str]:
-    """What `generate` gives for one prompt, piece by piece as it is written; no piece splits a character.
+    """Generate a continuation of one prompt, piece by piece; no piece splits a character.
 
-    A piece is held back for as long as further tokens may change it or make it part of a stop string. Raises UserError
-    as `generate` does, and for beam search, which knows no text before its end.
+    A piece is delayed while further tokens may change it or make it part of a stop string. Raises UserError as
+    `generate` does, and for beam search, whose text is only known at its end.
     """
     options = options or GenerateOptions()
     if options.beams > 1:
@@ -109,21 +119,21 @@ def stream(
     artifact = left_to_right(model, device)
     tokenizer, tokens = artifact.tokenizer, special_tokens(artifact.tokenizer)
     prompt_tokens = prompt_ids(tokenizer, prompt)
-    written, said = _Continued(tokenizer, prompt_tokens), ""
+    generated, emitted = _Continuation(tokenizer, prompt_tokens), ""
     ids: list[int] = []
 
-    def stopped(row: int, so_far: list[int]) -> bool:
-        text = written.read(so_far).text if options.stop else ""
+    def stopped(row: int, new_ids: list[int]) -> bool:
+        text = generated.read(new_ids).text if options.stop else ""
         return cut_at(text, options.stop) != text
 
     for new in write(artifact.model, [prompt_tokens], options, tokens, stopped=stopped):
         ids.append(new.token)
-        text = cut_at(written.read(_without_end(ids, tokens)).text, options.stop)
+        text = cut_at(generated.read(_without_end(ids, tokens)).text, options.stop)
         if new.ended is None:
-            text = _without_beginning_of(text[: _shared(text, written.settled)], options.stop)
-        if len(text) > len(said):
-            yield text[len(said) :]
-            said = text
+            text = _without_partial_stop(text[: _common_prefix(text, generated.settled)], options.stop)
+        if len(text) > len(emitted):
+            yield text[len(emitted) :]
+            emitted = text
 
 
 def score(
@@ -134,14 +144,25 @@ def score(
     precision: str = "auto",
     device: str = "cpu",
 ) -> list[Scored]:
-    """How likely each continuation is after its prompt: log P(continuation | prompt), summed over tokens, not averaged.
+    """Log likelihood of each continuation after its prompt: log P(continuation | prompt), summed over tokens, not
+    averaged.
 
-    Prompt and continuation are tokenised as one text, so give the space between them; where a token reaches over the
-    border it counts as the continuation's. After an empty prompt the continuation begins a text. Raises UserError where
-    there are not as many prompts as continuations, the model does not read from the left, or a text is too long for it.
+    Prompt and continuation are tokenised as one text, so include the space between them; a token across the border
+    counts as the continuation's. After an empty prompt the continuation begins a text.
+
+    Args:
+        model: Name, folder, or loaded model.
+        prompts: Prompts.
+        continuations: A continuation for each prompt.
+        precision: Arithmetic of the model.
+        device: Device.
+
+    Raises:
+        UserError: The numbers of prompts and continuations differ, the model is not left-to-right, or a text is too
+            long for it.
     """
-    for name, given in (("prompts", prompts), ("continuations", continuations)):
-        validate_not_single_text(given, name=name, remedy=f"Pass a list of {name}.")
+    for name, texts in (("prompts", prompts), ("continuations", continuations)):
+        validate_not_single_text(texts, name=name, remedy=f"Pass a list of {name}.")
     if len(prompts) != len(continuations):
         message = f"{len(prompts)} prompts and {len(continuations)} continuations do not make pairs."
         raise UserError(message, remedy="Give one prompt for each continuation.")
@@ -155,59 +176,59 @@ def score(
         for index, row in enumerate(rows):
             ids, border = pairs[row]
             targets[index, border - 1 : len(ids) - 1] = torch.tensor(ids[border:], dtype=torch.int64)
-        for row, value in zip(rows, _summed(artifact, batch.with_targets(targets), precision), strict=True):
+        for row, value in zip(rows, _sum_log_probs(artifact, batch.with_targets(targets), precision), strict=True):
             results[row] = Scored(value, lengths[row] - pairs[row][1])
     return results
 
 
 @torch.no_grad()
-def _summed(artifact: Artifact, batch: Batch, precision: str) -> list[float]:
-    """The sum of each row's log probabilities of its targets."""
+def _sum_log_probs(artifact: Artifact, batch: Batch, precision: str) -> list[float]:
+    """Sum of each row's target log probabilities."""
     model, head = artifact.model.eval(), artifact.model.head
     assert isinstance(head, LanguageModelHead)
     batch = batch.to(model.device)
     with computing_in(precision, model.device):
-        found = head.target_log_probs(model.encoder(batch), batch)
-    return found.double().sum(dim=1).tolist()
+        log_probs = head.target_log_probs(model.encoder(batch), batch)
+    return log_probs.double().sum(dim=1).tolist()
 
 
 def _pair(tokenizer: Tokenizer, prompt: str, text: str) -> tuple[list[int], int]:
-    """The ids of both together, and where the continuation's begin."""
+    """Ids of prompt and continuation together, and the index where the continuation begins."""
     before, whole = tokenizer.encode(prompt).ids, tokenizer.encode(prompt + text).ids
-    border = _shared(before, whole)
+    border = _common_prefix(before, whole)
     return (whole, border) if border else ([tokenizer.bos_id, *whole], 1)
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The prompt's ids; an empty one's are the token that begins a text."""
+    """Ids of a prompt; for an empty one the begin-of-text token."""
     return tokenizer.encode(prompt).ids or [tokenizer.bos_id]
 
 
 def special_tokens(tokenizer: Tokenizer) -> Tokens:
-    """What ends a text, be it the beginning of another, and what stands for no text at all."""
+    """Tokens that end a text, including the begin of the next, and tokens without text."""
     ends = frozenset({tokenizer.bos_id, tokenizer.eos_id})
     return Tokens(ends, tuple({tokenizer.unk_id, tokenizer.pad_id} - ends))
 
 
 def continuation(tokenizer: Tokenizer, prompt: list[int], ids: list[int], tokens: Tokens) -> str:
-    """What `ids` add to the text of `prompt`, which may run into it."""
+    """Text that `ids` add to that of `prompt`."""
     before, whole = tokenizer.decode(prompt), tokenizer.decode([*prompt, *_without_end(ids, tokens)])
-    return whole[_shared(before, whole) :]
+    return whole[_common_prefix(before, whole) :]
 
 
 def _without_end(ids: list[int], tokens: Tokens) -> list[int]:
     return ids[:-1] if ids and ids[-1] in tokens.ends else ids
 
 
-class _Continued:
-    """`continuation` of a prompt by ids that become more and more, of whose text only the end is decoded anew."""
+class _Continuation:
+    """Incremental `continuation` of a prompt; only the end of the text is decoded again."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: list[int]) -> None:
         self._before = tokenizer.decode(prompt)
         self._whole, self._count = IncrementalText(tokenizer, prompt), 0
 
-    def read(self, ids: list[int]) -> _Continued:
-        """Those read before and perhaps further ones."""
+    def read(self, ids: list[int]) -> _Continuation:
+        """Update with `ids`, which extend the previous ones."""
         self._whole.add(ids[self._count :])
         self._count = len(ids)
         return self
@@ -218,37 +239,37 @@ class _Continued:
 
     @property
     def settled(self) -> str:
-        """As far as more tokens keep it."""
+        """The part that further tokens do not change."""
         return self._added(self._whole.settled)
 
     def _added(self, whole: str) -> str:
-        return whole[_shared(self._before, whole) :]
+        return whole[_common_prefix(self._before, whole) :]
 
 
-def _shared(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many elements two sequences have in common at their beginning; compares slices, not elements."""
+def _common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
+    """Length of the common prefix of two sequences; compares slices, not elements."""
     return bisect_left(range(min(len(one), len(other))), True, key=lambda i: one[: i + 1] != other[: i + 1])
 
 
 def cut_at(text: str, stop: Iterable[str]) -> str:
-    """The text before the first stop string in it."""
-    return text[: min((at for at in map(text.find, stop) if at >= 0), default=len(text))]
+    """The text before the first stop string."""
+    return text[: min((index for index in map(text.find, stop) if index >= 0), default=len(text))]
 
 
-def _without_beginning_of(text: str, stop: Iterable[str]) -> str:
-    """The text without what may become a stop string at its end."""
+def _without_partial_stop(text: str, stop: Iterable[str]) -> str:
+    """The text without a possible beginning of a stop string at its end."""
     held = max((n for s in stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
     return text[: len(text) - held]
 
 
 def left_to_right(model: str | Path | Artifact, device: str) -> Artifact:
-    """The model, if it is one that says what comes next. Raises UserError for any other."""
+    """Load the model. Raises UserError if it is not a left-to-right language model."""
     artifact = model if isinstance(model, Artifact) else loading.load_network(model)
     head = artifact.model.describe()["head"]["name"]
     if not head.endswith("language_model"):
-        raise UserError("this model labels texts and writes none.", remedy="Name a language model.")
+        raise UserError("this model cannot generate text.", remedy="Use a language model.")
     if head != "language_model" or artifact.model.encoder.direction != "left":
-        message = "this model does not read from the left, so it cannot say what comes next."
-        raise UserError(message, remedy="Name a language model that reads forward.")
+        message = "this model is not left-to-right, so it cannot predict the next token."
+        raise UserError(message, remedy="Use a left-to-right language model.")
     artifact.model.to(resolve_device(device))
     return artifact

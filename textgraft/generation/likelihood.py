@@ -1,7 +1,8 @@
-"""How likely a language model that reads from the left finds continuations of prompts, many at a time.
+"""Batched likelihoods of continuations of prompts under a left-to-right language model.
 
-`textgraft.score` for prompts that begin alike: what all of a group share (an instruction, worked examples) is read
-once, its state goes to every row, equal requests are answered once, and rows of like length are read together.
+Like `textgraft.score`, for prompts with common beginnings: the shared prefix of a group (an instruction, worked
+examples) is encoded once, its state is copied to every row, equal requests are computed once, and rows of similar
+length are batched.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from textgraft.text.tokenizer import Tokenizer
 
 ROWS = 64
 TOKENS = 4096
-SHARED_AT_LEAST = 8
-"""Fewer tokens than that in common are not worth a pass of their own."""
+MIN_SHARED_TOKENS = 8
+"""Minimum length of a shared prefix for a separate pass."""
 PREDICTED_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
 class Request:
-    """A continuation of a prompt; requests with the same `shared` begin with that text and are read together."""
+    """A continuation of a prompt; requests with the same `shared` begin with that text and are batched."""
 
     prompt: str
     continuation: str
@@ -40,7 +41,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """A continuation's log probability (nats, summed), its length, and whether each token was the likeliest there."""
+    """Log probability of a continuation (nats, summed), its length in tokens and bytes, and whether greedy decoding
+    gives it.
+    """
 
     log_probability: float
     tokens: int
@@ -50,7 +53,9 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Scoring:
-    """What makes a continuation's likelihood one number to compare; `alone` is that after a prompt without content."""
+    """Function from a continuation's likelihood to a comparable score; `alone` is the likelihood after a content-free
+    prompt.
+    """
 
     value: Callable[[Likelihood, Likelihood], float]
     about: str
@@ -58,79 +63,84 @@ class Scoring:
 
 
 SCORINGS: dict[str, Scoring] = {
-    "sum": Scoring(lambda found, alone: found.log_probability, "log P(option | prompt)"),
-    "length": Scoring(lambda found, alone: found.log_probability / found.tokens, "the same by token"),
-    "bytes": Scoring(lambda found, alone: found.log_probability / found.bytes, "the same by byte of UTF-8"),
+    "sum": Scoring(lambda likelihood, alone: likelihood.log_probability, "log P(option | prompt)"),
+    "length": Scoring(lambda likelihood, alone: likelihood.log_probability / likelihood.tokens, "the same by token"),
+    "bytes": Scoring(
+        lambda likelihood, alone: likelihood.log_probability / likelihood.bytes, "the same by byte of UTF-8"
+    ),
     "unconditional": Scoring(
-        lambda found, alone: found.log_probability - alone.log_probability,
+        lambda likelihood, alone: likelihood.log_probability - alone.log_probability,
         "log P(option | prompt) - log P(option | 'Answer:')",
         needs_alone=True,
     ),
 }
-"""Brown et al. 2020, §2.4, has the mean by token, and P(option | context) / P(option | "Answer:") for some tasks."""
+"""Brown et al. 2020, §2.4: the mean by token, and P(option | context) / P(option | "Answer:") for some tasks."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The ids of a prompt with its continuation, which begins at `border`."""
+    """Ids of a prompt with its continuation, which begins at `border`."""
 
     ids: np.ndarray
     border: int
 
 
 def likelihoods(artifact: Artifact, requests: Sequence[Request], *, precision: str = "auto") -> list[Likelihood]:
-    """The likelihood of each request's continuation, in order.
+    """Likelihood of each request's continuation, in order.
 
-    Prompt and continuation are tokenised as one text, as `textgraft.score` does. Raises UserError for a continuation
-    that is not one token, and for a text that is longer than the model can look at (the last token is not read).
+    Prompt and continuation are tokenised as one text, as in `textgraft.score`.
+
+    Raises:
+        UserError: A continuation has no token of its own, or a text is longer than the model's maximum length (the last
+            token needs no position).
     """
     unique = list(dict.fromkeys(requests))
     rows = _rows(artifact, unique)
     groups: dict[str, list[int]] = {}
     for index, request in enumerate(unique):
         groups.setdefault(request.shared, []).append(index)
-    found: dict[Request, Likelihood] = {}
+    by_request: dict[Request, Likelihood] = {}
     for members in groups.values():
-        values = _read(artifact, [rows[i] for i in members], precision)
+        values = _score_rows(artifact, [rows[i] for i in members], precision)
         for index, (log_probability, greedy) in zip(members, values, strict=True):
             row, request = rows[index], unique[index]
             size = len(request.continuation.encode("utf-8", "surrogatepass"))
-            found[request] = Likelihood(log_probability, len(row.ids) - row.border, size, greedy)
-    return [found[request] for request in requests]
+            by_request[request] = Likelihood(log_probability, len(row.ids) - row.border, size, greedy)
+    return [by_request[request] for request in requests]
 
 
 def token_rows(tokenizer: Tokenizer, prompts: Sequence[str], continuations: Sequence[str]) -> list[Row]:
-    """Each prompt with its continuation as ids; after a prompt of nothing the continuation begins a text."""
+    """Ids of each prompt with its continuation; after an empty prompt the continuation begins a text."""
     names = list(dict.fromkeys(prompts))
     before = dict(zip(names, tokenizer.encode_batch(names), strict=True))
     whole = tokenizer.encode_batch([prompt + text for prompt, text in zip(prompts, continuations, strict=True)])
     rows = []
     for prompt, ids in zip(prompts, whole, strict=True):
-        border = _common([before[prompt], ids])
+        border = _common_prefix([before[prompt], ids])
         rows.append(Row(ids, border) if border else Row(np.concatenate([[tokenizer.bos_id], ids]), 1))
     return rows
 
 
 def _rows(artifact: Artifact, requests: Sequence[Request]) -> list[Row]:
     rows = token_rows(artifact.tokenizer, [r.prompt for r in requests], [r.continuation for r in requests])
-    most = artifact.model.encoder.max_length
+    maximum = artifact.model.encoder.max_length
     for request, row in zip(requests, rows, strict=True):
         if len(row.ids) <= row.border:
-            message = f"'{request.continuation}' is not one token of this model's vocabulary."
+            message = f"'{request.continuation}' has no token in this model's vocabulary."
             raise UserError(message, remedy="Give options of one word or more.")
-        if most is not None and len(row.ids) - 1 > most:
-            message = f"a prompt of {len(row.ids):,} tokens is longer than the {most:,} that this model can look at."
+        if maximum is not None and len(row.ids) - 1 > maximum:
+            message = f"a prompt of {len(row.ids):,} tokens is longer than the {maximum:,} positions of this model."
             raise UserError(message, where=request.prompt[:40] + "…", remedy="Shorten it.")
     return rows
 
 
 @torch.no_grad()
-def _read(artifact: Artifact, rows: Sequence[Row], precision: str) -> list[tuple[float, bool]]:
-    """Each row's summed log probability, and whether it is what greedy decoding would have written."""
+def _score_rows(artifact: Artifact, rows: Sequence[Row], precision: str) -> list[tuple[float, bool]]:
+    """Summed log probability of each row, and whether greedy decoding gives it."""
     model = artifact.model.eval()
     start, state = 0, None
-    shared = min(_common([row.ids for row in rows]), min(row.border for row in rows) - 1)
-    if len(rows) > 1 and shared >= SHARED_AT_LEAST and model.encoder.remembers(shared):
+    shared = min(_common_prefix([row.ids for row in rows]), min(row.border for row in rows) - 1)
+    if len(rows) > 1 and shared >= MIN_SHARED_TOKENS and model.encoder.remembers(shared):
         ids = torch.from_numpy(rows[0].ids[None, :shared].astype(np.int64))
         with computing_in(precision, model.device):
             encoded = model.encoder.begin(Batch(ids, torch.ones_like(ids, dtype=torch.bool)).to(model.device))
@@ -146,40 +156,40 @@ def _read(artifact: Artifact, rows: Sequence[Row], precision: str) -> list[tuple
             targets[index, first : lengths[member]] = torch.from_numpy(row.ids[row.border :].astype(np.int64))
         batch = batch.with_targets(targets).to(model.device)
         with computing_in(precision, model.device):
-            found, likeliest = _targets(artifact, model.encoder(batch, _repeated(state, len(members))), batch)
-        for member, total, greedy in zip(members, found.sum(1).tolist(), likeliest.all(1).tolist(), strict=True):
+            log_probs, is_greedy = _targets(artifact, model.encoder(batch, _repeat_state(state, len(members))), batch)
+        for member, total, greedy in zip(members, log_probs.sum(1).tolist(), is_greedy.all(1).tolist(), strict=True):
             results[member] = (total, greedy)
     return results
 
 
 def _targets(artifact: Artifact, encoded: Encoded, batch: Batch) -> tuple[Tensor, Tensor]:
-    """(B, T) the log probability of each target, 0 where there is none, and whether no token is likelier."""
+    """Log probability (B, T) of each target, 0 where there is none, and whether it is the most likely token."""
     head = artifact.model.head
     assert isinstance(head, LanguageModelHead)
     assert batch.targets is not None
     counted = batch.targets != IGNORE
     log_p = torch.zeros(counted.shape, dtype=torch.float64, device=counted.device)
-    likeliest = torch.ones_like(counted)
+    is_greedy = torch.ones_like(counted)
     values, best = [], []
-    for hidden, wanted in zip(
+    for hidden, targets in zip(
         encoded.top[counted].split(PREDICTED_AT_ONCE), batch.targets[counted].split(PREDICTED_AT_ONCE)
     ):
-        every = head.output.log_probs(hidden)
-        values.append(every.gather(1, wanted[:, None])[:, 0].double())
-        best.append(every.argmax(1) == wanted)
-    log_p[counted], likeliest[counted] = torch.cat(values), torch.cat(best)
-    return log_p, likeliest
+        all_log_probs = head.output.log_probs(hidden)
+        values.append(all_log_probs.gather(1, targets[:, None])[:, 0].double())
+        best.append(all_log_probs.argmax(1) == targets)
+    log_p[counted], is_greedy[counted] = torch.cat(values), torch.cat(best)
+    return log_p, is_greedy
 
 
-def _repeated(state: State | None, rows: int) -> State | None:
-    """The state of one row as that of many."""
+def _repeat_state(state: State | None, rows: int) -> State | None:
+    """The state of one row, repeated."""
     if state is None:
         return None
     return tuple(tuple(t.expand(rows, *t.shape[1:]).contiguous() for t in layer) for layer in state)
 
 
-def _common(sequences: Sequence[np.ndarray]) -> int:
-    """How many ids all sequences have in common at their beginning."""
+def _common_prefix(sequences: Sequence[np.ndarray]) -> int:
+    """Length of the common prefix of all sequences."""
     shortest = min(map(len, sequences))
     same = np.ones(shortest, dtype=bool)
     for ids in sequences[1:]:

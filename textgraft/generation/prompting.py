@@ -1,8 +1,8 @@
-"""Prompts as GPT-3 was given them: an instruction, examples with their answers, and a text whose answer is to come.
+"""Few-shot prompts: an instruction, examples with their answers, and a text to be answered.
 
-A template file says how one example reads and which words stand for which label (Brown et al. 2020, §2 and appendix G;
-the words that stand for labels are called a verbaliser since Schick & Schütze 2021). Prompts hold as many examples as
-the model has room for; examples are left out whole, the first ones first.
+A template file has the format of an example and the words for each label (Brown et al. 2020, §2 and appendix G; the
+words are called a verbaliser since Schick & Schütze 2021). Prompts contain as many examples as the model has room for;
+whole examples are dropped, the first ones first.
 """
 
 from __future__ import annotations
@@ -24,20 +24,30 @@ from textgraft.training.recipes import find_recipe, read_toml
 FIELDS = ("text", "text2", "label")
 _FIELD = re.compile(r"\{(\w*)\}")
 STEPS = 256
-"""A text that is too long for its prompt is cut to some 256ths."""
+"""Texts that are too long for their prompt are truncated to a number of 256ths."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """How an example is written out.
+    """Format of a prompt.
 
-    `example` has {text}, perhaps {text2} (the second text of a pair, the question of a choice), and after them {label},
-    where the answer stands; what follows {label} belongs to every answer. `separator` parts instruction and examples.
-    `verbaliser` names the words for each label; of several the first stands in examples, and the label's probability is
-    the mean of theirs. Without it the labels are their own words. `answer_context` is the prompt without content of the
-    scoring "unconditional". With `max_tokens` the model writes its answer, as far as the first of the `stop` strings.
+    Args:
+        name: Name.
+        description: Description.
+        example: Format of an example with {text}, optionally {text2} (the second text of a pair, the question of a
+            choice), and then {label}; text after {label} is part of every answer.
+        source: Source.
+        instruction: Text before the examples.
+        separator: Separator of instruction and examples.
+        verbaliser: Words for each label; examples have the first, and a label's probability is the mean of all its
+            words. Without it labels are their own words.
+        answer_context: Content-free prompt of the scoring "unconditional".
+        max_tokens: If above 0, answers are generated with at most this many tokens, up to the first of the `stop`
+            strings.
+        stop: Stop strings.
 
-    Raises UserError for a format that cannot be used.
+    Raises:
+        UserError: The format cannot be used.
     """
 
     name: str
@@ -62,9 +72,9 @@ class Template:
             if name not in fields:
                 raise UserError(f"there is no {{{name}}} in example.", remedy='For example: "{text}\\nMood: {label}".')
         if fields.index("label") != len(fields) - 1:
-            raise UserError("in example something comes after {label}.", remedy="Let {label} be the last field.")
+            raise UserError("in example a field comes after {label}.", remedy="Make {label} the last field.")
         if any(_FIELD.search(part) for part in (self.instruction, self.separator, self.answer_context)):
-            raise UserError("only example may have fields in braces.", remedy="Take them out of the others.")
+            raise UserError("only example may have fields in braces.", remedy="Remove them from the others.")
         for label, words in self.verbaliser.items():
             if not words or not all(word.strip() for word in words):
                 raise UserError(f"verbaliser has no word for '{label}'.", remedy="Give one or more, none empty.")
@@ -77,32 +87,35 @@ class Template:
 
     @property
     def writes(self) -> bool:
-        """Whether answers are written, not chosen."""
+        """True if answers are generated, not chosen."""
         return self.max_tokens > 0
 
     def question(self, text: str, share: int = STEPS) -> str:
-        """An example as far as its answer, without the space before that; of each text so many 256ths.
+        """Format an example up to its answer, with `share` 256ths of each text.
 
-        Raises UserError where the template has no place for a part of the text, or a place for what it has not.
+        Raises:
+            UserError: The template lacks a field for a part of the text, or has a field without one.
         """
         parts = {name: part[: len(part) * share // STEPS] for name, part in _parts(text).items()}
         head = self.example[: self.example.index("{label}")].rstrip()
-        wanted = set(_FIELD.findall(head))
-        if missing := wanted - set(parts):
-            remedy = "Name the column with --text2, or take another template."
-            raise UserError(f"the template '{self.name}' reads {{{missing.pop()}}}, which is not there.", remedy=remedy)
-        if unused := [name for name, part in parts.items() if name not in wanted and part]:
-            remedy = "Take one that does, or add it to a copy of this one."
-            raise UserError(f"the template '{self.name}' does not read {{{unused[0]}}}.", remedy=remedy)
+        fields = set(_FIELD.findall(head))
+        if missing := fields - set(parts):
+            remedy = "Set the column with --text2, or use another template."
+            raise UserError(
+                f"the template '{self.name}' needs {{{missing.pop()}}}, which the data lack.", remedy=remedy
+            )
+        if unused := [name for name, part in parts.items() if name not in fields and part]:
+            remedy = "Use one that does, or add it to a copy of this one."
+            raise UserError(f"the template '{self.name}' does not use {{{unused[0]}}}.", remedy=remedy)
         return _FIELD.sub(lambda match: parts[match[1]], head)
 
     def answer(self, words: str) -> str:
-        """What follows `question`, with these words in it."""
+        """The text after `question`, with these words."""
         head, _, tail = self.example.partition("{label}")
         return head[len(head.rstrip()) :] + words + tail
 
     def words(self, label: str) -> tuple[str, ...]:
-        """The words for a label; itself, where the template names none."""
+        """Words for a label; the label itself, where the template has none."""
         return self.verbaliser.get(label, (label,))
 
 
@@ -116,59 +129,63 @@ def _parts(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model is asked: `shared` is what others may begin with too, `options` are continuations to choose from.
+    """Input of the model: `shared` is common to several prompts, `options` are continuations to choose from.
 
-    `shots` is how many examples are left; `is_cut` whether the text lost its end.
+    `shots` is the number of examples; `is_cut` is True if the text is truncated.
     """
 
     shared: str
-    own: str
+    own_text: str
     options: tuple[str, ...]
     shots: int = 0
     is_cut: bool = False
 
     @property
     def text(self) -> str:
-        return self.shared + self.own
+        return self.shared + self.own_text
 
 
 def load_template(name: str) -> Template:
-    """The template `name`, one that ships (recipes/prompts) or the path of a .toml file.
+    """Load the template `name`, a bundled one (recipes/prompts) or the path of a .toml file.
 
-    Raises UserError, with file and key, for one that does not exist or cannot be used.
+    Raises:
+        UserError: It does not exist or cannot be used; the message has file and key.
     """
     return read_toml(find_recipe(name, "prompts"), Template, "prompts")
 
 
 def draw(examples: Examples, shots: int, seed: int) -> list[int]:
-    """The examples for a prompt, in its order: a stratified draw, shuffled, both by `seed`.
+    """Indices of the examples of a prompt, in its order: a stratified sample, shuffled, both by `seed`.
 
-    Of one seed the fewer are among the more. Raises UserError where there are too few with one label each.
+    Smaller samples of a seed are contained in larger ones.
+
+    Raises:
+        UserError: There are too few examples with one label each.
     """
     if not shots:
         return []
     if examples.labels is None or examples.kind not in ONE_OF:
         raise UserError(
-            "examples in a prompt need one answer each.", where=examples.source, remedy="Name labelled ones."
+            "examples in a prompt need one answer each.", where=examples.source, remedy="Use labelled texts."
         )
-    known = [i for i, label in enumerate(examples.labels) if label != "" and str(examples.texts[i]).strip()]
-    if not 0 <= shots <= len(known):
-        message = f"{shots} examples are asked for, and {len(known)} have a label."
-        raise UserError(message, where=examples.source, remedy="Ask for fewer.")
-    chosen = nested_order(examples.take(known), seed)[:shots]
+    labelled = [i for i, label in enumerate(examples.labels) if label != "" and str(examples.texts[i]).strip()]
+    if not 0 <= shots <= len(labelled):
+        message = f"{shots} examples are more than the {len(labelled)} with a label."
+        raise UserError(message, where=examples.source, remedy="Give fewer.")
+    sampled = nested_order(examples.take(labelled), seed)[:shots]
     order = np.random.default_rng([seed, shots]).permutation(shots)
-    return [known[chosen[i]] for i in order]
+    return [labelled[sampled[i]] for i in order]
 
 
 def demonstration(template: Template, text: str, label: str) -> str:
-    """An example with its answer; of a choice the right option, whose number is the label."""
+    """Format an example with its answer; for a choice the right option, whose number is the label."""
     if isinstance(text, Choice):
         return template.question(text) + template.answer(text.options[int(label) - 1])
     return template.question(text) + template.answer(template.words(label)[0])
 
 
 def demonstrations(template: Template, examples: Examples, chosen: Sequence[int]) -> list[str]:
-    """The chosen examples, written out."""
+    """Format the chosen examples."""
     labels = cast(Sequence[str], examples.labels or ())
     return [demonstration(template, examples.texts[i], labels[i]) for i in chosen]
 
@@ -176,9 +193,10 @@ def demonstrations(template: Template, examples: Examples, chosen: Sequence[int]
 def build(
     template: Template, text: str, *, shown: Sequence[str], options: Sequence[str], fits: Callable[[Prompt], bool]
 ) -> Prompt:
-    """The prompt with as many of the last examples `shown` as fit; without any, as much of the text as does.
+    """Build the prompt with as many of the last examples `shown` as fit; without any, with as much of the text as fits.
 
-    Raises UserError where the template alone does not fit.
+    Raises:
+        UserError: The template alone does not fit.
     """
     question = template.question(text)
     for first in range(len(shown) + 1):
@@ -191,19 +209,19 @@ def build(
     low, high = 0, STEPS
     while low < high:
         middle = (low + high + 1) // 2
-        shorter = replace(prompt, own=template.question(text, middle), is_cut=True)
+        shorter = replace(prompt, own_text=template.question(text, middle), is_cut=True)
         low, high = (middle, high) if fits(shorter) else (low, middle - 1)
-    prompt = replace(prompt, own=template.question(text, low), is_cut=True)
+    prompt = replace(prompt, own_text=template.question(text, low), is_cut=True)
     if not low and not fits(prompt):
         message = f"the model has no room for the template '{template.name}', even without a text."
-        raise UserError(message, remedy="Shorten the template, or take a model that reads more.")
+        raise UserError(message, remedy="Shorten the template, or use a model with a longer context.")
     return prompt
 
 
 def room(tokenizer: Tokenizer, most: int | None) -> Callable[[Prompt], bool]:
-    """Whether a prompt with each of its options has no more than `most` tokens to be read (None: any number).
+    """A function that returns True if a prompt with each of its options has at most `most` tokens (None: any number).
 
-    Of an option the last token is not read, only predicted.
+    The last token of an option is only predicted and needs no position.
     """
 
     def fits(prompt: Prompt) -> bool:

@@ -1,6 +1,6 @@
-"""GPT-2's tasks of one word, without a template: the last of a passage, and the one for a blank.
+"""Word prediction as in GPT-2: the last word of a passage, and cloze tests.
 
-Radford et al. 2019, §3.2 and §3.3.
+Source: Radford et al. 2019, §3.2 and §3.3.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from textgraft.models.artifact import Artifact
 
 @dataclass(frozen=True)
 class LastWords:
-    """How well the last words of N passages are predicted.
+    """Results of predicting the last words of N passages.
 
-    `right` are those that greedy decoding would have written, every token of them; `log_probabilities` are in nats.
+    `right` are those that greedy decoding gives, with all their tokens; `log_probabilities` are in nats.
     """
 
     right: list[bool]
@@ -37,17 +37,19 @@ class LastWords:
 
     @property
     def perplexity(self) -> float:
-        """By word: exp of the mean of -log P(last word | what comes before it)."""
+        """Perplexity by word: exp of the mean of -log P(last word | context)."""
         return float(np.exp(-np.mean(self.log_probabilities)))
 
 
 def last_words(
     model: str | Path | Artifact, passages: Sequence[str], *, precision: str = "auto", device: str = "cpu"
 ) -> LastWords:
-    """The last word of each passage given the rest of it, as LAMBADA asks (Paperno et al. 2016; GPT-2, §3.3).
+    """Score the last word of each passage given the rest, as in LAMBADA (Paperno et al. 2016; GPT-2, §3.3).
 
-    A word is what stands after the last space; GPT-2's filter of stop words is left out. Raises UserError for no
-    passages, and for one of a single word.
+    A word is the text after the last space; GPT-2's stop-word filter is left out.
+
+    Raises:
+        UserError: There are no passages, or one has a single word.
     """
     validate_not_single_text(passages, name="passages", remedy="Pass a list of passages.")
     artifact, requests = left_to_right(model, device), []
@@ -58,8 +60,11 @@ def last_words(
         requests.append(Request(match[1], match[2]))
     if not requests:
         raise UserError("there are no passages.", remedy="Give one or more.")
-    found = likelihoods(artifact, requests, precision=precision)
-    return LastWords([one.greedy for one in found], [one.log_probability for one in found])
+    word_likelihoods = likelihoods(artifact, requests, precision=precision)
+    return LastWords(
+        [likelihood.greedy for likelihood in word_likelihoods],
+        [likelihood.log_probability for likelihood in word_likelihoods],
+    )
 
 
 def cloze(
@@ -71,15 +76,20 @@ def cloze(
     blank: str = "XXXXX",
     device: str = "cpu",
 ) -> list[int]:
-    """Which of its candidates fits the blank in each passage (Hill et al. 2016, Children's Book Test; GPT-2, §3.2).
+    """Choose a candidate for the blank in each passage (Hill et al. 2016, Children's Book Test; GPT-2, §3.2).
 
-    A candidate's score is that of itself and of all that follows the blank. Returns their places, from 0 on. Raises
-    UserError for a passage with no blank or several, or with no candidates.
+    A candidate's score includes the text after the blank.
+
+    Returns:
+        Indices of the chosen candidates.
+
+    Raises:
+        UserError: A passage does not have exactly one blank, or has no candidates.
     """
     artifact, prompts = left_to_right(model, device), []
     for number, (passage, words) in enumerate(zip(passages, candidates, strict=True), start=1):
         if passage.count(blank) != 1 or not words:
-            message = f"it has {passage.count(blank)} blanks '{blank}' and {len(words)} candidates."
+            message = f"the passage has {passage.count(blank)} blanks '{blank}' and {len(words)} candidates."
             raise UserError(message, where=f"passage {number}", remedy="Give one blank and one or more candidates.")
         before, _, after = passage.partition(blank)
         start = before.rstrip()

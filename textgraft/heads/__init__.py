@@ -1,1 +1,1 @@
-"""One file per task head."""
+"""Task heads, one file each."""

@@ -1,4 +1,4 @@
-"""GPT's auxiliary objective: while a classifier learns, its language model goes on being one."""
+"""GPT's auxiliary objective: a language-model loss beside the classification loss."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from textgraft.heads.language_model import LanguageModelHead
 
 
 class AuxiliaryLanguageModel(nn.Module):
-    """A language-model head beside a classifier's: L3 = L2 + λ L1 (Radford et al. 2018, §3.2, equation 5).
+    """A language-model head beside a classifier's: L3 = L2 + λ L1.
 
-    The paper writes L1 and L2 as sums over the whole data; the authors' code (train.py) takes for L1 each row's mean
-    over its tokens, then the mean over rows, and for L2 the mean over examples. So do we. A row's mean belongs to its
-    row and the mean over an example's rows to the example, so both losses are sums over examples, which the loop
-    divides by one count over all micro-batches and ranks: no batch's mean is ever taken. Every token of a row but the
-    first is a target (the last, for an encoder that reads from the right), marks and the extracted token among them,
-    as there. The head's regularisers (AR, TAR) stay out: they are no part of L1. Its output dropout acts.
+    Both losses are sums over examples, which the loop divides by one count over all micro-batches and ranks: L1 is each
+    row's mean over its tokens, then the mean over the rows of an example. Every token of a row but the first is a
+    target (the last, for a right-to-left encoder), special tokens included. The head's regularisers (AR, TAR) are left
+    out, since they are no part of L1; its output dropout is active.
+
+    Source: Radford et al. 2018, §3.2, equation 5. The paper writes L1 and L2 as sums over the whole data; these means
+    are those of the authors' code (train.py).
     """
 
     def __init__(self, head: LanguageModelHead, weight: float, direction: Direction) -> None:
@@ -30,9 +31,10 @@ class AuxiliaryLanguageModel(nn.Module):
         self.head, self.weight, self.direction = head, weight, direction
 
     def added(self, loss: Loss, encoded: Encoded, batch: Batch) -> Loss:
-        """The classifier's loss of a batch with λ times the language model's; `parts` has both sums over examples.
+        """Add λ times the language model's loss to the classifier's.
 
-        These are `nll` (the classifier's) and `auxiliary_nll` (before λ).
+        Returns:
+            The total loss; `parts` has the sums over examples: `nll` (classifier) and `auxiliary_nll` (before λ).
         """
         targets = next_tokens(batch, self.direction)
         total = self.head.weighted_nll(encoded, targets, shares(targets, batch.groups))
@@ -40,13 +42,13 @@ class AuxiliaryLanguageModel(nn.Module):
         return replace(loss, total=loss.total + self.weight * total, parts=parts)
 
     def own(self, encoder: Encoder) -> tuple[nn.Parameter, ...]:
-        """The parameters that it does not share with the encoder."""
+        """Parameters that are not shared with the encoder."""
         shared = {id(p) for p in encoder.parameters()}
         return tuple(p for p in self.parameters() if id(p) not in shared)
 
 
 def next_tokens(batch: Batch, direction: Direction) -> Tensor:
-    """(B, T) the id that follows in the same row, or the one before for "right"; -100 where there is none."""
+    """Ids (B, T) of the next token in the same row, or the previous one for "right"; -100 where there is none."""
     targets = torch.full_like(batch.ids, IGNORE)
     both = batch.mask[:, 1:] & batch.mask[:, :-1]
     if direction == "right":
@@ -57,7 +59,9 @@ def next_tokens(batch: Batch, direction: Direction) -> Tensor:
 
 
 def shares(targets: Tensor, groups: Tensor | None) -> Tensor:
-    """(B, T) float32 such that each row's targets add up to 1, or to 1 over the number of rows of its example."""
+    """Weights (B, T) in float32 that add up to 1 over each row's targets, or to 1 over the number of rows of its
+    example.
+    """
     tokens = (targets != IGNORE).sum(dim=1).clamp(min=1)
     rows = torch.ones_like(tokens) if groups is None else groups.bincount()[groups]
     return (1 / (tokens * rows).float())[:, None].expand(targets.shape)

@@ -1,4 +1,4 @@
-"""What a task asks of an encoder: a head turns `Encoded` into a loss or into predictions."""
+"""Interface of a task head: it turns `Encoded` into a loss or into predictions."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from textgraft.encoders.base import Encoded, State
 
 @dataclass
 class Loss:
-    """A sum and what to divide it by, so that unequal batches add up to the right mean.
+    """A sum and its count, so that unequal batches add up to the right mean.
 
-    `parts` are detached numbers worth showing; `state` is the encoder's, to hand to the next window.
+    Attributes:
+        total: Scalar, the sum over all targets.
+        count: Number of targets.
+        parts: Detached values to report.
+        state: The encoder's state, for the next window.
     """
 
-    total: Tensor  # scalar, the sum over everything counted
+    total: Tensor
     count: int
     parts: dict[str, float] = field(default_factory=dict)
     state: State | None = None
 
 
 class Head(nn.Module):
-    """The task's layers. The config is a frozen dataclass; the width of the vectors that it reads is part of it.
+    """The layers of a task. The config is a frozen dataclass that includes the width of the input vectors.
 
-    They are the encoder's last layer, or what the config's `layer_aggregation` (a name of nn.layer_aggregation), if it
-    has one, makes of all layers: the model sees to that, and the head finds it as `Encoded.top`.
+    The input is the encoder's last layer, or the output of the config's `layer_aggregation` (a name in
+    nn.layer_aggregation); the model computes it and passes it as `Encoded.top`.
     """
 
     config: Any
-    keep: Literal["top", "all"] = "top"  # which of the encoder's layers it reads
+    keep: Literal["top", "all"] = "top"  # the layers of the encoder that it needs
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """Raw scores (logits)."""
+        """Compute raw scores (logits)."""
         raise NotImplementedError
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:

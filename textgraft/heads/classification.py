@@ -1,4 +1,4 @@
-"""A classifier: pool a document, then linear layers, with batch norm as in ULMFiT or without as in BERT."""
+"""Classification: pooling and linear layers, with batch normalisation as in ULMFiT or without as in BERT."""
 
 from __future__ import annotations
 
@@ -23,13 +23,21 @@ POOLED = "pooled"
 
 @dataclass(frozen=True)
 class ClassificationConfig:
-    """`outputs` is the number of classes (1 for a numeric target); `direction` the encoder's.
+    """Configuration of the head.
 
-    `pooling` is a name of nn.pooling.POOLINGS, or "pooled" for the vector that an encoder such as BERT makes itself.
-    `hidden_dim` 0 leaves one linear layer, behind `input_dropout`. `words_dim`, if not 0, adds the mean and the maximum
-    of the embedding layer (of that width) to what is pooled. `both_orders` says that each example is a pair that comes
-    both ways round. `layer_aggregation` is a name of nn.layer_aggregation.LAYER_AGGREGATIONS; what it reads is what is
-    pooled.
+    Args:
+        input_dim: Width D of the pooled layer.
+        outputs: Number of classes (1 for a numeric target).
+        kind: Kind of the target.
+        pooling: Name in nn.pooling.POOLINGS, or "pooled" for the encoder's own pooled vector (BERT).
+        hidden_dim: Width of the hidden layer; 0 leaves one linear layer after `input_dropout`.
+        input_dropout: Dropout before the first linear layer.
+        hidden_dropout: Dropout before the last linear layer.
+        direction: The encoder's direction.
+        words_dim: If not 0, mean and maximum of the embedding layer (of this width) are added to the pooled vector.
+        batch_norm: Use batch normalisation.
+        both_orders: Each example is a pair of texts in both orders.
+        layer_aggregation: Name in nn.layer_aggregation.LAYER_AGGREGATIONS; its output is pooled.
     """
 
     input_dim: int
@@ -49,27 +57,29 @@ class ClassificationConfig:
 class ClassificationHead(Head):
     """[h_T, maxpool(H), meanpool(H)] -> BatchNorm-Dropout-Linear-ReLU-BatchNorm-Dropout-Linear.
 
-    Howard & Ruder 2018, §3.3, except that what is normalised is bounded outside training (nn.batch_norm); with
-    `words_dim` the word level stands beside the top layer, because a young language model's table knows words long
-    before its upper layers know sentences. Where several rows make one example, a pair in both orders, what was pooled
-    of them is added up first (Radford et al. 2018, figure 1, "similarity"). Scores are logits: softmax for one label, a
-    sigmoid each for many, and for a numeric target the standardised value itself. Raises UserError for an unknown
-    pooling, and for the encoder's own with a layer aggregation, which it knows nothing of.
+    Outputs are logits: softmax for one label, a sigmoid each for many, and for a numeric target the standardised value
+    itself. Where several rows are one example, a pair in both orders, their pooled vectors are added first (Radford et
+    al. 2018, figure 1, "similarity").
+
+    Source: Howard & Ruder 2018, §3.3. Differences: normalised values are bounded outside training (nn.batch_norm); with
+    `words_dim` the embedding layer is used beside the top layer, because a young language model's embeddings are
+    informative long before its upper layers are.
+
+    Raises:
+        UserError: The pooling is unknown, or is the encoder's own while `layer_aggregation` is not "last".
     """
 
     config: ClassificationConfig
     class_weights: Tensor
-    label_smoothing: float = 0.0  # while it is trained: none of the classifier that is saved
+    label_smoothing: float = 0.0  # only while training; not saved with the classifier
 
     def __init__(self, config: ClassificationConfig, *, bias: bool = True) -> None:
         super().__init__()
-        known = (*POOLINGS, POOLED)
-        if config.pooling not in known:
-            raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, known))
+        poolings = (*POOLINGS, POOLED)
+        if config.pooling not in poolings:
+            raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, poolings))
         if config.pooling == POOLED and config.layer_aggregation != LAST:
-            message = (
-                f"pooling '{POOLED}' is of the last layer, not of the layer aggregation '{config.layer_aggregation}'."
-            )
+            message = f"pooling '{POOLED}' uses the last layer, not the layer aggregation '{config.layer_aggregation}'."
             raise UserError(message, remedy=f"Choose another pooling ({', '.join(POOLINGS)}).")
         self.config = config
         self.keep = "all" if config.words_dim else "top"
@@ -78,19 +88,20 @@ class ClassificationHead(Head):
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(E, outputs) logits of the examples, which mostly are the B rows. Raises UserError as `vectors` does."""
+        """Logits (E, outputs) of the examples, which usually are the B rows. Raises UserError as `vectors` does."""
         return self.logits_of(self.vectors(encoded))
 
     def logits_of(self, vectors: Tensor) -> Tensor:
-        """(E, outputs) logits of the examples of which `vectors` (E, D) is what the layers see."""
+        """Logits (E, outputs) of examples with pooled vectors (E, D)."""
         with torch.autocast(vectors.device.type, enabled=False):
             logits: Tensor = self.layers(vectors.float())
             return logits
 
     def vectors(self, encoded: Encoded) -> Tensor:
-        """(E, D) what the layers see of each example.
+        """Pooled vectors (E, D) of the examples.
 
-        Raises UserError for pooling "pooled" over an encoder without a pooler.
+        Raises:
+            UserError: The pooling is "pooled" and the encoder has no pooler.
         """
         pooled = self._pooled(encoded)
         if self.config.words_dim:
@@ -106,18 +117,20 @@ class ClassificationHead(Head):
             return POOLINGS[self.config.pooling](encoded.top, encoded.mask, self.config.direction)
         if encoded.pooled is None:
             remedy = f"Choose another pooling ({', '.join(POOLINGS)}), or an encoder made with pooler=True."
-            raise UserError(f"pooling '{POOLED}' needs an encoder with a pooler, and this one has none.", remedy=remedy)
+            raise UserError(f"pooling '{POOLED}' needs an encoder with a pooler; this one has none.", remedy=remedy)
         return encoded.pooled
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """`loss_of` what the head sees of the encoder's answer."""
+        """The loss of a batch; see `loss_of`."""
         return self.loss_of(self.vectors(encoded), batch)
 
     def loss_of(self, vectors: Tensor, batch: Batch) -> Loss:
-        """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if asked.
+        """Cross entropy, binary cross entropy summed over classes, or squared error; weighted by class if configured.
 
-        `vectors` (E, D) are what `vectors` says of the batch's examples. Of one label a text `label_smoothing` gives
-        a share to all classes alike.
+        Args:
+            vectors: Pooled vectors (E, D) of the batch's examples.
+            batch: The batch with its targets. For one label a text, `label_smoothing` distributes a share over all
+                classes.
         """
         assert batch.targets is not None
         logits = self.logits_of(vectors)
@@ -136,7 +149,7 @@ class ClassificationHead(Head):
 
 
 def _layers(config: ClassificationConfig, width: int, *, bias: bool) -> list[nn.Module]:
-    """What turns pooled vectors of this width into logits; with batch norm the hidden layer needs no bias.
+    """The layers from pooled vectors of this width to logits; with batch norm the hidden layer needs no bias.
 
     `bias` is that of the last layer.
     """

@@ -1,4 +1,4 @@
-"""No task: an encoder by itself, as it is published, for vectors or as a start for a task."""
+"""A head without a task, for an encoder as published: for vectors, or to start a task from."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from textgraft.heads.base import Head, Loss
 
 @dataclass(frozen=True)
 class FeaturesConfig:
-    """`input_dim` is the width of the encoder's top layer."""
+    """Configuration: `input_dim` is the width of the encoder's top layer."""
 
     input_dim: int
 
 
 class FeaturesHead(Head):
-    """Hands out the encoder's top layer; has no parameters and nothing to learn."""
+    """Return the encoder's top layer; there are no parameters and there is no loss."""
 
     config: FeaturesConfig
 
@@ -29,10 +29,10 @@ class FeaturesHead(Head):
         self.config = config
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, T, D), the top layer."""
+        """The top layer, (B, T, D)."""
         return encoded.top
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """Raises UserError: there is no task."""
+        """Raise UserError: there is no task."""
         remedy = "Give the encoder a head with a task, such as classification or masked_language_model."
         raise UserError("an encoder without a task cannot be trained.", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Predict the next token (or, for a backward model, the one before)."""
+"""Language modelling: the next token or, for a right-to-left model, the previous one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,19 @@ ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class LanguageModelConfig:
-    """`output_layer` is a name of nn.softmax.OUTPUT_LAYERS; alpha and beta weigh AR and TAR (Merity et al. 2017).
+    """Configuration of the head; GPT has no `bias`, alpha or beta.
 
-    GPT has no `bias`, and neither regulariser. Tied to an adaptive embedding, an adaptive output layer shares that
-    one's matrices too with `tied_projections`.
+    Args:
+        vocab_size: V.
+        input_dim: Width D of the hidden vectors.
+        output_layer: Name in nn.softmax.OUTPUT_LAYERS.
+        tied: Tie the output table to the embedding.
+        output_dropout: Variational dropout before the output layer.
+        alpha: Weight of activation regularisation, AR (Merity et al. 2017).
+        beta: Weight of temporal activation regularisation, TAR.
+        label_smoothing: Label smoothing.
+        bias: Use a bias for each token.
+        tied_projections: An adaptive output layer tied to an adaptive embedding also shares its projections.
     """
 
     vocab_size: int
@@ -40,9 +49,10 @@ class LanguageModelConfig:
 
 
 class LanguageModelHead(Head):
-    """An output layer over the vocabulary, tied to the embedding table if asked, with AWD-LSTM's regularisers.
+    """Output layer over the vocabulary, optionally tied to the embedding, with AWD-LSTM's regularisers.
 
-    Raises UserError for an unknown output layer, and for one that is not adaptive tied to an embedding that is.
+    Raises:
+        UserError: The output layer is unknown, or is not adaptive but tied to an adaptive embedding.
     """
 
     config: LanguageModelConfig
@@ -60,22 +70,22 @@ class LanguageModelHead(Head):
                 message = (
                     f"the output layer '{name}' cannot be tied to an adaptive embedding, which has several tables."
                 )
-                raise UserError(message, where="output_layer", remedy="Take 'adaptive', or set tied = false.")
+                raise UserError(message, where="output_layer", remedy="Use 'adaptive', or set tied = false.")
             settings |= {"tied_projections": config.tied_projections}
         self.output = OUTPUT_LAYERS[name](config.vocab_size, config.input_dim, **settings)
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, T, V) log probabilities of the next token at every position."""
+        """Log probabilities (B, T, V) of the next token at every position."""
         b, t, d = encoded.top.shape
         log_p: Tensor = self.output.log_probs(encoded.top.reshape(b * t, d))
         return log_p.view(b, t, -1)
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """Summed cross entropy over targets (B, T), plus activation regularisation while training.
+        """Cross entropy summed over targets (B, T), plus activation regularisation while training.
 
-        AR = α·mean(dropped h²) and TAR = β·mean((h_t+1 - h_t)²) are means in the paper (Merity et al. 2017, §4; as
-        in their code, over all features too), so they are multiplied by the count here, to survive the division of
-        the sum. Padding does not enter them.
+        AR = α·mean(dropped h²) and TAR = β·mean((h_t+1 - h_t)²) are means in the paper (Merity et al. 2017, §4; over
+        all features too, as in their code), so they are multiplied by the count here, which the sum is divided by
+        later. Padding is excluded.
         """
         assert batch.targets is not None
         raw, dropped = encoded.top, self._dropped(encoded.top)
@@ -90,9 +100,9 @@ class LanguageModelHead(Head):
         return Loss(total=total, count=count, parts=parts, state=encoded.state)
 
     def weighted_nll(self, encoded: Encoded, targets: Tensor, weights: Tensor) -> Tensor:
-        """The summed cross entropy over targets (B, T) of which each counts `weights` (B, T) times; no regularisers."""
-        wanted = targets != IGNORE
-        return self.output.loss(self._dropped(encoded.top)[wanted], targets[wanted], weights[wanted])[0]
+        """Cross entropy summed over targets (B, T) with `weights` (B, T), without regularisers."""
+        counted = targets != IGNORE
+        return self.output.loss(self._dropped(encoded.top)[counted], targets[counted], weights[counted])[0]
 
     def _dropped(self, hidden: Tensor) -> Tensor:
         rate = self.config.output_dropout
@@ -100,22 +110,24 @@ class LanguageModelHead(Head):
 
     @torch.no_grad()
     def next_logits(self, encoded: Encoded) -> Tensor:
-        """(B, V) logits after the last position, log probabilities where the output layer has no others."""
+        """Logits (B, V) after the last position; log probabilities where the output layer has no logits."""
         return self.output.logits(encoded.top[:, -1])
 
     @torch.no_grad()
     def target_log_probs(self, encoded: Encoded, batch: Batch) -> Tensor:
-        """(B, T) log probability of each target, 0 where there is none; a few hundred rows of V at a time."""
+        """Log probability (B, T) of each target, 0 where there is none; computed for a few hundred rows of V
+        at a time.
+        """
         assert batch.targets is not None
         counted = batch.targets != IGNORE
-        wanted, hidden = batch.targets[counted], encoded.top[counted]
-        chunks = zip(hidden.split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE))
-        found = [self.output.log_probs(h).gather(1, w[:, None])[:, 0] for h, w in chunks]
+        targets, hidden = batch.targets[counted], encoded.top[counted]
+        chunks = zip(hidden.split(ROWS_AT_ONCE), targets.split(ROWS_AT_ONCE))
+        log_probs = [self.output.log_probs(h).gather(1, w[:, None])[:, 0] for h, w in chunks]
         result = torch.zeros(counted.shape, device=counted.device)
-        result[counted] = torch.cat(found).float()
+        result[counted] = torch.cat(log_probs).float()
         return result
 
 
 def _mean_square(x: Tensor, mask: Tensor) -> Tensor:
-    """The mean square of x (B, T, D) over the real positions; 0 if there are none."""
+    """Mean square of x (B, T, D) over the real positions; 0 if there are none."""
     return (x.pow(2).mean(dim=-1) * mask).sum() / mask.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Say which tokens were masked, and, if asked, whether the second text of a pair follows the first."""
+"""Masked language modelling and, optionally, next sentence prediction."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from textgraft.nn.softmax import ChunkedSoftmax
 
 @dataclass(frozen=True)
 class MaskedLanguageModelConfig:
-    """`tied` shares the output table with the embedding; `next_sentence` needs an encoder with a pooler.
+    """Configuration of the head.
 
-    `masked` is the share of tokens that training hides and asks for, `whole_words` hides the pieces of a word together
-    (data.streams.masking). The paper's 15 % wastes a young model's time, which learns by the number of its answers:
-    Wettig et al. 2023 (arXiv:2202.08005) found 40 % better for large ones too. Held-out text has 15 % hidden, whatever
-    it says.
+    Held-out text always has 15 % masked, whatever `masked` is.
+
+    Args:
+        vocab_size: V.
+        input_dim: Width D of the hidden vectors.
+        tied: Share the output table with the embedding.
+        next_sentence: Add next sentence prediction; needs an encoder with a pooler.
+        layer_norm_eps: Epsilon of the layer norm.
+        masked: Share of tokens masked in training. More than the paper's 15 % gives more targets a step: Wettig et al.
+            2023 (arXiv:2202.08005) found 40 % better for large models too.
+        whole_words: Mask all subwords of a word together (data.streams.masking).
     """
 
     vocab_size: int
@@ -38,10 +45,10 @@ class MaskedLanguageModelConfig:
 
 
 class MaskedLanguageModelHead(Head):
-    """BERT's two tasks (Devlin et al. 2019, §3.1): masked tokens, and next sentence prediction.
+    """BERT's two objectives (Devlin et al. 2019, §3.1): masked tokens, and next sentence prediction.
 
-    A dense layer, an exact GELU and a layer norm, then the output table with a bias for every token; of the pooled
-    vector two logits, "follows" and "does not". Only positions that have a target are computed in the loss, and never
+    A dense layer, an exact GELU and a layer norm, then the output table with a bias for every token; two logits,
+    "follows" and "does not", from the pooled vector. Only positions with a target are computed in the loss, and never
     all their logits at once.
     """
 
@@ -60,43 +67,44 @@ class MaskedLanguageModelHead(Head):
                 nn.init.zeros_(layer.bias)
 
     def transformed(self, hidden: Tensor) -> Tensor:
-        """(..., D) hidden vectors -> (..., D), what the output table is multiplied with."""
+        """Hidden vectors (..., D) -> (..., D), the input of the output table."""
         normed: Tensor = self.norm(F.gelu(self.dense(hidden)).to(hidden.dtype))
         return normed
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, T, V) log probabilities of the token at every position."""
+        """Log probabilities (B, T, V) of the token at every position."""
         b, t, d = encoded.top.shape
         return self.output.log_probs(self.transformed(encoded.top).reshape(b * t, d)).view(b, t, -1)
 
     def pair_logits(self, encoded: Encoded) -> Tensor:
-        """(B, 2) logits: the second text follows the first, or it does not.
+        """Logits (B, 2): the second text follows the first, or it does not. Needs a head made with `next_sentence`.
 
-        Raises UserError without a pooler. Needs a head made with `next_sentence`.
+        Raises:
+            UserError: The encoder has no pooler.
         """
         assert self.next_sentence is not None
         if encoded.pooled is None:
-            message = "next sentence prediction needs an encoder with a pooler, and this one has none."
+            message = "next sentence prediction needs an encoder with a pooler; this one has none."
             raise UserError(message, remedy="Make the encoder with pooler=True, or the head with next_sentence=False.")
         logits: Tensor = self.next_sentence(encoded.pooled)
         return logits.float()
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """Summed cross entropy over targets (B, T), those of -100 left out; the count is how many counted.
+        """Cross entropy summed over targets (B, T), those of -100 ignored; the count is the number of targets.
 
-        The paper adds the mean over masked tokens and the mean over pairs. A sum that is divided once, whatever it was
-        gathered from, cannot do that; here each text's next-sentence loss (`pair_targets` (B,)) is multiplied by how
-        many masked tokens the text has. With as many in every text, as in texts of one length, this is the paper's
-        sum of means, and it stays so over batches and machines; else a longer text's pair weighs more.
+        The paper adds the mean over masked tokens and the mean over pairs. A sum with a single divisor cannot do that,
+        so each text's next-sentence loss (`pair_targets` (B,)) is multiplied by its number of masked tokens. With the
+        same number in every text, as in texts of one length, this is the paper's sum of means, and remains so over
+        batches and machines; else a longer text's pair has more weight.
         """
         assert batch.targets is not None
-        wanted = batch.targets != IGNORE
-        total, count = self.output.loss(self.transformed(encoded.top[wanted]), batch.targets[wanted])
+        masked = batch.targets != IGNORE
+        total, count = self.output.loss(self.transformed(encoded.top[masked]), batch.targets[masked])
         parts = {"nll": float(total.detach())}
         if self.next_sentence is not None:
             assert batch.pair_targets is not None
-            each = F.cross_entropy(self.pair_logits(encoded), batch.pair_targets, reduction="none")
-            of_pairs = (each * wanted.sum(dim=1)).sum()
-            parts["next_sentence_nll"] = float(of_pairs.detach())
-            total = total + of_pairs
+            pair_losses = F.cross_entropy(self.pair_logits(encoded), batch.pair_targets, reduction="none")
+            pair_total = (pair_losses * masked.sum(dim=1)).sum()
+            parts["next_sentence_nll"] = float(pair_total.detach())
+            total = total + pair_total
         return Loss(total=total, count=count, parts=parts)

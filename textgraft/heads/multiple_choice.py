@@ -18,7 +18,7 @@ from textgraft.nn.layer_aggregation import LAST
 
 @dataclass(frozen=True)
 class ChoiceConfig:
-    """Settings of the layers that score one option; each as in ClassificationConfig."""
+    """Configuration of the layers that score one option; each field as in ClassificationConfig."""
 
     input_dim: int
     pooling: str = "concat"
@@ -32,10 +32,13 @@ class ChoiceConfig:
 
 
 class ChoiceHead(Head):
-    """Each row is a context with one of its options; the same layers score all of them.
+    """Score each option, a row with the context and one option, by the same layers.
 
-    Radford et al. 2018, §3.3, figure 1; Devlin et al. 2019, §4.4. Differs in that a question may have any number of
-    options. Their order is not seen: swapped options swap their scores. Raises UserError for an unknown pooling.
+    The order of the options has no influence: swapped options have swapped scores. Raises UserError for an unknown
+    pooling.
+
+    Source: Radford et al. 2018, §3.3, figure 1; Devlin et al. 2019, §4.4. Differs in that questions may have different
+    numbers of options.
     """
 
     config: ChoiceConfig
@@ -43,18 +46,18 @@ class ChoiceHead(Head):
     def __init__(self, config: ChoiceConfig) -> None:
         super().__init__()
         self.config = config
-        # A bias would raise all options alike, which a softmax does not see.
+        # No bias: a softmax over options is invariant to it.
         self.score = ClassificationHead(ClassificationConfig(outputs=1, kind="numeric", **asdict(config)), bias=False)
         self.keep = self.score.keep
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(E, C) logits for E questions of which one has C options, -inf where others have fewer."""
+        """Logits (E, C) of E questions with at most C options, -inf where a question has fewer."""
         assert encoded.groups is not None, "options come in groups"
         groups = encoded.groups
         scores = self.score(replace(encoded, groups=None)).squeeze(1)
         sizes = groups.bincount()
-        place = torch.arange(len(groups), device=groups.device) - (sizes.cumsum(0) - sizes)[groups]
-        return scores.new_full((len(sizes), int(sizes.max())), -torch.inf).index_put((groups, place), scores)
+        position = torch.arange(len(groups), device=groups.device) - (sizes.cumsum(0) - sizes)[groups]
+        return scores.new_full((len(sizes), int(sizes.max())), -torch.inf).index_put((groups, position), scores)
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
         """Cross entropy of the right option, summed over the questions, and their number."""

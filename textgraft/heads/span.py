@@ -1,4 +1,4 @@
-"""Point at the stretch of a text that answers a question: where it begins and where it ends."""
+"""Extractive question answering: start and end position of the answer in a text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from textgraft.nn.layer_aggregation import LAST
 
 @dataclass(frozen=True)
 class SpanConfig:
-    """`direction` is the encoder's: it says which position stands for "no answer here".
+    """Configuration of the head.
 
-    `layer_aggregation` is a name of nn.layer_aggregation.LAYER_AGGREGATIONS.
+    Args:
+        input_dim: Width D of the hidden vectors.
+        direction: The encoder's direction; it determines the position that represents "no answer".
+        input_dropout: Dropout before the output layer.
+        layer_aggregation: Name in nn.layer_aggregation.LAYER_AGGREGATIONS.
     """
 
     input_dim: int
@@ -29,14 +33,14 @@ class SpanConfig:
 
 
 class SpanHead(Head):
-    """A vector S for beginnings and a vector E for ends; a softmax over positions of each one's products (§4.2).
+    """A start vector S and an end vector E; a softmax over positions of the dot products with each (§4.2).
 
-    Devlin et al. 2019. Where we differ from the published code: its softmax runs over every position, padding, question
-    and marks too, ours over those that can be answered with and the one that stands for no answer; its two biases,
-    which move all positions alike and cancel, are left out; there is dropout before the products.
+    No answer is the first position, as published, for encoders that attend to the whole text there. For a left-to-right
+    encoder it is the last position, the only one that depends on all of the text.
 
-    No answer is the first position, as published, if the encoder has read everything there. One that reads from the
-    left has read nothing at the first position, and everything at the last.
+    Source: Devlin et al. 2019. Differences from the published code: the softmax is over positions that can be in an
+    answer and the no-answer position, not over padding, question and special tokens; the two biases, which move all
+    positions equally and cancel, are left out; there is dropout before the products.
     """
 
     config: SpanConfig
@@ -48,28 +52,28 @@ class SpanHead(Head):
         nn.init.normal_(self.output.weight, std=0.02)
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, T, 2) logits of beginning and ending at each position, whatever it holds."""
+        """Start and end logits (B, T, 2) of every position."""
         dropped = F.dropout(encoded.top, self.config.input_dropout, self.training)
         with torch.autocast(dropped.device.type, enabled=False):  # two products a position; in bfloat16 many would tie
             logits: Tensor = self.output(dropped.float())
             return logits
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """The mean of the two cross entropies, summed over windows; the count is that of the windows.
+        """Mean of the two cross entropies, summed over windows; the count is the number of windows.
 
         `batch.targets` (B, 2) are the positions of the first and the last token, negative where the window does not
-        hold the answer: it then is to point at the position of no answer. `batch.answerable` (B, T) is needed.
+        contain the answer: the target is then the no-answer position. `batch.answerable` (B, T) is needed.
         """
         assert batch.targets is not None
         assert batch.answerable is not None
-        none = no_answer_positions(batch.mask, self.config.direction)
-        allowed = (batch.answerable & batch.mask).scatter(1, none[:, None], True)
+        no_answer = no_answer_positions(batch.mask, self.config.direction)
+        allowed = (batch.answerable & batch.mask).scatter(1, no_answer[:, None], True)
         logits = self(encoded).masked_fill(~allowed[:, :, None], float("-inf"))
-        targets = torch.where(batch.targets < 0, none[:, None], batch.targets)
-        each = F.cross_entropy(logits, targets, reduction="sum")
-        return Loss(total=each / 2, count=len(batch.ids))
+        targets = torch.where(batch.targets < 0, no_answer[:, None], batch.targets)
+        total = F.cross_entropy(logits, targets, reduction="sum")
+        return Loss(total=total / 2, count=len(batch.ids))
 
 
 def no_answer_positions(mask: Tensor, direction: Direction) -> Tensor:
-    """(B,) the position of right-padded texts (B, T) at which an encoder of this direction has read everything."""
+    """Positions (B,) in right-padded texts (B, T) at which an encoder of this direction depends on the whole text."""
     return mask.sum(dim=1) - 1 if direction == "left" else torch.zeros(len(mask), dtype=torch.int64, device=mask.device)

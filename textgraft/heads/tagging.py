@@ -1,4 +1,4 @@
-"""Give every word one of a set of tags: its part of speech, or its place in an entity."""
+"""Tagging: one of a set of tags for every word, such as parts of speech or entities."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ from textgraft.nn.layer_aggregation import LAST
 
 @dataclass(frozen=True)
 class TaggingConfig:
-    """`tags` in the order of the outputs, of a `scheme`; `subword_pooling` is which of a word's pieces speaks for it.
+    """Configuration of the head.
 
-    With `crf`, transitions between tags have learned scores. `layer_aggregation` is a name of
-    nn.layer_aggregation.LAYER_AGGREGATIONS.
+    Args:
+        input_dim: Width D of the hidden vectors.
+        tags: Tags in the order of the outputs.
+        scheme: Scheme of the tags.
+        subword_pooling: The subword that represents a word, "first" or "last".
+        crf: Learn scores of the transitions between tags.
+        input_dropout: Dropout before the output layer.
+        layer_aggregation: Name in nn.layer_aggregation.LAYER_AGGREGATIONS.
 
-    Raises UserError for tags that come twice.
+    Raises:
+        UserError: A tag occurs twice, or there are none.
     """
 
     input_dim: int
@@ -38,16 +45,16 @@ class TaggingConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", list(self.tags))
         if not self.tags or len(set(self.tags)) < len(self.tags):
-            raise UserError("a tag comes twice, or there is none.", where="tags", remedy="Name each tag once.")
+            raise UserError("a tag occurs twice, or there are none.", where="tags", remedy="Give each tag once.")
 
 
 class TaggingHead(Head):
-    """A linear layer on the piece that speaks for each word (Devlin et al. 2019, §5.3: "the first sub-token").
+    """A linear layer on one subword of each word (Devlin et al. 2019, §5.3: "the first sub-token").
 
-    A network that reads one way knows a word only at the piece it reads last, so that the piece may be another one.
-    Decoding finds the best tags that the scheme allows, which Devlin et al. do not. With a CRF the loss is that of
-    Lample et al. 2016, over paths without forbidden transitions; which tags may begin and end a sentence is not part
-    of it, since a window may begin amid one.
+    A left-to-right encoder has the whole word only at its last subword, so that `subword_pooling` may be "last".
+    Decoding finds the best tags that the scheme allows (Devlin et al. do not restrict them). With a CRF the loss is
+    that of Lample et al. 2016, over paths without forbidden transitions; the restrictions on the first and last tag are
+    left out, since a window may begin within a sentence.
     """
 
     config: TaggingConfig
@@ -62,10 +69,10 @@ class TaggingHead(Head):
         if config.crf:
             self.transitions = nn.Parameter(torch.zeros(count, count))
             self.start, self.end = nn.Parameter(torch.zeros(count)), nn.Parameter(torch.zeros(count))
-        self._allowed = allowed_transitions(config.tags, config.scheme)  # follows from the config, so not saved
+        self._allowed = allowed_transitions(config.tags, config.scheme)  # derived from the config, so not saved
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, T, C) logits of each position, whatever stands there."""
+        """Logits (B, T, C) of every position."""
         return self._logits(encoded.top)
 
     def _logits(self, vectors: Tensor) -> Tensor:
@@ -75,24 +82,24 @@ class TaggingHead(Head):
             return logits
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """The cross entropy summed over words, whose number is the count.
+        """Cross entropy summed over words, and their number.
 
-        `batch.words` (B, W) are the positions that speak for words, -1 where a row has no more; `batch.targets` (B, W)
-        the tags' numbers, IGNORE there.
+        `batch.words` (B, W) are the positions of the words' subwords, -1 as padding; `batch.targets` (B, W) are tag
+        numbers, IGNORE as padding.
         """
         assert batch.targets is not None
         assert batch.words is not None
         mask = batch.words >= 0
         logits = self._logits(gather_words(encoded.top, batch.words))
         if not self.config.crf:
-            each = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
-            return Loss(total=each, count=int(mask.sum()))
-        chain = Chain(self.start, self._moves(logits).between, self.end)
-        paths = log_partition(logits, mask, chain) - path_score(logits, mask, batch.targets, chain)
-        return Loss(total=paths.sum(), count=int(mask.sum()))
+            total = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
+            return Loss(total=total, count=int(mask.sum()))
+        chain = Chain(self.start, self._chain(logits).between, self.end)
+        nll = log_partition(logits, mask, chain) - path_score(logits, mask, batch.targets, chain)
+        return Loss(total=nll.sum(), count=int(mask.sum()))
 
-    def _moves(self, logits: Tensor) -> Chain:
-        """The scores of beginnings, transitions and ends, -inf for those that are not allowed."""
+    def _chain(self, logits: Tensor) -> Chain:
+        """Scores of first tags, transitions and last tags, -inf where they are not allowed."""
         chain = uniform_chain(len(self.config.tags))
         if self.config.crf:
             chain = Chain(self.start, self.transitions, self.end)
@@ -101,26 +108,28 @@ class TaggingHead(Head):
 
     @torch.no_grad()
     def decode(self, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The best tags (B, W) of whole sentences and each one's probability (B, W), among paths that are allowed.
+        """The best allowed tags (B, W) of whole sentences and the probability of each, (B, W).
 
-        logits (B, W, C) of words, mask (B, W) True from the left, one word a row at least.
+        Args:
+            logits: (B, W, C) of words.
+            mask: (B, W), True from the left, at least one word a row.
         """
         if self.config.scheme == "plain" and not self.config.crf:
-            shares, tags = torch.softmax(logits.double(), dim=2).max(dim=2)
-            return tags.masked_fill(~mask, 0), shares.masked_fill(~mask, 0)
-        chain = self._moves(logits)
+            probabilities, tags = torch.softmax(logits.double(), dim=2).max(dim=2)
+            return tags.masked_fill(~mask, 0), probabilities.masked_fill(~mask, 0)
+        chain = self._chain(logits)
         tags = viterbi(logits, mask, chain)
         return tags, marginals(logits, mask, chain).gather(2, tags[:, :, None])[:, :, 0]
 
 
 def gather_words(vectors: Tensor, words: Tensor) -> Tensor:
-    """(B, W, D) what (B, T, D) has at positions (B, W); anything at those below 0."""
+    """Vectors (B, W, D) at positions (B, W) of (B, T, D); arbitrary at negative positions."""
     index = words.clamp(min=0)[:, :, None].expand(-1, -1, vectors.shape[2])
     return vectors.gather(1, index)
 
 
 def allowed_transitions(tags: list[str], scheme: Scheme) -> Chain:
-    """Bools: which tags may begin a sentence, follow each other, and end one."""
+    """Booleans: the tags that may begin a sentence, follow each other, and end one."""
     start = [is_legal(OUTSIDE, tag, scheme) for tag in tags]
     between = [[is_legal(before, tag, scheme) for tag in tags] for before in tags]
     end = [is_legal(before, OUTSIDE, scheme) for before in tags]

@@ -1,4 +1,4 @@
-"""Write a text's translation: an LSTM decoder that looks back at the encoder's text for every word."""
+"""Translation: an LSTM decoder with attention over the encoded source text."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from textgraft.nn.softmax import ChunkedSoftmax
 from textgraft.text.normalize import CONTROL
 
 BEGIN, END = CONTROL.index("xxbos"), CONTROL.index("xxeos")
-"""What stands before the first word of a translation, and after the last."""
+"""Tokens before the first word of a translation, and after the last."""
 
 
 @dataclass(frozen=True)
 class TranslationConfig:
-    """A decoder over a vocabulary of its own; `score`, `reach` and `window` are those of nn.attention_scores.
+    """Configuration of a decoder with a vocabulary of its own; `score`, `reach` and `window` are those of
+    nn.attention_scores.
 
-    The first `words_dim` of the encoder's `input_dim` features are not looked at: CoVe's word vectors, which stand
-    beside what its LSTMs say.
+    The first `words_dim` of the encoder's `input_dim` features are not attended to: CoVe's word vectors, which are
+    concatenated with the outputs of its LSTMs.
     """
 
     vocab_size: int
@@ -44,32 +45,33 @@ class TranslationConfig:
 
 @dataclass(frozen=True)
 class Decoding:
-    """Where the translations of B texts stand: the texts, and what the decoder has in mind."""
+    """State of the decoder for B translations."""
 
-    keys: Tensor  # (B, S, K) what is looked at
-    prepared: Tensor  # (B, S, any) the same as the score wants it
+    keys: Tensor  # (B, S, K) encoded source
+    prepared: Tensor  # (B, S, any) keys prepared for the score
     mask: Tensor  # (B, S)
-    hidden: Tensor  # (B, H) h̃, from which the next word is told and which is fed to the next step
+    hidden: Tensor  # (B, H) h̃, input of the output layer and of the next step
     layers: State  # of each LSTM layer (h, c), (B, H)
     step: int = 0
 
     def rows(self, index: Tensor) -> Decoding:
-        """The decodings of these rows, which may repeat."""
-        chosen = (self.keys[index], self.prepared[index], self.mask[index], self.hidden[index])
-        return Decoding(*chosen, tuple(tuple(t[index] for t in layer) for layer in self.layers), self.step)
+        """The states of these rows, which may repeat."""
+        selected = (self.keys[index], self.prepared[index], self.mask[index], self.hidden[index])
+        return Decoding(*selected, tuple(tuple(t[index] for t in layer) for layer in self.layers), self.step)
 
 
 class TranslationHead(Head):
-    """An LSTM decoder with input feeding and attention (McCann et al. 2017, §3; Luong et al. 2015, §3.3).
+    """LSTM decoder with input feeding and attention.
 
         h_t = LSTM([z_t-1; h̃_t-1], h_t-1)    α_t = attention(h_t, H)
         h̃_t = tanh(W [Hᵀ α_t; h_t] + b)       p(word t) = softmax(W_out h̃_t + b_out)
 
-    Where we differ: McCann et al.'s score has a bias on the query, Luong's "general" has none; the decoder starts from
-    the text's first and last position, where either side has read all, through tanh of a linear layer (as Bahdanau et
-    al. 2015, A.2.2, from one side), because an encoder here hands out vectors and not its cells.
+    Source: McCann et al. 2017, §3; Luong et al. 2015, §3.3. Differences: McCann et al.'s score has a bias on the query,
+    Luong's "general" has none; the initial state is tanh of a linear layer of the first and last position of the text
+    (Bahdanau et al. 2015, A.2.2, use one side), because an encoder here returns vectors and not its cell states.
 
-    Raises UserError for an unknown score or reach, and for one that does not go with the widths.
+    Raises:
+        UserError: The score or reach is unknown, or does not fit the widths.
     """
 
     config: TranslationConfig
@@ -88,13 +90,13 @@ class TranslationHead(Head):
         self.output = ChunkedSoftmax(config.vocab_size, hidden)
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """(B, V) log probabilities of the first word."""
+        """Log probabilities (B, V) of the first word."""
         begin = torch.full((len(encoded.top),), BEGIN, device=encoded.top.device)
         decoding, _ = self.step(begin, self.begin(encoded))
         return self.next_word(decoding)
 
     def begin(self, encoded: Encoded) -> Decoding:
-        """Before anything is written."""
+        """The initial state."""
         keys = encoded.top[:, :, self.config.words_dim :]
         last = (encoded.mask.sum(dim=1) - 1)[:, None, None].expand(-1, 1, keys.shape[2])
         ends = torch.cat([keys.gather(1, last)[:, 0], keys[:, 0]], dim=1)
@@ -104,38 +106,38 @@ class TranslationHead(Head):
         return Decoding(keys, self.attention.prepared(keys), encoded.mask, hidden, layers)
 
     def step(self, words: Tensor, decoding: Decoding) -> tuple[Decoding, Tensor]:
-        """One word (B,) further, BEGIN first: the new decoding and the attention's weights (B, S)."""
+        """Decode one word (B,), BEGIN first: the new state and the attention weights (B, S)."""
         return self._step(self._embedded(words), decoding)
 
     def next_word(self, decoding: Decoding) -> Tensor:
-        """(B, V) log probabilities of the word after those that were stepped over."""
+        """Log probabilities (B, V) of the next word."""
         return self.output.log_probs(decoding.hidden)
 
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
-        """Cross entropy summed over target words, whose number is the count, each told what stands before it.
+        """Cross entropy summed over target words, with teacher forcing, and their number.
 
-        `batch.targets` (B, T') are a translation's ids with END behind them, IGNORE behind that.
+        `batch.targets` (B, T') are the ids of a translation, END, then IGNORE.
         """
         assert batch.targets is not None
         targets = _without_empty_columns(batch.targets)
-        hidden, _ = self._taught(encoded, targets)
+        hidden, _ = self._teacher_forced(encoded, targets)
         total, count = self.output.loss(hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1))
         return Loss(total=total, count=count)
 
     @torch.no_grad()
     def alignment(self, encoded: Encoded, targets: Tensor) -> Tensor:
-        """(B, T', S): where the decoder looks as it writes each word of given translations, as `loss` has them."""
-        return self._taught(encoded, targets)[1]
+        """Attention weights (B, T', S) for each word of given translations, with targets as in `loss`."""
+        return self._teacher_forced(encoded, targets)[1]
 
-    def _taught(self, encoded: Encoded, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """h̃ (B, T', H) and weights (B, T', S) where every word before is the right one."""
+    def _teacher_forced(self, encoded: Encoded, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """h̃ (B, T', H) and attention weights (B, T', S) with teacher forcing."""
         before = F.pad(targets[:, :-1], (1, 0), value=BEGIN)
         words = self._embedded(before.masked_fill(before == IGNORE, END))
         decoding, hidden, weights = self.begin(encoded), [], []
         for step in range(targets.shape[1]):
-            decoding, seen = self._step(words[:, step], decoding)
+            decoding, step_weights = self._step(words[:, step], decoding)
             hidden.append(decoding.hidden)
-            weights.append(seen)
+            weights.append(step_weights)
         return torch.stack(hidden, dim=1), torch.stack(weights, dim=1)
 
     def _embedded(self, words: Tensor) -> Tensor:
@@ -144,17 +146,17 @@ class TranslationHead(Head):
     def _step(self, embedded: Tensor, decoding: Decoding) -> tuple[Decoding, Tensor]:
         x, layers = torch.cat([embedded, decoding.hidden], dim=1), []
         for layer, state in zip(self.layers, decoding.layers, strict=True):
-            outputs, new = layer(x[None], state)
+            outputs, new_state = layer(x[None], state)
             x = F.dropout(outputs[0], self.config.hidden_dropout, self.training)
-            layers.append(new)
+            layers.append(new_state)
         x = x.to(decoding.keys.dtype)
         weights = self.attention(x, decoding.prepared, decoding.mask, decoding.step)
-        seen = torch.bmm(weights[:, None].to(decoding.keys.dtype), decoding.keys)[:, 0]
-        hidden = torch.tanh(self.combined(torch.cat([seen.to(x.dtype), x], dim=1))).to(x.dtype)
+        context = torch.bmm(weights[:, None].to(decoding.keys.dtype), decoding.keys)[:, 0]
+        hidden = torch.tanh(self.combined(torch.cat([context.to(x.dtype), x], dim=1))).to(x.dtype)
         hidden = F.dropout(hidden, self.config.hidden_dropout, self.training)
         return replace(decoding, hidden=hidden, layers=tuple(layers), step=decoding.step + 1), weights
 
 
 def _without_empty_columns(targets: Tensor) -> Tensor:
-    """Targets (B, T') as wide as the longest translation among them: a step costs time."""
+    """Targets (B, T') without columns that are padding in every row."""
     return targets[:, : int((targets != IGNORE).sum(dim=1).max())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-PARTS = ("encoder", "head", "stack")
+PARTS = ("encoder", "head", "stack", "onnx")
 """The parts of config.json whose settings have been renamed; nothing that a user names is in them."""
 RENAMED_SETTINGS = {"readout": "layer_aggregation"}
 RENAMED_IN_RUN = {"readout": "layer_aggregation", "suits": "recommended_recipe", "blend": "ensemble"}

@@ -1,1 +1,1 @@
-"""Leaf layers that encoders and heads are made of."""
+"""Layers that encoders and heads are made of."""

@@ -1,7 +1,7 @@
-"""Attention of a decoder to a text: how well each position answers a query, and which positions are looked at.
+"""Attention of a decoder to a text: scores of positions for a query, and the range of positions with weights.
 
 A score compares one query with every position of a text. A reach turns scores into weights: over the whole text, or
-over a window of it (Luong, Pham & Manning 2015, arXiv:1508.04025, §3). Every score goes with every reach.
+over a window of it (Luong, Pham & Manning 2015, arXiv:1508.04025, §3). Every score can be combined with every reach.
 """
 
 from __future__ import annotations
@@ -17,29 +17,33 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.nn.cpu.precision import Linear
 
 UNSCORED = -1e4
-"""The score of a position that a score cannot speak of: no weight beside any that it can."""
+"""Score of positions that a score does not cover: no weight beside any other."""
 
 
 class Score(nn.Module):
-    """Scores of a text's positions for a query; the text is prepared once, then asked many times.
+    """Scores of a text's positions for a query; the text is prepared once for many queries.
 
-    `query_dim` is Q, `key_dim` K. Raises UserError where a score compares the two directly and they differ.
+    Raises UserError where a score needs queries and keys of one width and they differ.
+
+    Args:
+        query_dim: Q.
+        key_dim: K.
     """
 
-    same_width: ClassVar[bool] = False  # whether queries and keys have to be equally wide
+    same_width: ClassVar[bool] = False  # queries and keys need the same width
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
         if self.same_width and query_dim != key_dim:
             message = f"this score multiplies a query of width {query_dim} with positions of width {key_dim}."
-            raise UserError(message, where="score", remedy="Make both equally wide, or take 'general' or 'additive'.")
+            raise UserError(message, where="score", remedy="Make both equally wide, or use 'general' or 'additive'.")
 
     def prepared(self, keys: Tensor) -> Tensor:
-        """keys (B, S, K) as `forward` wants them, (B, S, any)."""
+        """Prepare keys (B, S, K) for `forward`, (B, S, any)."""
         return keys
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """query (B, Q) -> (B, S), each position's score."""
+        """Scores (B, S) of all positions for a query (B, Q)."""
         raise NotImplementedError
 
 
@@ -77,7 +81,7 @@ class General(Score):
 class Additive(Score):
     """vᵀ tanh(W q + U k) (Bahdanau, Cho & Bengio 2015, arXiv:1409.0473, A.1.2), as wide as the query.
 
-    There the query is the decoder's last state; here, as in Luong et al. (§3.1), the one that has read the last word.
+    There the query is the decoder's previous state; here, as in Luong et al. (§3.1), the state after the last word.
     """
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
@@ -96,10 +100,10 @@ class Additive(Score):
 
 
 class Location(Score):
-    """W q, a score for each place whatever stands there (Luong et al. 2015, eq. 8 "location").
+    """W q, a score for each position independent of its content (Luong et al. 2015, eq. 8 "location").
 
-    There are weights for the first `LONGEST` places; as in the paper (footnote 6), words behind them are not looked at.
-    Of a shorter text only its own places share the softmax, where the paper uses the top part of one over all of them.
+    There are weights for the first `LONGEST` positions; as in the paper (footnote 6), later ones are not attended to.
+    The softmax of a shorter text is over its own positions, where the paper truncates one over all of them.
     """
 
     LONGEST = 128
@@ -115,9 +119,10 @@ class Location(Score):
 
 
 class Content(Score):
-    """β cos(q, k) with a strength β > 0 that the query chooses (Graves, Wayne & Danihelka 2014, arXiv:1410.5401).
+    """β cos(q, k) with a strength β > 0 computed from the query (Graves, Wayne & Danihelka 2014, arXiv:1410.5401).
 
-    Their §3.3.1, equations 5 and 6, before the softmax; what makes β positive they leave open: softplus(wᵀ q + b).
+    Their §3.3.1, equations 5 and 6, before the softmax; the paper leaves open how β is made positive, here by
+    softplus(wᵀ q + b).
     """
 
     same_width = True
@@ -145,9 +150,9 @@ SCORES: dict[str, type[Score]] = {
 
 
 class Reach(nn.Module):
-    """From a query to weights over a text, by a score; here over all of it (Luong et al. 2015, §3.1).
+    """Attention weights over a text from a query and a score; here over all of it (Luong et al. 2015, §3.1).
 
-    `window` is D: a local reach looks at no more than D positions to either side of one.
+    `window` is D: a local reach covers at most D positions on either side of one.
     """
 
     def __init__(self, score: Score, query_dim: int, window: int) -> None:
@@ -157,33 +162,38 @@ class Reach(nn.Module):
         self.score, self.window = score, window
 
     def prepared(self, keys: Tensor) -> Tensor:
-        """What the score makes of a text (B, S, K), once."""
+        """Prepare a text (B, S, K) for the score."""
         return self.score.prepared(keys)
 
     def forward(self, query: Tensor, prepared: Tensor, mask: Tensor, step: int) -> Tensor:
-        """query (B, Q), mask (B, S) True at real positions, one a row at least -> weights (B, S), 0 elsewhere.
+        """Weights (B, S) of the positions, 0 where masked.
 
-        `step` counts the queries from 0.
+        Args:
+            query: (B, Q).
+            prepared: Prepared keys.
+            mask: (B, S), True at real positions, at least one a row.
+            step: Number of the query, from 0.
         """
-        return _softmax(self.score(query, prepared), mask)
+        return _masked_softmax(self.score(query, prepared), mask)
 
 
 class LocalMonotonic(Reach):
-    """Only the positions around the one that is numbered as the step is (Luong et al. 2015, §3.2 "local-m").
+    """Attention around the position with the number of the step (Luong et al. 2015, §3.2 "local-m").
 
-    Behind the end of a text, where the paper's windows would be empty, the window stays around its last position.
+    After the end of a text, where the paper's windows would be empty, the window stays around its last position.
     """
 
     def forward(self, query: Tensor, prepared: Tensor, mask: Tensor, step: int) -> Tensor:
         last = mask.sum(dim=1, keepdim=True) - 1
         near = _distance(last.clamp(max=step), mask) <= self.window
-        return _softmax(self.score(query, prepared), mask & near)
+        return _masked_softmax(self.score(query, prepared), mask & near)
 
 
 class LocalPredictive(Reach):
-    """Only positions around one that the query predicts, by a Gaussian of deviation D / 2 (§3.2 "local-p", eq. 9, 10).
+    """Attention around a position predicted from the query, by a Gaussian of deviation D / 2 (§3.2 "local-p", eq. 9,
+    10).
 
-    The centre is (S - 1) sigmoid(vᵀ tanh(W q)): positions count from 0 here, so that it always lies in the text. As in
+    The centre is (S - 1) sigmoid(vᵀ tanh(W q)): positions count from 0 here, so that it is always in the text. As in
     the paper, the Gaussian comes after the softmax, so that the weights add up to less than 1.
     """
 
@@ -196,7 +206,7 @@ class LocalPredictive(Reach):
         last = mask.sum(dim=1, keepdim=True) - 1
         centre = last * torch.sigmoid(self.centre(torch.tanh(self.hidden(query))).float())
         distance = _distance(centre, mask)
-        weights = _softmax(self.score(query, prepared), mask & (distance <= self.window))
+        weights = _masked_softmax(self.score(query, prepared), mask & (distance <= self.window))
         return weights * torch.exp(-2 * (distance / self.window).square())
 
 
@@ -204,17 +214,17 @@ REACHES: dict[str, type[Reach]] = {"global": Reach, "local-m": LocalMonotonic, "
 
 
 def new_attention(score: str, reach: str, *, query_dim: int, key_dim: int, window: int) -> Reach:
-    """The attention of these names in SCORES and REACHES. Raises UserError for unknown ones, and as they do."""
-    for kind, name, known in (("score", score, SCORES), ("reach", reach, REACHES)):
-        if name not in known:
-            raise UserError(f"unknown {kind} '{name}'.", where=kind, remedy=did_you_mean(name, known))
+    """Make the attention of these names in SCORES and REACHES. Raises UserError for unknown names, and as they do."""
+    for kind, name, choices in (("score", score, SCORES), ("reach", reach, REACHES)):
+        if name not in choices:
+            raise UserError(f"unknown {kind} '{name}'.", where=kind, remedy=did_you_mean(name, choices))
     return REACHES[reach](SCORES[score](query_dim, key_dim), query_dim, window)
 
 
 def _distance(centre: Tensor, mask: Tensor) -> Tensor:
-    """(B, S) how far each position is from a centre (B, 1)."""
+    """Distance (B, S) of each position from a centre (B, 1)."""
     return (torch.arange(mask.shape[1], device=mask.device) - centre).abs()
 
 
-def _softmax(scores: Tensor, seen: Tensor) -> Tensor:
-    return scores.float().masked_fill(~seen, -torch.inf).softmax(dim=1)
+def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.float().masked_fill(~mask, -torch.inf).softmax(dim=1)

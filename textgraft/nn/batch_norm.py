@@ -1,4 +1,4 @@
-"""Batch normalisation that an unusual text cannot blow up."""
+"""Batch normalisation with bounded outputs in evaluation."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-WIDEST = 8.0
-"""Standard deviations. In a batch of B examples none is farther from their mean than the root of B - 1: 8 for 64."""
+MAX_DEVIATIONS = 8.0
+"""Bound in standard deviations. In a batch of B examples none is farther from their mean than the root of B - 1: 8 for
+64.
+"""
 
 
 class BoundedBatchNorm(nn.BatchNorm1d):
-    """Ioffe & Szegedy 2015, but that outside training no value is farther from the mean than `WIDEST` deviations.
+    """Batch normalisation (Ioffe & Szegedy 2015) whose values outside training stay within `MAX_DEVIATIONS` of the
+    mean.
 
-    A feature that is the same in every training text has no variance, and what comes after it has not learned what to
-    do with it. With a hundred labels there are many: the largest value of a dimension over the words is that of the
-    question mark where all texts end with one. The first text without it then lies thousands of deviations out, and
-    answers with a certainty that no training text had. No batch of 64 shows a layer such a value in training,
-    and so it does not see one afterwards either.
+    A feature that is constant over the training texts has no variance, and later layers are not trained for other
+    values of it. With a hundred labels there are many such features: the maximum of a dimension over the words is that
+    of the question mark where all texts end with one. The first text without it would be thousands of deviations out,
+    and get a confident prediction like no training text. In training no batch of 64 contains such a value, so
+    evaluation does not either.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""
         if self.training:
             return super().forward(x)
-        away = F.batch_norm(x, self.running_mean, self.running_var, eps=self.eps)
-        return torch.addcmul(self.bias, away.clamp(-WIDEST, WIDEST), self.weight)
+        normalised = F.batch_norm(x, self.running_mean, self.running_var, eps=self.eps)
+        return torch.addcmul(self.bias, normalised.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS), self.weight)

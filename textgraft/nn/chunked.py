@@ -1,4 +1,4 @@
-"""Cross entropy over a large vocabulary without ever holding all its logits."""
+"""Cross entropy over a large vocabulary, in chunks of logits."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from textgraft.data.batch import IGNORE
 from textgraft.nn.cpu.precision import compute_dtype
 
 CHUNK_ROWS = {True: 512, False: 4096}
-"""Rows of logits at a time: on a processor what its products like, on a GPU enough to keep it busy."""
+"""Rows of logits per chunk: on CPU a good size for its matrix products, on GPU enough to keep it busy."""
 COMPILED_FROM = 1 << 15
-"""Rows in all from which on a GPU ten seconds of compiling come back: pretraining has them, fine-tuning has not."""
+"""Minimum number of rows for which compiling on a GPU (ten seconds) pays: reached in pretraining,
+not in fine-tuning.
+"""
 IN_CACHE = 1 << 18
-"""Logits that a processor's cache holds beside their probabilities, two megabytes of float32 in all."""
+"""Number of logits that fit into a CPU's cache together with their probabilities, two megabytes of float32 in all."""
 
 
 def _ranges(start: int, stop: int, length: int) -> Iterator[slice]:
-    """[start, stop) in order, `length` at a time."""
+    """Slices of [start, stop) in order, `length` at a time."""
     return (slice(i, min(i + length, stop)) for i in range(start, stop, length))
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """a @ b. On a processor torch asks MKL in float32, half as fast as oneDNN on AMD's; this asks oneDNN."""
+    """a @ b. On CPU torch uses MKL in float32, half as fast on AMD as oneDNN, which is used here."""
     if not on_cpu(a) or a.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return torch.mm(a, b, out=out)
     return out.copy_(torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], ""))
@@ -38,23 +40,25 @@ def _gradients_in_place(
 ) -> Tensor:
     """The summed loss of a chunk; its logits without bias (N, V) are overwritten by their gradients.
 
-    What `_ChunkedCrossEntropy` does in a dozen passes over the logits, so written that a compiler makes a few of them.
-    `targets` (N,) are all in the vocabulary; `share` (N,) says how much each counts, 0 for not at all.
+    This is `_ChunkedCrossEntropy` in a form that a compiler fuses into a few passes over the logits. `targets` (N,) are
+    all in the vocabulary; `share` (N,) is the weight of each, 0 to ignore it.
     """
     logits = products.float() if bias is None else products.float() + bias
     log_z = torch.logsumexp(logits, dim=1)
     nll = log_z - logits.gather(1, targets[:, None]).squeeze(1)
-    wanted = torch.arange(products.shape[1], device=products.device) == targets[:, None]
+    is_target = torch.arange(products.shape[1], device=products.device) == targets[:, None]
     if smoothing:
         nll = (1 - smoothing) * nll + smoothing * (log_z - logits.mean(dim=1))
-    gradients = (logits - log_z[:, None]).exp() - torch.where(wanted, 1 - smoothing, 0.0) - smoothing / len(wanted[0])
+    gradients = (
+        (logits - log_z[:, None]).exp() - torch.where(is_target, 1 - smoothing, 0.0) - smoothing / len(is_target[0])
+    )
     products.copy_(gradients * share[:, None])
     return (nll * share).sum(dtype=torch.float64)
 
 
 @lru_cache
 def _compiled() -> Callable[..., Tensor]:
-    """`_gradients_in_place`, compiled at its first call."""
+    """`_gradients_in_place`, compiled at the first call."""
     return torch.compile(_gradients_in_place, dynamic=True)
 
 
@@ -89,14 +93,14 @@ class _Chunking(NamedTuple):
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Loss and gradients of `hidden @ weight.T + bias`, so many rows of logits at a time.
+    """Loss and gradients of `hidden @ weight.T + bias`, for a chunk of rows at a time.
 
     The loss is a scalar sum, so its gradient with respect to the logits (softmax - onehot) is known in the forward
-    pass; it is multiplied out chunk by chunk and the logits are dropped. Backward only scales what is kept.
+    pass; it is multiplied out chunk by chunk and the logits are dropped. Backward only scales the stored gradients.
 
-    Matrix products want many rows, what is done to every logit wants few, which stay in a processor's cache: of each
-    chunk of `rows` it is done to `slice_rows` at a time. All share their buffers: memory of this size goes back to the
-    system when it is freed, and getting it anew for every chunk costs as much time as the softmax itself.
+    Matrix products need many rows; elementwise work on logits needs few, which stay in the CPU's cache: it is done on
+    `slice_rows` of each chunk of `rows` at a time. Buffers are shared by all chunks: memory of this size is returned to
+    the system when freed, and allocating it anew for every chunk costs as much time as the softmax itself.
     """
 
     @staticmethod
@@ -107,18 +111,22 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         weights: Tensor | None,
-        chunking: _Chunking,
+        smoothing: float,
+        rows: int,
+        slice_rows: int,
+        needs_grad: bool,
     ) -> Tensor:
-        smoothing, rows, slice_rows, wants = chunking
-        if wants and not on_cpu(hidden) and hidden.dtype == torch.bfloat16 and len(targets) >= COMPILED_FROM:
+        if needs_grad and not on_cpu(hidden) and hidden.dtype == torch.bfloat16 and len(targets) >= COMPILED_FROM:
             total, *gradients = _compiled_loss(hidden, weight, bias, targets, weights, smoothing)
             ctx.save_for_backward(*gradients)
             return total.float()
         vocab_size = weight.shape[0]
-        wide = torch.promote_types(hidden.dtype, torch.float32)  # of all sums; bfloat16 is for matrix products only
-        d_hidden = torch.empty_like(hidden) if wants else None
-        d_weight = hidden.new_zeros(weight.shape, dtype=wide) if wants else None
-        d_bias = hidden.new_zeros(vocab_size, dtype=wide) if wants and bias is not None else None
+        wide = torch.promote_types(
+            hidden.dtype, torch.float32
+        )  # dtype of all sums; bfloat16 is for matrix products only
+        d_hidden = torch.empty_like(hidden) if needs_grad else None
+        d_weight = hidden.new_zeros(weight.shape, dtype=wide) if needs_grad else None
+        d_bias = hidden.new_zeros(vocab_size, dtype=wide) if needs_grad and bias is not None else None
         products = hidden.new_empty(min(rows, len(targets)), vocab_size)
         p_buffer = products.new_empty(min(slice_rows, len(products)), vocab_size, dtype=wide)
         wide_logits = None if products.dtype == wide else torch.empty_like(p_buffer)
@@ -127,20 +135,20 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             h, product = hidden[chunk], products[: chunk.stop - chunk.start]
             _product(h, weight.t(), out=product)
             for part in _ranges(chunk.start, chunk.stop, slice_rows):
-                t, theirs = targets[part], product[part.start - chunk.start : part.stop - chunk.start]
+                t, part_logits = targets[part], product[part.start - chunk.start : part.stop - chunk.start]
                 kept = t != IGNORE
                 share = kept if weights is None else kept * weights[part]
                 t = t.masked_fill(~kept, 0)[:, None]
-                logits = theirs if wide_logits is None else wide_logits[: len(t)].copy_(theirs)
+                logits = part_logits if wide_logits is None else wide_logits[: len(t)].copy_(part_logits)
                 if bias is not None:
                     logits += bias
                 p = torch.softmax(logits, dim=1, out=p_buffer[: len(t)])
-                log_z = logits.amax(dim=1) - p.amax(dim=1).log()  # of the likeliest token, whose p cannot vanish
+                log_z = logits.amax(dim=1) - p.amax(dim=1).log()  # from the most likely token, whose p cannot underflow
                 nll = log_z - logits.gather(1, t).squeeze(1)
                 if smoothing:
                     nll = (1 - smoothing) * nll + smoothing * (log_z - logits.mean(dim=1))
                 total += (nll * share).sum(dtype=torch.float64)
-                if not wants:
+                if not needs_grad:
                     continue
                 p.scatter_add_(1, t, torch.full_like(nll, smoothing - 1)[:, None])
                 if smoothing:
@@ -148,7 +156,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 p *= share[:, None]
                 if d_bias is not None:
                     d_bias += p.sum(dim=0)
-                theirs.copy_(p)  # the gradient of the logits takes their place
+                part_logits.copy_(p)  # logits are overwritten by their gradient
             if d_hidden is None or d_weight is None:
                 continue
             if wide_logits is None:
@@ -164,7 +172,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale = grads[0]
-        # A loss that is not scaled has a 1 here, which is asked on a processor only: a GPU would have to wait.
+        # The scale is 1 for an unscaled loss; tested on CPU only, since it would synchronise a GPU.
         scaled = not on_cpu(scale) or scale != 1
         d_hidden, d_weight, d_bias = (g * scale if scaled and g is not None else g for g in ctx.saved_tensors)
         return d_hidden, d_weight, d_bias, None, None, None
@@ -180,11 +188,21 @@ def chunked_cross_entropy(
     label_smoothing: float = 0.0,
     chunk_rows: int | None = None,
 ) -> tuple[Tensor, int]:
-    """The summed cross entropy of (N, D) hidden vectors against (N,) targets, and how many counted.
+    """Cross entropy of hidden vectors against targets, summed, in chunks of logits.
 
-    `weight` is (V, D). Targets of -100 are left out; `weights` (N,), if given, multiply each one's loss. Memory for
-    logits is `chunk_rows` (see CHUNK_ROWS) x V whatever N. With label smoothing ε the loss is (1 - ε)·nll + ε·mean over
-    the vocabulary of -log p (Szegedy et al. 2016).
+    Memory for logits is `chunk_rows` x V whatever N.
+
+    Args:
+        hidden: (N, D).
+        weight: (V, D).
+        bias: (V,) or None.
+        targets: (N,); those of -100 are ignored.
+        weights: (N,) weight of each target's loss (None: 1).
+        label_smoothing: ε; the loss is (1 - ε)·nll + ε·mean over the vocabulary of -log p (Szegedy et al. 2016).
+        chunk_rows: Rows of logits per chunk (None: CHUNK_ROWS).
+
+    Returns:
+        The summed loss, and the number of targets that are not ignored.
     """
     dtype = compute_dtype(hidden)
     chunk_rows = chunk_rows or CHUNK_ROWS[on_cpu(hidden)]

@@ -1,4 +1,4 @@
-"""Dropout of single numbers, and the variational ones of AWD-LSTM: one mask per sequence, not one per position."""
+"""Elementwise dropout, and the variational dropouts of AWD-LSTM, with one mask for a whole sequence."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from textgraft.core.device import on_cpu
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Each number of x by itself (Srivastava et al. 2014), p to a 65536th, and what stays scaled by just that.
+    """Elementwise dropout (Srivastava et al. 2014), with p rounded to 1/65536 and exact scaling.
 
-    On a processor four are drawn at a time, 16 bits of 64 for each: a third of the time of torch's, which draws a
-    number for each and takes a sixth of a MiniLM's training step.
+    On CPU four values share one random 64-bit number: a third of the time of torch's dropout, which takes a sixth of a
+    MiniLM's training step.
     """
     dropped = round(p * 2**16)
     if not training or not dropped:
@@ -21,14 +21,14 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     if dropped == 2**16 or not on_cpu(x):
         return F.dropout(x, p)
     drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    stays = drawn[: x.numel()].view(x.shape) >= dropped - 2**15
-    return x * stays.to(x.dtype).mul_(2**16 / (2**16 - dropped))
+    kept = drawn[: x.numel()].view(x.shape) >= dropped - 2**15
+    return x * kept.to(x.dtype).mul_(2**16 / (2**16 - dropped))
 
 
 def variational_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Drop the same features at every step of a sequence; x is (T, B, D), the mask (1, B, D).
 
-    Gal & Ghahramani 2016; "locked dropout" in Merity et al. 2018.
+    Source: Gal & Ghahramani 2016; "locked dropout" in Merity et al. 2018.
     """
     if not training or p == 0:
         return x
@@ -39,7 +39,7 @@ def variational_dropout(x: Tensor, p: float, training: bool) -> Tensor:
 def embedding_dropout(vectors: Tensor, ids: Tensor, vocab_size: int, p: float, training: bool) -> Tensor:
     """Drop whole words: every occurrence of a dropped word in the batch is zero (Merity et al. 2018, §4.3).
 
-    `vectors` is (..., D) for `ids` (...). The mask is drawn over the vocabulary and looked up, which costs V random
+    `vectors` is (..., D) for `ids` (...). The mask is drawn over the vocabulary and indexed, which costs V random
     numbers instead of a masked copy of the whole table.
     """
     if not training or p == 0:

@@ -1,4 +1,4 @@
-"""Embedding tables: one that learns part by part at the price of its rows, one with narrower rows for rarer tokens."""
+"""Embedding tables: with sparse accumulated gradients, and adaptive, with narrower vectors for rarer tokens."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from textgraft.nn.cpu.precision import cast_once, compute_dtype
 
 
 class Embedding(nn.Embedding):
-    """torch's, but a gradient that comes on top of another is only of the rows that were read.
+    """torch's embedding, with sparse gradients where they are added to existing ones.
 
-    A step of several parts (training.loop) would otherwise make, clear and add a table for each, nearly all zeros:
-    60 ms of 30,522 rows of 384. Sparse and dense gradients add up to a dense one, so only the first has to be dense.
+    A step of several micro-batches (training.loop) would otherwise allocate, clear and add a table for each, nearly all
+    zeros: 60 ms for 30,522 rows of 384. Sparse and dense gradients add up to a dense one, so only the first has to be
+    dense.
     """
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(…) ids to (…, D)."""
-        further = self.weight.grad is not None and self.weight.device.type == "cpu"
-        return F.embedding(ids, self.weight, self.padding_idx, sparse=further)
+        """Ids (…) to vectors (…, D)."""
+        accumulating = self.weight.grad is not None and self.weight.device.type == "cpu"
+        return F.embedding(ids, self.weight, self.padding_idx, sparse=accumulating)
 
 
 class Cluster(nn.Module):
-    """The vectors of one stretch of the vocabulary, and what brings them to the width of the others."""
+    """Vectors of one range of the vocabulary, and the projection to the common width."""
 
     def __init__(self, size: int, width: int, dim: int, *, projected: bool) -> None:
         super().__init__()
@@ -38,13 +39,20 @@ class Cluster(nn.Module):
 class AdaptiveEmbedding(nn.Module):
     """Token ids (…) to vectors (…, D) from tables that grow narrower (Baevski & Auli 2019, arXiv:1809.10853, §3).
 
-    Token ids must go by falling frequency; `cutoffs` are the first ids of the clusters after the first. The vectors of
-    cluster i are `div_value` ** i narrower than D and multiplied by a matrix (width, D). As in Transformer-XL's code
-    these are all or none: with a `div_value` of 1 no cluster has one, else all but the first, and that too with
-    `project_first`. Vectors start with a deviation of 0.02 and matrices with width ** -0.5, so that all tokens start
-    equally long; that code has 0.01 for these, which leaves rare tokens all but invisible in a small model.
+    The vectors of cluster i are `div_value` ** i narrower than D and multiplied by a matrix (width, D). As in
+    Transformer-XL's code: with a `div_value` of 1 no cluster has a matrix, else all but the first, and that too with
+    `project_first`. Vectors start with a standard deviation of 0.02 and matrices with width ** -0.5, so that all tokens
+    start with the same length; that code has 0.01 for matrices, which makes rare tokens nearly zero in a small model.
 
-    Raises UserError for cutoffs that do not rise within the vocabulary, and for a div_value below 1.
+    Args:
+        vocab_size: V; token ids must be sorted by falling frequency.
+        dim: D.
+        cutoffs: First ids of the clusters after the first.
+        div_value: Factor between the widths of consecutive clusters.
+        project_first: The first cluster has a matrix too.
+
+    Raises:
+        UserError: The cutoffs do not rise within the vocabulary, or div_value is below 1.
     """
 
     def __init__(
@@ -76,17 +84,17 @@ class AdaptiveEmbedding(nn.Module):
                 nn.init.normal_(projection, std=len(projection) ** -0.5)
 
     def parts(self) -> list[tuple[nn.Parameter, nn.Parameter | None]]:
-        """Each cluster's table (size, width) and its matrix (width, D), if it has one."""
+        """Table (size, width) of each cluster and its matrix (width, D), if it has one."""
         return [(cluster.table.weight, cluster.projection) for cluster in self.clusters]  # type: ignore[union-attr,misc]
 
     def forward(self, ids: Tensor) -> Tensor:
         flat = ids.flatten().contiguous()
         cluster = torch.bucketize(flat, flat.new_tensor(self.cutoffs), right=True)
         parts = self.parts()
-        found = parts[0][0].new_zeros(len(flat), self.dim)
+        vectors_by_row = parts[0][0].new_zeros(len(flat), self.dim)
         for i, (start, (table, projection)) in enumerate(zip([0, *self.cutoffs], parts, strict=True)):
             rows = (cluster == i).nonzero().squeeze(1)
             vectors = F.embedding(flat[rows] - start, table)
             vectors = vectors if projection is None else vectors @ cast_once(projection, compute_dtype(vectors))
-            found = found.index_copy(0, rows, vectors.to(found.dtype))
-        return found.view(*ids.shape, self.dim)
+            vectors_by_row = vectors_by_row.index_copy(0, rows, vectors.to(vectors_by_row.dtype))
+        return vectors_by_row.view(*ids.shape, self.dim)

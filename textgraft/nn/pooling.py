@@ -1,4 +1,4 @@
-"""Pooling: one vector a text, out of one vector a position."""
+"""Pooling: one vector a text from one vector a position."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Pooling = Callable[[Tensor, Tensor, Direction], Tensor]
 
 
 def last(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
-    """h_T (B, D): the last real position of `hidden` (B, T, D), which has read the whole text.
+    """h_T (B, D): the last real position of `hidden` (B, T, D), which depends on the whole text.
 
-    An encoder that reads backward (`direction` "right") has read the whole text at the first position.
+    For a right-to-left encoder (`direction` "right") this is the first position.
     """
     rows = torch.arange(hidden.shape[0], device=hidden.device)
     positions = torch.zeros_like(rows) if direction == "right" else (mask.sum(1) - 1).clamp(min=0)
@@ -29,13 +29,13 @@ def first(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor
 
 
 def mean(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
-    """The mean (B, D) of `hidden` (B, T, D) over the real positions."""
+    """Mean (B, D) of `hidden` (B, T, D) over the real positions."""
     total = hidden.masked_fill(~mask[..., None], 0).sum(1)
     return total / mask.sum(1, keepdim=True).clamp(min=1)
 
 
 def maximum(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
-    """The maximum (B, D) of `hidden` (B, T, D) over the real positions."""
+    """Maximum (B, D) of `hidden` (B, T, D) over the real positions."""
     largest = hidden.masked_fill(~mask[..., None], -torch.inf).amax(1)
     return largest.masked_fill(~mask.any(1, keepdim=True), 0)
 
@@ -46,9 +46,13 @@ def concat(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tenso
 
 
 POOLINGS: dict[str, Pooling] = {"concat": concat, "first": first, "last": last, "max": maximum, "mean": mean}
-"""Each takes (hidden (B, T, D), mask (B, T) padded on the right, direction); only padding gives 0."""
+"""Functions of (hidden (B, T, D), mask (B, T) padded on the right, direction); a text of padding alone gives 0."""
 
 
 def pooled_dim(name: str, output_dim: int) -> int:
-    """The width of what the pooling `name` makes of vectors of width `output_dim`."""
+    """Width of the result of the pooling `name` for vectors of width `output_dim`.
+
+    >>> pooled_dim("concat", 400)
+    1200
+    """
     return 3 * output_dim if name == "concat" else output_dim

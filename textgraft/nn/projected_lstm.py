@@ -1,7 +1,7 @@
-"""The LSTM layer of ELMo: a wide cell whose output is projected down before it is fed back, both clipped.
+"""ELMo's LSTM layer: a wide cell whose output is projected down before it is fed back, both clipped.
 
-Sak, Senior & Beaufays 2014 (arXiv:1402.1128), equations 1 to 7 without peepholes; clipping is that of TensorFlow's
-`LSTMCell` (cell_clip, proj_clip), which trained the published models.
+Source: Sak, Senior & Beaufays 2014 (arXiv:1402.1128), equations 1 to 7 without peepholes; clipping is that of
+TensorFlow's `LSTMCell` (cell_clip, proj_clip), with which the published models were trained.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch import Tensor, nn
 from textgraft.nn.cpu.precision import compute_dtype
 from textgraft.nn.cpu.tanh import tanh, tanh_
 
-POSITIONS_AT_A_TIME = 512
-"""Whose gates are in memory together where no gradients are wanted."""
+POSITIONS_AT_ONCE = 512
+"""Number of positions whose gates are in memory together without gradients."""
 
 
 class _ProjectedLSTMSequence(torch.autograd.Function):
-    """One layer over a whole window, forward and backward written out, as nn.recurrent has it for the plain LSTM.
+    """One layer over a whole window, forward and backward written out, as in nn.recurrent for the plain LSTM.
 
-    Only what is fed back goes step by step: the input product of all steps is one matrix product, and so are the
-    gradients of the weight matrices. No gradient flows through a value that was clipped. Matrix products run in the
-    dtype of `x`; the cell state stays in float32 at least.
+    Only the recurrence goes step by step: the input product of all steps is one matrix product, and so are the
+    gradients of the weight matrices. No gradient flows through a clipped value. Matrix products run in the dtype of
+    `x`; the cell state stays in float32 at least.
     """
 
     @staticmethod
@@ -100,7 +100,7 @@ class _ProjectedLSTMSequence(torch.autograd.Function):
         return d_x, d_h, d_c, d_weight, flat.sum(dim=0), d_projection, None
 
 
-def _read(
+def _run(
     x: Tensor,
     lengths: Tensor,
     h0: Tensor,
@@ -110,7 +110,9 @@ def _read(
     projection: Tensor,
     clips: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
-    """The sequence without gradients, a part of its gates in memory at a time: h (T, B, P), c (B, H) at the ends."""
+    """The sequence without gradients, with a part of its gates in memory at a time: h (T, B, P), last cell states c (B,
+    H).
+    """
     steps, rows, width = x.shape
     of_input, of_state = weight[:, :width].t(), weight[:, width:].t()
     cell_clip, projection_clip = (clip or math.inf for clip in clips)
@@ -118,27 +120,27 @@ def _read(
     for row, length in enumerate(lengths.tolist()):
         ending.setdefault(length, []).append(row)
     out, h, c, last = x.new_empty(steps, rows, len(projection)), h0, c0.clone(), c0.clone()
-    part = max(1, POSITIONS_AT_A_TIME // max(1, rows))
+    part = max(1, POSITIONS_AT_ONCE // max(1, rows))
     for begin in range(0, steps, part):
-        read = x[begin : begin + part]
-        gates = torch.addmm(bias, read.reshape(-1, width), of_input).view(len(read), rows, -1)
+        part_inputs = x[begin : begin + part]
+        gates = torch.addmm(bias, part_inputs.reshape(-1, width), of_input).view(len(part_inputs), rows, -1)
         for t, gate in enumerate(gates, begin):
             gate.addmm_(h, of_state)
             i, f, g, o = gate.chunk(4, dim=1)
             i.sigmoid_(), f.sigmoid_(), tanh_(g), o.sigmoid_()
             c.mul_(f).add_(i * g).clamp_(-cell_clip, cell_clip)
             h = torch.mm(o * tanh(c).to(x.dtype), projection.t(), out=out[t]).clamp_(-projection_clip, projection_clip)
-            if over := ending.get(t + 1):
-                last[over] = c[over]
+            if ended := ending.get(t + 1):
+                last[ended] = c[ended]
     return out, last
 
 
 class ProjectedLSTMLayer(nn.Module):
-    """An LSTM of `hidden_dim` cells whose output is projected to `projection_dim`, which is also what is fed back.
+    """An LSTM of `hidden_dim` cells whose output, and recurrent input, is projected to `projection_dim`.
 
-    `weight` (4H, D + P) is of the input and of what is fed back, gates in torch's order i, f, g, o. Cell states and
-    outputs are clipped to [-clip, clip], 0 for not at all. Starts as nn.recurrent's layer: Xavier for the input and
-    for the projection, orthogonal per gate for what is fed back, forget bias 1.
+    `weight` (4H, D + P) is for the input and the recurrent input, gates in torch's order i, f, g, o. Cell states and
+    outputs are clipped to [-clip, clip], 0 for no clipping. Initialisation as in nn.recurrent: Xavier for the input and
+    the projection, orthogonal per gate for the recurrent input, forget bias 1.
     """
 
     def __init__(
@@ -163,7 +165,7 @@ class ProjectedLSTMLayer(nn.Module):
         nn.init.ones_(self.bias.data[hidden_dim : 2 * hidden_dim])
 
     def initial_state(self, rows: int) -> tuple[Tensor, Tensor]:
-        """h (rows, P) and c (rows, H), zeros."""
+        """Zeros h (rows, P) and c (rows, H)."""
         projected, hidden = self.projection.shape
         return self.projection.new_zeros(rows, projected), self.projection.new_zeros(rows, hidden)
 
@@ -175,7 +177,7 @@ class ProjectedLSTMLayer(nn.Module):
         rows = torch.arange(x.shape[1], device=x.device)
         with torch.autocast(x.device.type, enabled=False):
             if not torch.is_grad_enabled():
-                h, c = _read(x.to(dtype), lengths, h0.to(dtype), c0, weight, bias, projection, self.clips)
+                h, c = _run(x.to(dtype), lengths, h0.to(dtype), c0, weight, bias, projection, self.clips)
                 return h, (h[lengths - 1, rows].to(c0.dtype), c)
             h, c = _ProjectedLSTMSequence.apply(x.to(dtype), h0.to(dtype), c0, weight, bias, projection, self.clips)
         return h, (h[lengths - 1, rows].to(c0.dtype), c[lengths - 1, rows])

@@ -19,9 +19,9 @@ tanh_backward = torch.ops.aten.tanh_backward
 class _Pool(torch.autograd.Function):
     """Activations and recurrence of all steps, forward and backward written out.
 
-    One step's gates fit into the processor's cache, so everything that happens to them happens there at once:
-    with 64 rows of 1152 units that takes 0.4 of the time that autograd needs over whole windows. The gates
-    come in any dtype (bfloat16 under autocast); all that is computed here is in that of `c0`.
+    One step's gates fit into the CPU's cache, so all elementwise work on them is done at once: with 64 rows of 1152
+    units that takes 0.4 of the time of autograd over whole windows. The gates have any dtype (bfloat16 under autocast);
+    all computation here is in the dtype of `c0`.
     """
 
     @staticmethod
@@ -81,16 +81,22 @@ def qrnn(
     update: Tensor | None = None,
     truncate: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """h (T, B, H) of every step and the last cell state (B, H), from x (T, B, D) and c0 (B, H).
+    """Outputs h (T, B, H) of every step and the last cell state (B, H).
 
-    Bradbury et al. 2017, equations 3 to 5: z = tanh(W_z x), f = σ(W_f x), o = σ(W_o x), then c_t = f_t
-    c_{t-1} + (1 - f_t) z_t and h_t = o_t c_t ("fo-pooling"). The rows of `weight` are z, f, o; without those
-    of o it is f-pooling, h_t = c_t. With `x_prev` (B, D), the input before the first, the window is 2: the
-    columns of `weight` (…, 2 D) are for x_t, then x_{t-1}. The matrix product of all steps is one; only the
-    elementwise recurrence goes step by step.
+    Equations 3 to 5: z = tanh(W_z x), f = σ(W_f x), o = σ(W_o x), then c_t = f_t c_{t-1} + (1 - f_t) z_t and h_t = o_t
+    c_t ("fo-pooling"). The matrix product of all steps is one; only the elementwise recurrence goes step by step.
 
-    `update` (T, B, H) is the share of each update (1 - f) that zoneout lets through. With `truncate` no
-    gradient flows back over every `truncate`-th border between steps.
+    Args:
+        x: (T, B, D).
+        weight: Rows for z, f, o; without those of o it is f-pooling, h_t = c_t.
+        bias: One for each row of `weight`.
+        c0: (B, H).
+        x_prev: The input before the first (B, D), for a window of 2: the columns of `weight` (…, 2 D) are for x_t, then
+            x_{t-1}.
+        update: (T, B, H) share of each update (1 - f) that zoneout keeps.
+        truncate: No gradient flows back over every `truncate`-th border between steps (0: always).
+
+    Source: Bradbury et al. 2017.
     """
     if x_prev is not None:
         x = torch.cat([x, _previous(x, x_prev, truncate)], dim=2)
@@ -107,13 +113,19 @@ def _previous(x: Tensor, first: Tensor, truncate: int) -> Tensor:
 
 
 class QRNNLayer(nn.Module):
-    """A QRNN layer whose weights are dropped anew in each forward pass, with zoneout; state in and out.
+    """A QRNN layer with weight dropout in each forward pass, and zoneout; state in and out.
 
-    `window` is how many inputs each gate sees: 1, or 2 for the first layer of MultiFiT (Eisenschlos et al.
-    2019). `zoneout` is the chance that a unit keeps its state for a step, which in evaluation becomes its
-    expectation. `pooling` "f" leaves out the output gate. The forget gate weighs the old state as in the
-    paper; salesforce's and fastai's code has it weigh the new input (negate its weights and bias to convert).
-    Starts with Xavier weights and forget bias 1, as the LSTM layer does.
+    The forget gate multiplies the old state as in the paper; in the code of salesforce and fastai it multiplies the new
+    input (negate its weights and bias to convert). Initialised with Xavier weights and forget bias 1, as the LSTM
+    layer.
+
+    Args:
+        input_dim: D.
+        hidden_dim: H.
+        window: Number of inputs of each gate: 1, or 2 for the first layer of MultiFiT (Eisenschlos et al. 2019).
+        pooling: "fo", or "f" without the output gate.
+        zoneout: Probability that a unit keeps its state for a step; its expectation in evaluation.
+        weight_dropout: Dropout of the weights.
     """
 
     def __init__(
@@ -146,7 +158,7 @@ class QRNNLayer(nn.Module):
     def forward(
         self, x: Tensor, state: tuple[Tensor, ...] | None = None, *, truncate: int = 0
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """x (T, B, D) -> h (T, B, H) and the state to go on from: (c_T,), with window 2 (c_T, x_T)."""
+        """x (T, B, D) -> h (T, B, H) and the state to continue from: (c_T,), with window 2 (c_T, x_T)."""
         c0, *inputs = state if state is not None else self.initial_state(x.shape[1])
         dtype = compute_dtype(x)
         x = x.to(dtype)
@@ -158,7 +170,7 @@ class QRNNLayer(nn.Module):
         return h, (c, x[-1].to(c0.dtype)) if inputs else (c,)
 
     def _update(self, steps: int, c0: Tensor) -> Tensor | None:
-        """The share of each update that zoneout lets through (T, B, H): drawn in training, else its expectation."""
+        """Share (T, B, H) of each update that zoneout keeps: sampled in training, else its expectation."""
         if not self.zoneout:
             return None
         share = c0.new_full((steps, *c0.shape), 1 - self.zoneout)

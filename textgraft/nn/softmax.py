@@ -1,7 +1,7 @@
-"""Output layers of a language model: from hidden vectors to a loss over the vocabulary, the cost on a CPU.
+"""Output layers of a language model: from hidden vectors to a loss over the vocabulary.
 
-All share one interface, `OutputLayer`, and all but the adaptive one the same parameters, so that a model
-trained with one may go on with another.
+All have one interface, `OutputLayer`, and all but the adaptive one the same parameters, so that a model trained with
+one can continue with another.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ from textgraft.nn.embedding import AdaptiveEmbedding
 class OutputLayer(nn.Module):
     """Hidden vectors (N, D) to a loss, or to log probabilities, over V tokens.
 
-    With `weight`, the embedding table (V, D), the layer is tied to it (Press & Wolf 2017; Inan et al. 2017). Without
-    `bias` it has no number of its own for each token.
+    Args:
+        vocab_size: V.
+        input_dim: D.
+        weight: Embedding table (V, D) to tie the layer to (Press & Wolf 2017; Inan et al. 2017).
+        label_smoothing: Label smoothing.
+        bias: Use a bias for each token.
     """
 
     def __init__(
@@ -45,26 +49,29 @@ class OutputLayer(nn.Module):
         self.vocab_size, self.label_smoothing = vocab_size, label_smoothing
 
     def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
-        """The summed negative log likelihood of `targets` (N,), and how many counted; those of -100 do not.
+        """Summed negative log likelihood of `targets` (N,), and the number of those that are not -100.
 
-        `weights` (N,), if given, multiply each one's term of the sum.
+        `weights` (N,), if given, multiply each target's term.
         """
         raise NotImplementedError
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """(N, V), exact whatever the loss approximates."""
+        """Log probabilities (N, V), exact even where the loss is approximate."""
         raise NotImplementedError
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(N, V) whose softmax is the probabilities; the log probabilities, unless the layer has other numbers."""
+        """Logits (N, V); the log probabilities, unless the layer computes others."""
         return self.log_probs(hidden)
 
     @torch.no_grad()
     def start_from_counts(self, counts: Tensor) -> None:
-        """Set the biases so that a fresh layer, whose products are near 0, says how frequent each token is.
+        """Initialise the biases with the log frequencies of the tokens.
 
-        `counts` (V,) are of the training text; each gets a half more, so that none is impossible. A language
-        model otherwise spends its first hundred steps on finding that out. Raises UserError without biases.
+        `counts` (V,) are of the training text; a half is added to each, so that none is impossible. A language model
+        otherwise needs its first hundred steps to learn them.
+
+        Raises:
+            UserError: The layer has no biases.
         """
         if not self.has_bias:
             remedy = "Leave out start_from_counts, or give the head bias = true."
@@ -79,7 +86,7 @@ class OutputLayer(nn.Module):
 
 
 class FullSoftmax(OutputLayer):
-    """The softmax as everyone writes it: all N x V logits at once. The reference for the others."""
+    """The plain softmax, all N x V logits at once; the reference for the others."""
 
     def __init__(
         self,
@@ -114,7 +121,7 @@ class FullSoftmax(OutputLayer):
 
 
 class ChunkedSoftmax(FullSoftmax):
-    """The same numbers as `FullSoftmax`, a few hundred rows at a time: memory does not grow with N x V."""
+    """The result of `FullSoftmax`, a few hundred rows at a time: memory does not grow with N x V."""
 
     def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
         smoothing = self.label_smoothing
@@ -126,22 +133,20 @@ class ChunkedSoftmax(FullSoftmax):
 class SampledSoftmax(ChunkedSoftmax):
     """In training, a softmax over the target and a sample of the vocabulary; in evaluation the exact one.
 
-    Importance sampling of the partition function (Bengio & Senécal 2008; Jean et al. 2015): a sampled token's
-    logit is corrected by -log of the probability that it was sampled, so that Z = exp(s_target) + sum of
-    exp(s_j) / q_j over the sample is unbiased. The loss, -s_target + log Z, is not quite (log is concave),
-    less so the larger the sample. All rows of a batch share the sample; where it holds a row's own target,
-    that is left out.
+    Importance sampling of the partition function (Bengio & Senécal 2008; Jean et al. 2015): a sampled token's logit is
+    corrected by -log of its sampling probability, so that Z = exp(s_target) + sum of exp(s_j) / q_j over the sample is
+    unbiased. The loss, -s_target + log Z, is slightly biased (log is concave), less so the larger the sample. All rows
+    of a batch share the sample; where it contains a row's own target, that is left out.
 
-    We differ from them in two things. Each token is in or out of the sample on its own (Poisson sampling),
-    with probability min(1, τ p_j) and τ such that `num_samples` come out on average. So q_j is exact,
-    frequent tokens are always in, and with num_samples = V this is the full softmax. And the target, never
-    left to chance, has no correction.
+    Differences: each token is in or out of the sample independently (Poisson sampling), with probability min(1, τ p_j)
+    and τ such that the expected size is `num_samples`. So q_j is exact, frequent tokens are always in, and with
+    num_samples = V this is the full softmax. The target is always included and has no correction.
 
-    p_j is proportional to `counts` ** 0.75 (Mikolov et al. 2013), or without counts log-uniform, which
-    supposes token ids by falling frequency.
+    p_j is proportional to `counts` ** 0.75 (Mikolov et al. 2013), or without counts log-uniform, which assumes token
+    ids sorted by falling frequency.
     """
 
-    inclusion: Tensor  # (V,) the probability q_j of being in the sample
+    inclusion: Tensor  # (V,) sampling probabilities q_j
 
     def __init__(
         self,
@@ -154,15 +159,17 @@ class SampledSoftmax(ChunkedSoftmax):
         num_samples: int = 2048,
         counts: Tensor | None = None,
     ) -> None:
-        _refuse_smoothing(label_smoothing, "sampled")
+        _validate_smoothing(label_smoothing, "sampled")
         super().__init__(vocab_size, input_dim, weight=weight, bias=bias)
         if counts is None:
-            ranks = torch.arange(1, vocab_size + 1, dtype=torch.float64, device="cpu")  # on "meta" are no numbers
+            ranks = torch.arange(
+                1, vocab_size + 1, dtype=torch.float64, device="cpu"
+            )  # the device "meta" has no values
             proposal = ranks.reciprocal().log1p()
         else:
             proposal = counts.to(torch.float64).clamp(min=1) ** 0.75
         inclusion = inclusion_probabilities(proposal, num_samples).float()
-        self.register_buffer("inclusion", inclusion, persistent=False)  # of training only, not of the model
+        self.register_buffer("inclusion", inclusion, persistent=False)  # used in training only, not part of the model
 
     def loss(self, hidden: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, int]:
         if not self.training:
@@ -172,13 +179,13 @@ class SampledSoftmax(ChunkedSoftmax):
         hidden, targets = hidden[kept], targets[kept]
         sample = (torch.rand_like(self.inclusion) < self.inclusion).nonzero().squeeze(1)
         rows = F.embedding(torch.cat([targets, sample]), self.weight)
-        of_targets, of_sample = rows[: len(targets)], rows[len(targets) :]
-        target_logits = _at_least_float32(hidden * of_targets).sum(dim=1)
+        target_weights, sample_weights = rows[: len(targets)], rows[len(targets) :]
+        target_logits = _at_least_float32(hidden * target_weights).sum(dim=1)
         correction = -self.inclusion[sample].log()
         if self.bias is not None:
             target_logits = target_logits + self.bias[targets]
             correction = correction + self.bias[sample]
-        logits = F.linear(hidden, of_sample) + correction
+        logits = F.linear(hidden, sample_weights) + correction
         column = torch.full_like(self.inclusion, -1, dtype=torch.int64)
         column[sample] = torch.arange(len(sample), device=sample.device)
         hits = (column[targets] >= 0).nonzero().squeeze(1)
@@ -191,16 +198,17 @@ class SampledSoftmax(ChunkedSoftmax):
 class AdaptiveSoftmax(OutputLayer):
     """A softmax over the frequent tokens and a few clusters of rare ones, then one inside the target's cluster.
 
-    Grave et al. 2017, equations 9 to 12, as torch.nn.AdaptiveLogSoftmaxWithLoss has it. Token ids must go by
-    falling frequency; `cutoffs` are the first ids of the clusters (by default an eighth and half of the
-    vocabulary). The vectors of cluster i are `div_value` ** i narrower than the hidden ones. Tied to the
-    embedding table, a cluster uses its rows of the table at full width: what is saved then is only that most
-    targets need no cluster. We add a bias for every token, and never hold more than a few hundred rows of
-    logits.
+    As in torch.nn.AdaptiveLogSoftmaxWithLoss. Token ids must be sorted by falling frequency; `cutoffs` are the first
+    ids of the clusters (by default an eighth and half of the vocabulary). The vectors of cluster i are `div_value` ** i
+    narrower than the hidden ones. Tied to the embedding table, a cluster uses its rows of the table at full width: the
+    only saving is then that most targets need no cluster. Differences: a bias for every token, and at most a few
+    hundred rows of logits in memory.
 
-    Tied to an `AdaptiveEmbedding` it has that one's clusters, whatever `cutoffs` and `div_value` say, and its
-    tables; its matrices too with `tied_projections`, but for the first cluster's, before which all of a hidden
-    vector's products with the head come (Transformer-XL's `proj_share_all_but_first`).
+    Tied to an `AdaptiveEmbedding` it uses that one's clusters, whatever `cutoffs` and `div_value` are, and its tables;
+    also its matrices with `tied_projections`, except the first cluster's, which here multiplies the hidden vector
+    before the head (Transformer-XL's `proj_share_all_but_first`).
+
+    Source: Grave et al. 2017, equations 9 to 12.
     """
 
     def __init__(
@@ -215,7 +223,7 @@ class AdaptiveSoftmax(OutputLayer):
         div_value: float = 4.0,
         tied_projections: bool = True,
     ) -> None:
-        _refuse_smoothing(label_smoothing, "adaptive")
+        _validate_smoothing(label_smoothing, "adaptive")
         super().__init__(vocab_size, input_dim, weight=weight, bias=bias)
         if isinstance(weight, AdaptiveEmbedding):
             cutoffs = weight.cutoffs
@@ -255,14 +263,19 @@ class AdaptiveSoftmax(OutputLayer):
         # 0: in the shortlist, or ignored
         cluster = torch.bucketize(targets.contiguous(), targets.new_tensor(self.starts), right=True)
         in_head = torch.where(cluster == 0, targets, self.shortlist + cluster - 1)
-        before = self._before_head(hidden)
-        total, count = chunked_cross_entropy(before, tables[0], biases[0], in_head, weights=weights)
+        head_input = self._before_head(hidden)
+        total, count = chunked_cross_entropy(head_input, tables[0], biases[0], in_head, weights=weights)
         for i, start in enumerate(self.starts):
             rows = (cluster == i + 1).nonzero().squeeze(1)
             if len(rows):
-                inside, wanted = self._projected(hidden[rows], i), targets[rows] - start
-                of_rows = None if weights is None else weights[rows]
-                total = total + chunked_cross_entropy(inside, tables[i + 1], biases[i + 1], wanted, weights=of_rows)[0]
+                inside, cluster_targets = self._projected(hidden[rows], i), targets[rows] - start
+                row_weights = None if weights is None else weights[rows]
+                total = (
+                    total
+                    + chunked_cross_entropy(inside, tables[i + 1], biases[i + 1], cluster_targets, weights=row_weights)[
+                        0
+                    ]
+                )
         return total, count
 
     def log_probs(self, hidden: Tensor) -> Tensor:
@@ -278,8 +291,8 @@ class AdaptiveSoftmax(OutputLayer):
         assert self.bias is not None
         assert self.cluster_bias is not None
         self.bias.copy_(log_p)
-        of_clusters = log_p.split(self.sizes)[1:]
-        self.cluster_bias.copy_(torch.stack([inside.logsumexp(dim=0) for inside in of_clusters]))
+        cluster_log_p = log_p.split(self.sizes)[1:]
+        self.cluster_bias.copy_(torch.stack([inside.logsumexp(dim=0) for inside in cluster_log_p]))
 
     def _head_and_clusters(self, hidden: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
         """Weights and biases of the head (shortlist, then one row for each cluster) and of each cluster."""
@@ -291,8 +304,8 @@ class AdaptiveSoftmax(OutputLayer):
         weights[0] = torch.cat([weights[0], cast_once(self.cluster_weight, dtype)])
         if self.bias is None or self.cluster_bias is None:
             return weights, [None] * len(weights)
-        of_shortlist, *of_clusters = self.bias.split(self.sizes)
-        return weights, [torch.cat([of_shortlist, self.cluster_bias]), *of_clusters]
+        shortlist_bias, *cluster_biases = self.bias.split(self.sizes)
+        return weights, [torch.cat([shortlist_bias, self.cluster_bias]), *cluster_biases]
 
     def _projected(self, hidden: Tensor, cluster: int) -> Tensor:
         return linear(hidden, self.projections[cluster]) if len(self.projections) else hidden
@@ -316,7 +329,7 @@ def inclusion_probabilities(proposal: Tensor, num_samples: int) -> Tensor:
     ordered = proposal.sort(descending=True).values
     rest = ordered.flip(0).cumsum(0).flip(0)
     left = num_samples - torch.arange(len(proposal), device=proposal.device)
-    certain = int((ordered * left <= rest).nonzero()[0])  # so many of the largest are at 1; the rest fit below it
+    certain = int((ordered * left <= rest).nonzero()[0])  # number of the largest that are clamped to 1
     return (proposal * left[certain] / rest[certain]).clamp(max=1)
 
 
@@ -329,11 +342,11 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _at_least_float32(x: Tensor) -> Tensor:
-    """Out of bfloat16, in which no softmax over a vocabulary should be summed."""
+    """Convert from bfloat16, in which a softmax over a vocabulary must not be summed."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _refuse_smoothing(label_smoothing: float, name: str) -> None:
+def _validate_smoothing(label_smoothing: float, name: str) -> None:
     if label_smoothing:
         raise UserError(
             f"label smoothing needs the logit of every token, which the {name} softmax does not compute.",

@@ -1,4 +1,4 @@
-"""Networks whose weights are about to come from elsewhere: made, and not drawn."""
+"""Construction of networks without initialising weights that are loaded afterwards."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _DRAWS = {Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn
 
 
 class Uninitialized(TorchFunctionMode):
-    """Inside, weights hold what memory held: whoever makes a network here fills all of it.
+    """Context in which weights are not initialised: the caller loads all of them.
 
-    Drawing and orthogonalising them is half of the time that loading takes. On the device `meta`, where there is
-    nothing to draw, this keeps torch from importing the compiler that its draws there are written for.
+    Random and orthogonal initialisation takes half of the loading time. On the device `meta`, which has no values, this
+    keeps torch from importing the compiler used by its random functions there.
     """
 
     def __torch_function__(
@@ -26,7 +26,7 @@ class Uninitialized(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """`func`, unless it draws; the factors of a matrix are the matrix itself."""
+        """Call `func`, unless it is a random initialiser; a QR decomposition returns the matrix itself."""
         named = kwargs or {}
         if func in _DRAWS:
             return args[0] if args else named["tensor"]

@@ -1,1 +1,1 @@
-"""Export of fine-tuned models to ONNX, with checks."""
+"""Export of fine-tuned models to ONNX, with validation."""

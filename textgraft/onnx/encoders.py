@@ -1,6 +1,6 @@
-"""Each family of encoders as ONNX operators: ids and mask (B, T) to every layer, and what a pooler says.
+"""Encoder families as ONNX operators: ids and mask (B, T) to every layer, and the pooled vector.
 
-BERT's segments (B, T) and ELMo's spellings (U, C) are inputs by these names.
+BERT's segments (B, T) and ELMo's characters (U, C) are inputs named SEGMENTS and SPELLINGS.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from textgraft.onnx.layers import (
 
 SEGMENTS, SPELLINGS = "segments", "spellings"
 Read = tuple[list[str], str | None]
-"""The layers (B, T, D_l), bottom (embeddings) -> top, and the pooled vector (B, D), if there is one."""
+"""The layers (B, T, D_l), bottom (embeddings) to top, and the pooled vector (B, D), if there is one."""
 
 
 def awd_lstm(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
-    """Merity et al. 2018: the table, scaled, and each LSTM or QRNN layer."""
+    """Merity et al. 2018: the scaled embedding, and each LSTM or QRNN layer."""
     x = g("Gather", g.weight(encoder.embedding.weight * encoder.config.input_scale), ids)
     return _recurrent(g, encoder, x, mask), None
 
 
 def flair(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
-    """Akbik et al. 2018: characters and their LSTMs; a projection takes the place of the last."""
+    """Akbik et al. 2018: characters and their LSTMs; a projection replaces the last layer."""
     layers = _recurrent(g, encoder, g("Gather", g.weight(encoder.embedding.weight), ids), mask)
     if encoder.projection is not None:
         layers[-1] = linear(g, encoder.projection, layers[-1])
@@ -73,12 +73,12 @@ def bert(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), positions(g, ids)))
     if encoder.segments is not None:
         table = g.weight(encoder.segments.weight)
-        of_pair = g("Min", SEGMENTS, encoder.config.num_segments - 1)
-        x = g("Add", x, g("Gather", table, of_pair))
+        segments = g("Min", SEGMENTS, encoder.config.num_segments - 1)
+        x = g("Add", x, g("Gather", table, segments))
     x = layer_norm(g, encoder.embedding_norm, x)
-    kept, seen = [x], g("Unsqueeze", mask, [1, 2])
+    kept, attention_mask = [x], g("Unsqueeze", mask, [1, 2])
     for layer in encoder.layers:
-        x = layer_norm(g, layer.attention_norm, g("Add", x, attention(g, layer.attention, x, seen)))
+        x = layer_norm(g, layer.attention_norm, g("Add", x, attention(g, layer.attention, x, attention_mask)))
         widened = g("Gelu", linear(g, layer.feed_forward, x))
         x = layer_norm(g, layer.output_norm, g("Add", x, linear(g, layer.output, widened)))
         kept.append(x)
@@ -88,18 +88,18 @@ def bert(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
 
 
 def gpt(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
-    """Radford et al. 2018 and 2019: every block, each position seeing itself and what is before it."""
+    """Radford et al. 2018 and 2019: every block, with causal attention."""
     config = encoder.config
     counted = g("CumSum", g("Cast", mask, to=TensorProto.INT64), 1)
-    places = g("Max", g("Sub", counted, 1), 0)
+    position_ids = g("Max", g("Sub", counted, 1), 0)
     x = g("Gather", g.weight(encoder.embedding.weight), ids)
-    x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), places))
+    x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), position_ids))
     kept, dense = [x], causal(g, mask)
-    near = causal(g, mask, config.window) if config.attention != "dense" else dense
+    banded = causal(g, mask, config.window) if config.attention != "dense" else dense
     for index, layer in enumerate(encoder.layers):
-        seen = near if encoder._is_banded(index) else dense
+        attention_mask = banded if encoder._is_banded(index) else dense
         y = layer_norm(g, layer.attention_norm, x) if layer.pre else x
-        x = g("Add", x, attention(g, layer.attention, y, seen))
+        x = g("Add", x, attention(g, layer.attention, y, attention_mask))
         x = x if layer.pre else layer_norm(g, layer.attention_norm, x)
         y = layer_norm(g, layer.feed_forward_norm, x) if layer.pre else x
         y = linear(g, layer.narrow, g("Gelu", linear(g, layer.widen, y), approximate="tanh"))
@@ -114,17 +114,17 @@ def gpt(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
 def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     """Dai et al. 2019: a text is one window without a memory, as in prediction."""
     config = encoder.config
-    with torch.no_grad():  # an adaptive embedding becomes the one table that it stands for
+    with torch.no_grad():  # an adaptive embedding becomes a single table
         table = encoder.embedding(torch.arange(config.vocab_size)) * math.sqrt(config.embedding_dim)
     x = g("Gather", g.weight(table), ids)
     kept = [x]
-    seen = causal(g, mask, config.remembered(training=False) if config.same_length else None)
+    attention_mask = causal(g, mask, config.remembered(training=False) if config.same_length else None)
     distances = distance_vectors(g, ids, config.embedding_dim, config.clamp_length)
     for layer in encoder.layers:
-        own = layer.attention
-        u, v = (encoder.u, encoder.v) if config.shared_biases else (own.u, own.v)
+        block_attention = layer.attention
+        u, v = (encoder.u, encoder.v) if config.shared_biases else (block_attention.u, block_attention.v)
         y = layer_norm(g, layer.attention_norm, x) if layer.pre else x
-        x = g("Add", x, relative_attention(g, own, y, distances, seen, g.weight(u), g.weight(v)))
+        x = g("Add", x, relative_attention(g, block_attention, y, distances, attention_mask, g.weight(u), g.weight(v)))
         x = x if layer.pre else layer_norm(g, layer.attention_norm, x)
         y = layer_norm(g, layer.feed_forward_norm, x) if layer.pre else x
         x = g("Add", x, linear(g, layer.narrow, g("Relu", linear(g, layer.widen, y))))
@@ -134,7 +134,7 @@ def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
 
 
 def cove(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
-    """McCann et al. 2017: LSTMs from both sides over the words, and the words beside the last."""
+    """McCann et al. 2017: bidirectional LSTMs over the words, and the words beside the last layer."""
     words, lengths = g("Gather", g.weight(encoder.embedding.weight), ids), lengths_of(g, mask)
     kept, x = [words], g("Transpose", words, perm=[1, 0, 2])
     for layer in encoder.layers:
@@ -145,14 +145,14 @@ def cove(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
 
 
 def elmo(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
-    """Peters et al. 2018: words by their characters, and LSTMs of both directions that never meet."""
+    """Peters et al. 2018: words as characters, and independent LSTMs of both directions."""
     words = g("Gather", characters(g, encoder.characters, SPELLINGS), ids)
     kept, lengths = [g("Concat", words, words, axis=2)], lengths_of(g, mask)
     left = g("Transpose", words, perm=[1, 0, 2])
     sides = [left, from_end(g, left, lengths)]
     for number, pair in enumerate(zip(encoder.forwards, encoder.backwards, strict=True)):
-        made = [projected_lstm(g, layer, side) for layer, side in zip(pair, sides, strict=True)]
-        sides = [g("Add", new, old) for new, old in zip(made, sides, strict=True)] if number else made
+        outputs = [projected_lstm(g, layer, side) for layer, side in zip(pair, sides, strict=True)]
+        sides = [g("Add", new, old) for new, old in zip(outputs, sides, strict=True)] if number else outputs
         both = g("Concat", sides[0], from_end(g, sides[1], lengths), axis=2)
         kept.append(g("Transpose", both, perm=[1, 0, 2]))
     return kept, None

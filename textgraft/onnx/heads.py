@@ -1,4 +1,4 @@
-"""The heads as ONNX operators: from an encoder's layers to what a person reads, or searches in."""
+"""Heads as ONNX operators: from an encoder's layers to predictions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from textgraft.onnx.layers import LOWEST, batch_norm, linear, pooling
 from textgraft.onnx.tags import best_path, most_likely
 
 
-def classification(g: Graph, head: ClassificationHead, top: str, found: Read, mask: str) -> str:
-    """(B, outputs) logits of what the layer aggregation shows, `top` (B, T, D), and of what the encoder has `found`
-    beside it.
+def classification(g: Graph, head: ClassificationHead, top: str, encoded: Read, mask: str) -> str:
+    """Logits (B, outputs) from the aggregated layer `top` (B, T, D) and the encoder's outputs.
 
-    Of pairs in both orders, which come one after the other, (B / 2, outputs).
+    For pairs in both orders, in consecutive rows, (B / 2, outputs).
     """
     config = head.config
-    layers, pooler = found
+    layers, pooler = encoded
     x = pooler if config.pooling == POOLED else pooling(g, config.pooling, top, mask, config.direction)
     assert x is not None
     if config.words_dim:
@@ -48,18 +47,20 @@ def answers(g: Graph, logits: str, kind: str, temperature: float) -> str:
     return str(g("Softmax", scaled, axis=1) if kind == "single" else g("Sigmoid", scaled))
 
 
-def chosen(g: Graph, scores: str, options: str, temperature: float) -> str:
-    """(E, most) probabilities of the options of each question, whose rows of `scores` (B, 1) `options` says, or -1."""
-    placed = g("Gather", g("Squeeze", scores, [1]), g("Max", options, 0))
-    there = g("GreaterOrEqual", options, 0)
-    return str(g("Softmax", g("Where", there, g("Div", placed, float(temperature)), LOWEST), axis=1))
+def choice_probabilities(g: Graph, scores: str, options: str, temperature: float) -> str:
+    """Probabilities (E, most) of each question's options, whose rows in `scores` (B, 1) are in `options`, -1 as
+    padding.
+    """
+    gathered = g("Gather", g("Squeeze", scores, [1]), g("Max", options, 0))
+    present = g("GreaterOrEqual", options, 0)
+    return str(g("Softmax", g("Where", present, g("Div", gathered, float(temperature)), LOWEST), axis=1))
 
 
 def tagging(g: Graph, head: TaggingHead, top: str, words: str) -> tuple[str, str]:
     """The best tags (S, W) of sentences and their probabilities (S, W), as TaggingHead.decode.
 
-    `words` (S, W) is which position of all rows together speaks for each word, -1 where a sentence has no more: so a
-    sentence may lie in several rows of `top` (B, T, D).
+    `words` (S, W) is the position of each word among all rows, -1 as padding: a sentence may extend over several rows
+    of `top` (B, T, D).
     """
     positions = g("Reshape", top, [-1, head.config.input_dim])
     logits = linear(g, head.output, g("Gather", positions, g("Max", words, 0)))
@@ -69,5 +70,5 @@ def tagging(g: Graph, head: TaggingHead, top: str, words: str) -> tuple[str, str
 
 
 def span(g: Graph, head: SpanHead, top: str) -> str:
-    """(B, T, 2) logits of beginning and ending at each position."""
+    """Start and end logits (B, T, 2) of each position."""
     return linear(g, head.output, top)

@@ -1,4 +1,4 @@
-"""The layers of nn/ as ONNX operators, as they are in evaluation: nothing is dropped."""
+"""The layers of nn/ as ONNX operators, in evaluation mode (without dropout)."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ def linear(g: Graph, layer: nn.Linear, x: str) -> str:
 
 
 def layer_norm(g: Graph, layer: nn.LayerNorm, x: str) -> str:
-    """Over the last axis."""
+    """Layer norm over the last axis."""
     return str(g("LayerNormalization", x, g.weight(layer.weight), g.weight(layer.bias), axis=-1, epsilon=layer.eps))
 
 
 def batch_norm(g: Graph, layer: BoundedBatchNorm, x: str) -> str:
-    """x (B, D) by the statistics of training."""
+    """x (B, D) normalised with the training statistics."""
     assert layer.running_var is not None
     assert layer.running_mean is not None
-    away = g("Div", g("Sub", x, g.weight(layer.running_mean)), g.weight((layer.running_var + layer.eps).sqrt()))
-    bounded = g("Clip", away, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    normalised = g("Div", g("Sub", x, g.weight(layer.running_mean)), g.weight((layer.running_var + layer.eps).sqrt()))
+    bounded = g("Clip", normalised, -MAX_DEVIATIONS, MAX_DEVIATIONS)
     return str(g("Add", g("Mul", bounded, g.weight(layer.weight)), g.weight(layer.bias)))
 
 
 def lstm(g: Graph, layer: LSTMLayer, x: str, lengths: str, direction: Direction) -> str:
-    """x (T, B, D) -> (T, B, H), zeros where a text is over; from the right each row begins where its text ends."""
+    """x (T, B, D) -> (T, B, H), zeros at padding; right-to-left rows begin at the end of their text."""
     weights = [_gates_of_onnx(w)[None] for w in (layer.weight_ih, layer.weight_hh)]
     bias = _gates_of_onnx(layer.bias)[None]
     both = torch.cat([bias, torch.zeros_like(bias)], dim=1)
     named = [g.weight(w) for w in (*weights, both)]
     way = "reverse" if direction == "right" else "forward"
     count = g("Cast", lengths, to=TensorProto.INT32)
-    read = g("LSTM", x, *named, count, hidden_size=layer.hidden_dim, direction=way)
-    return str(g("Squeeze", read, [1]))
+    outputs = g("LSTM", x, *named, count, hidden_size=layer.hidden_dim, direction=way)
+    return str(g("Squeeze", outputs, [1]))
 
 
 def _gates_of_onnx(weight: Tensor) -> Tensor:
-    """Gates in ONNX's order: i, o, f, g, where torch's is i, f, g, o."""
+    """Gates in ONNX's order i, o, f, g; torch's is i, f, g, o."""
     i, f, g, o = weight.chunk(4)
     return torch.cat([i, o, f, g])
 
@@ -61,11 +61,11 @@ def qrnn(g: Graph, layer: QRNNLayer, x: str, lengths: str, direction: Direction)
     """x (T, B, D) -> (T, B, H), as nn.qrnn."""
     if direction == "right":
         x = from_end(g, x, lengths)
-    read = x
+    gate_inputs = x
     if layer.window == 2:
-        nothing = g("Mul", g("Slice", x, [0], [1], [0]), 0.0)
-        read = g("Concat", x, g("Slice", g("Concat", nothing, x, axis=0), [0], [-1], [0]), axis=2)
-    gates = g("Add", g("MatMul", read, g.weight(layer.weight.t())), g.weight(layer.bias))
+        zeros = g("Mul", g("Slice", x, [0], [1], [0]), 0.0)
+        gate_inputs = g("Concat", x, g("Slice", g("Concat", zeros, x, axis=0), [0], [-1], [0]), axis=2)
+    gates = g("Add", g("MatMul", gate_inputs, g.weight(layer.weight.t())), g.weight(layer.bias))
     sizes = [layer.hidden_dim] * (len(layer.bias) // layer.hidden_dim)
     z, f, *o = g("Split", gates, sizes, outputs=len(sizes), axis=2)
     z, f = g("Tanh", z), g("Sigmoid", f)
@@ -89,16 +89,16 @@ def from_end(g: Graph, x: str, lengths: str) -> str:
 
 
 def projected_lstm(g: Graph, layer: ProjectedLSTMLayer, x: str) -> str:
-    """x (T, B, D) -> (T, B, P), as nn.projected_lstm: both what is kept and what is fed back are clipped."""
+    """x (T, B, D) -> (T, B, P), as nn.projected_lstm: cell states and outputs are clipped."""
     projected, hidden = layer.projection.shape
-    of_input, of_state = layer.weight[:, :-projected], layer.weight[:, -projected:]
-    gates = g("Add", g("MatMul", x, g.weight(of_input.t())), g.weight(layer.bias))
-    back, down = g.weight(of_state.t()), g.weight(layer.projection.t())
+    input_weight, recurrent_weight = layer.weight[:, :-projected], layer.weight[:, -projected:]
+    gates = g("Add", g("MatMul", x, g.weight(input_weight.t())), g.weight(layer.bias))
+    back, down = g.weight(recurrent_weight.t()), g.weight(layer.projection.t())
 
     def clipped(step: Graph, value: str, most: float) -> str:
         return str(step("Clip", value, -most, most)) if most else value
 
-    def read(step: Graph, h: str, c: str, gate: str) -> tuple[list[str], list[str]]:
+    def recurrence(step: Graph, h: str, c: str, gate: str) -> tuple[list[str], list[str]]:
         i, f, new, o = step("Split", step("Add", gate, step("MatMul", h, back)), [hidden] * 4, outputs=4, axis=1)
         update = step("Mul", step("Sigmoid", i), step("Tanh", new))
         c = clipped(step, step("Add", step("Mul", c, step("Sigmoid", f)), update), layer.clips[0])
@@ -107,20 +107,20 @@ def projected_lstm(g: Graph, layer: ProjectedLSTMLayer, x: str) -> str:
         return [h, c], [h]
 
     rows = g("Slice", g("Shape", x), [1], [2])
-    nothing = [g("ConstantOfShape", g("Concat", rows, [width], axis=0)) for width in (projected, hidden)]
-    return g.scan(read, nothing, [gates])[-1]
+    zeros = [g("ConstantOfShape", g("Concat", rows, [width], axis=0)) for width in (projected, hidden)]
+    return g.scan(recurrence, zeros, [gates])[-1]
 
 
 def characters(g: Graph, layer: CharacterCNN, character_ids: str) -> str:
-    """Spellings (U, C) -> a vector (U, P) of each word."""
-    read = g("Transpose", g("Gather", g.weight(layer.embedding.weight), character_ids), perm=[0, 2, 1])
+    """Character ids (U, C) -> a vector (U, P) of each word."""
+    embedded = g("Transpose", g("Gather", g.weight(layer.embedding.weight), character_ids), perm=[0, 2, 1])
     kind = "Relu" if layer.activation is torch.relu else "Tanh"
     features = []
     for convolution in layer.filters:
         assert isinstance(convolution, nn.Conv1d)
         assert convolution.bias is not None
-        seen = g("Conv", read, g.weight(convolution.weight), g.weight(convolution.bias))
-        features.append(g(kind, g("ReduceMax", seen, [2], keepdims=0)))
+        convolved = g("Conv", embedded, g.weight(convolution.weight), g.weight(convolution.bias))
+        features.append(g(kind, g("ReduceMax", convolved, [2], keepdims=0)))
     x = g("Concat", *features, axis=1)
     for highway in layer.highways:
         assert isinstance(highway, Highway)
@@ -130,20 +130,20 @@ def characters(g: Graph, layer: CharacterCNN, character_ids: str) -> str:
     return linear(g, layer.projection, x)
 
 
-def attention(g: Graph, layer: Attention, x: str, seen: str) -> str:
-    """x (B, T, D) -> (B, T, D); each position looks where `seen`, (B, 1, 1 or T, T) bool, is True."""
+def attention(g: Graph, layer: Attention, x: str, mask: str) -> str:
+    """x (B, T, D) -> (B, T, D); positions attend where the mask, (B, 1, 1 or T, T) bool, is True."""
     width = layer.output.out_features
     shape = [0, 0, layer.num_heads, width // layer.num_heads]
     parts = g("Split", linear(g, layer.inputs, x), [width] * 3, outputs=3, axis=2)
     query, key, value = (g("Reshape", part, shape) for part in parts)
     query = g("Mul", g("Transpose", query, perm=[0, 2, 1, 3]), float(shape[3] ** -0.5))
     scores = g("MatMul", query, g("Transpose", key, perm=[0, 2, 3, 1]))
-    weights = g("Softmax", g("Where", seen, scores, LOWEST), axis=-1)
-    mixed = g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3]))
-    return linear(g, layer.output, g("Reshape", g("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width]))
+    weights = g("Softmax", g("Where", mask, scores, LOWEST), axis=-1)
+    attended = g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3]))
+    return linear(g, layer.output, g("Reshape", g("Transpose", attended, perm=[0, 2, 1, 3]), [0, 0, width]))
 
 
-def relative_attention(g: Graph, layer: RelativeAttention, x: str, distances: str, seen: str, u: str, v: str) -> str:
+def relative_attention(g: Graph, layer: RelativeAttention, x: str, distances: str, mask: str, u: str, v: str) -> str:
     """x (B, T, D) without a memory -> (B, T, D), as encoders.transformer_xl; `distances` (T, D) of T - 1, …, 0."""
     width = layer.num_heads * layer.head_dim
     shape = [0, 0, layer.num_heads, layer.head_dim]
@@ -151,17 +151,17 @@ def relative_attention(g: Graph, layer: RelativeAttention, x: str, distances: st
         g("Reshape", part, shape) for part in g("Split", linear(g, layer.inputs, x), [width] * 3, outputs=3, axis=2)
     )
     by_distance = g("Reshape", linear(g, layer.distances, distances), [0, layer.num_heads, layer.head_dim])
-    asked = g("Transpose", g("Add", query, v), perm=[0, 2, 1, 3])
-    scores = g("MatMul", asked, g("Transpose", by_distance, perm=[1, 2, 0]))
+    position_query = g("Transpose", g("Add", query, v), perm=[0, 2, 1, 3])
+    scores = g("MatMul", position_query, g("Transpose", by_distance, perm=[1, 2, 0]))
     content = g("Transpose", g("Add", query, u), perm=[0, 2, 1, 3])
     scores = g("Add", _shifted(g, scores), g("MatMul", content, g("Transpose", key, perm=[0, 2, 3, 1])))
-    scores = g("Where", seen, g("Mul", scores, float(layer.head_dim**-0.5)), LOWEST)
-    mixed = g("MatMul", g("Softmax", scores, axis=-1), g("Transpose", value, perm=[0, 2, 1, 3]))
-    return linear(g, layer.output, g("Reshape", g("Transpose", mixed, perm=[0, 2, 1, 3]), [0, 0, width]))
+    scores = g("Where", mask, g("Mul", scores, float(layer.head_dim**-0.5)), LOWEST)
+    attended = g("MatMul", g("Softmax", scores, axis=-1), g("Transpose", value, perm=[0, 2, 1, 3]))
+    return linear(g, layer.output, g("Reshape", g("Transpose", attended, perm=[0, 2, 1, 3]), [0, 0, width]))
 
 
 def _shifted(g: Graph, scores: str) -> str:
-    """(B, H, T, T) scores by distance -> by position: a column before, all rows in one, of which the first T go."""
+    """Scores (B, H, T, T) by distance -> by position: prepend a column, flatten the rows, drop the first T."""
     shape = g("Shape", scores)
     flat = g("Reshape", g("Pad", scores, [0, 0, 0, 1, 0, 0, 0, 0], 0.0), [0, 0, -1])
     length = g("Slice", shape, [2], [3], [0])
@@ -169,7 +169,7 @@ def _shifted(g: Graph, scores: str) -> str:
 
 
 def distance_vectors(g: Graph, ids: str, dim: int, most: int) -> str:
-    """(T, D) the sines and cosines of the distances T - 1, …, 0, none above `most`, if that is not 0."""
+    """Sines and cosines (T, D) of the distances T - 1, …, 0, clamped to `most`, if that is not 0."""
     length = g("Gather", g("Shape", ids), 1)
     back = g("Sub", g("Sub", length, 1), positions(g, ids))
     back = g("Min", back, most) if most else back
@@ -179,12 +179,12 @@ def distance_vectors(g: Graph, ids: str, dim: int, most: int) -> str:
 
 
 def causal(g: Graph, mask: str, width: int | None = None) -> str:
-    """(B, 1, T, T) bool: real positions up to the own one, with a `width` no further back than that many."""
+    """Causal mask (B, 1, T, T) of real positions; with a `width` at most that many, the current one included."""
     row = positions(g, mask)
     back = g("Sub", g("Unsqueeze", row, [1]), g("Unsqueeze", row, [0]))
-    seen = g("GreaterOrEqual", back, 0)
-    seen = seen if width is None else g("And", seen, g("Less", back, width))
-    return str(g("And", seen, g("Unsqueeze", mask, [1, 2])))
+    allowed = g("GreaterOrEqual", back, 0)
+    allowed = allowed if width is None else g("And", allowed, g("Less", back, width))
+    return str(g("And", allowed, g("Unsqueeze", mask, [1, 2])))
 
 
 def pooling(g: Graph, name: str, hidden: str, mask: str, direction: Direction) -> str:
@@ -193,18 +193,18 @@ def pooling(g: Graph, name: str, hidden: str, mask: str, direction: Direction) -
         return str(g("Concat", *(pooling(g, n, hidden, mask, direction) for n in ("last", "max", "mean")), axis=1))
     if name == "first" or (name == "last" and direction == "right"):
         return str(g("Gather", hidden, 0, axis=1))
-    there = g("Unsqueeze", mask, [2])
+    present = g("Unsqueeze", mask, [2])
     if name == "max":
-        return str(g("ReduceMax", g("Where", there, hidden, LOWEST), [1], keepdims=0))
+        return str(g("ReduceMax", g("Where", present, hidden, LOWEST), [1], keepdims=0))
     if name == "mean":
-        total = g("ReduceSum", g("Where", there, hidden, 0.0), [1], keepdims=0)
+        total = g("ReduceSum", g("Where", present, hidden, 0.0), [1], keepdims=0)
         return str(g("Div", total, g("Cast", lengths_of(g, mask, keep=1), to=TensorProto.FLOAT)))
     at_end = g("Equal", positions(g, mask), g("Sub", lengths_of(g, mask, keep=1), 1))
     return str(g("ReduceSum", g("Where", g("Unsqueeze", at_end, [2]), hidden, 0.0), [1], keepdims=0))
 
 
 def lengths_of(g: Graph, mask: str, *, keep: int = 0) -> str:
-    """How many real positions each text has, (B,) or with `keep` (B, 1), int64."""
+    """Number of real positions of each text, (B,) or with `keep` (B, 1), int64."""
     return str(g("ReduceSum", g("Cast", mask, to=TensorProto.INT64), [1], keepdims=keep))
 
 

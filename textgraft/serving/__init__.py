@@ -1,1 +1,1 @@
-"""A fitted model behind HTTP."""
+"""HTTP service for a trained model."""

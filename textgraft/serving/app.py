@@ -1,4 +1,4 @@
-"""The application: which address answers what, and what becomes of mistakes."""
+"""The web application: routes and error handlers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ PAGE_RULES = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-"""For the browser: the page loads from here and sends to here, and nowhere else."""
+"""Headers for the browser: the page may only load from and send to this server."""
 
 
 class Mistake(BaseModel):
-    """What is wrong, where, and what to do."""
+    """An error: what is wrong, where, and the remedy."""
 
     error: str
 
 
 def application(service: Service, name: str, *, hosts: Collection[str] | None = None) -> FastAPI:
-    """What answers for `service`, whose model people know as `name`; only to those who call it one of `hosts`."""
+    """Make the application that serves `service`, whose model's name is `name`; `hosts` are the allowed host names
+    (None: all).
+    """
     batcher = Batcher(service.answer)
 
     @contextlib.asynccontextmanager
@@ -48,40 +50,40 @@ def application(service: Service, name: str, *, hosts: Collection[str] | None = 
         with contextlib.suppress(asyncio.CancelledError):
             await work
 
-    # FastAPI's own pages of documentation load their scripts from elsewhere; the schema is at /openapi.json.
+    # FastAPI's documentation pages load scripts from other servers; the schema is at /openapi.json.
     app = FastAPI(title=name, docs_url=None, redoc_url=None, lifespan=answering)
     app.add_middleware(Guard, hosts=hosts)
     mistakes: dict[int | str, dict[str, Any]] = {status: {"model": Mistake} for status in (413, 422, 503)}
-    asked = app.post(service.path, summary=f"What {name} says ({service.task}).", responses=mistakes)
-    asked(_answer_to(service, batcher))
+    add_route = app.post(service.path, summary=f"Predictions of {name} ({service.task}).", responses=mistakes)
+    add_route(_prediction_handler(service, batcher))
 
-    @app.get("/model", summary="What the model does, and where.")
+    @app.get("/model", summary="Task and path of the model.")
     async def model() -> dict[str, Any]:
         return {"name": name, "task": service.task, "path": service.path, **service.about()}
 
-    @app.get("/health", summary="Whether it answers, and how much it has to do.")
+    @app.get("/health", summary="Status and load.")
     async def health() -> dict[str, Any]:
         return {"status": "ok", "waiting": batcher.waiting, "answered": batcher.answered}
 
     _add_page(app)
-    _add_mistakes(app, service)
+    _add_error_handlers(app, service)
     return app
 
 
-def _answer_to(service: Service, batcher: Batcher) -> Callable[..., Awaitable[dict[str, Any]]]:
+def _prediction_handler(service: Service, batcher: Batcher) -> Callable[..., Awaitable[dict[str, Any]]]:
     async def answer(body: Any) -> dict[str, Any]:
         if not body.takes_long:
             return service.tell(body, await batcher.ask(service.read(body)))
-        # Others want answers meanwhile. Not for all: to a thread and back takes a millisecond, a short text four.
+        # Slow requests go to a thread; not all, since that costs a millisecond, and a short text takes four.
         items = await asyncio.to_thread(service.read, body)
         return await asyncio.to_thread(service.tell, body, await batcher.ask(items))
 
-    answer.__annotations__["body"] = service.Request  # which FastAPI checks, and writes into its schema
+    answer.__annotations__["body"] = service.Request  # FastAPI validates it, and adds it to its schema
     return answer
 
 
 def _add_page(app: FastAPI) -> None:
-    """The page for people: three files, read once."""
+    """Add the web page: three files, loaded once."""
     style = "\n".join(path.read_text("utf-8") for path in STYLES)
     files = {
         "/": ("text/html", (HERE / "page.html").read_text("utf-8")),
@@ -96,8 +98,8 @@ def _add_page(app: FastAPI) -> None:
         app.add_api_route(path, page, include_in_schema=False)
 
 
-def _add_mistakes(app: FastAPI, service: Service) -> None:
-    """Every mistake is answered by {"error": what, where and what to do}."""
+def _add_error_handlers(app: FastAPI, service: Service) -> None:
+    """Add error handlers: every error response is {"error": message} with what, where and remedy."""
 
     async def unreadable(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -107,17 +109,17 @@ def _add_mistakes(app: FastAPI, service: Service) -> None:
         return _error(422, str(error))
 
     async def busy(_: Request, error: Exception) -> JSONResponse:
-        return _error(503, "more texts are waiting than will be answered soon. Try again later.", {"retry-after": "1"})
+        return _error(503, "too many texts are waiting. Try again later.", {"retry-after": "1"})
 
     async def unknown(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         if error.status_code in (404, 405):
-            said = f"nothing answers {request.method} {request.url.path}. Texts go to POST {service.path}."
-            return _error(error.status_code, said)
+            message = f"there is no {request.method} {request.url.path}. Send texts to POST {service.path}."
+            return _error(error.status_code, message)
         return _error(error.status_code, str(error.detail))
 
     async def defect(_: Request, error: Exception) -> JSONResponse:
-        return _error(500, f"this is a defect ({type(error).__name__}); the server's terminal says more.")
+        return _error(500, f"internal error ({type(error).__name__}); see the server's terminal.")
 
     for kind, handler in (
         (RequestValidationError, unreadable),
@@ -133,18 +135,20 @@ def _error(status: int, message: str, headers: Mapping[str, str] | None = None) 
     return JSONResponse({"error": message}, status_code=status, headers=headers)
 
 
-def explained(errors: Sequence[Mapping[str, Any]], known: Collection[str]) -> str:
-    """What is wrong with a request, in a sentence: the first of the errors that pydantic found."""
-    first = min(errors, key=lambda error: error["type"] != "extra_forbidden")  # a misspelled name lacks the right one
+def explained(errors: Sequence[Mapping[str, Any]], allowed: Collection[str]) -> str:
+    """Describe the first of pydantic's validation errors in a sentence."""
+    first = min(
+        errors, key=lambda error: error["type"] != "extra_forbidden"
+    )  # a misspelled name also reports the right one as missing
     place = [part for part in first["loc"] if part != "body"]
     if first["type"] in ("json_invalid", "model_attributes_type", "missing") and not place:
-        return "this is no JSON object. Send one, as application/json."
+        return "the body is not a JSON object. Send one, as application/json."
     if first["type"] == "json_invalid":
-        return f"the body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}, at character {place[0]}."
+        return f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}, at character {place[0]}."
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
     if first["type"] == "missing":
         return f"'{where}' is missing."
     if first["type"] == "extra_forbidden":
-        return f"'{where}' is not known. {did_you_mean(str(place[-1]), known)}"
-    said = first["msg"]
-    return f"{where}: {said[:1].lower()}{said[1:]}."
+        return f"'{where}' is not known. {did_you_mean(str(place[-1]), allowed)}"
+    message = first["msg"]
+    return f"{where}: {message[:1].lower()}{message[1:]}."

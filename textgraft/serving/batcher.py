@@ -1,4 +1,4 @@
-"""Requests that wait are answered together: a network takes hardly longer for a few texts than for one."""
+"""Dynamic batching of requests: a network takes hardly longer for a few texts than for one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from textgraft.core.errors import UserError
 
-TOGETHER = 64
-"""Items that are computed at a time: a long request does not keep short ones waiting for its end."""
-MOST_WAITING = 10_000
-"""Items; who comes then is sent away, and may come again."""
+BATCH_ITEMS = 64
+"""Maximum number of items in a batch: short requests do not wait for the end of a long one."""
+MAX_WAITING = 10_000
+"""Maximum number of waiting items; further requests are rejected."""
 
 
 class Busy(Exception):
-    """More is waiting than will be answered soon."""
+    """Raised when too many items are waiting."""
 
 
 class Job:
-    """One request: its items, the answers so far, and who waits for all of them."""
+    """One request: its items, the predictions so far, and the future for all of them."""
 
     def __init__(self, items: Sequence[Any], done: asyncio.Future[list[Any]]) -> None:
         self.items, self.done = items, done
@@ -37,31 +37,33 @@ class Job:
 
 
 class Batcher:
-    """Answers items in one thread, `together` at most at a time, of all the requests that wait by turns.
+    """Computes items in one thread, at most `batch_items` at a time, taking turns between the waiting requests.
 
-    An item that cannot be read fails its own request and no other.
+    An invalid item fails its own request and no other.
     """
 
     def __init__(
         self,
         answer: Callable[[Sequence[Any]], list[Any]],
         *,
-        together: int = TOGETHER,
-        most_waiting: int = MOST_WAITING,
+        batch_items: int = BATCH_ITEMS,
+        max_waiting: int = MAX_WAITING,
     ) -> None:
-        self.answer, self.together, self.most_waiting = answer, together, most_waiting
+        self.answer, self.batch_items, self.max_waiting = answer, batch_items, max_waiting
         self.answered = 0
         self._jobs: deque[Job] = deque()
         self._some = asyncio.Event()
 
     @property
     def waiting(self) -> int:
-        """Items without an answer yet."""
+        """Number of items without a prediction."""
         return sum(job.left for job in self._jobs)
 
     async def ask(self, items: Sequence[Any]) -> list[Any]:
-        """The answers, in order. Raises Busy where too much is waiting, and what `answer` raises of these items."""
-        if self.waiting + len(items) > self.most_waiting:
+        """Predictions, in order. Raises Busy where too many items are waiting, and the errors of `answer` for these
+        items.
+        """
+        if self.waiting + len(items) > self.max_waiting:
             raise Busy
         job = Job(items, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
@@ -69,7 +71,7 @@ class Batcher:
         return await job.done
 
     async def work(self) -> None:
-        """Answers until it is cancelled."""
+        """Process requests until cancelled."""
         with ThreadPoolExecutor(1, "answering") as thread:
             while True:
                 await self._some.wait()
@@ -78,9 +80,9 @@ class Batcher:
                 self._some.clear()
 
     def _next(self) -> list[tuple[Job, Sequence[Any]]]:
-        """What is computed next: the same number of items of each job that waits, those that came first before."""
-        share = max(1, self.together // len(self._jobs))
-        jobs = [self._jobs[i] for i in range(min(len(self._jobs), self.together))]
+        """The next batch: the same number of items from each waiting job, oldest jobs first."""
+        share = max(1, self.batch_items // len(self._jobs))
+        jobs = [self._jobs[i] for i in range(min(len(self._jobs), self.batch_items))]
         return [(job, job.items[len(job.answers) :][:share]) for job in jobs]
 
     async def _answer(self, parts: Sequence[tuple[Job, Sequence[Any]]], thread: ThreadPoolExecutor) -> None:
@@ -91,15 +93,15 @@ class Batcher:
             if len(parts) == 1:
                 parts[0][0].fail(error)
             else:
-                for one in parts:
-                    await self._answer([one], thread)
+                for part_of_job in parts:
+                    await self._answer([part_of_job], thread)
         except Exception as error:
             for job, _ in parts:
                 job.fail(error)
         else:
-            found = iter(answers)
+            predictions = iter(answers)
             for job, part in parts:
-                job.answers += [next(found) for _ in part]
+                job.answers += [next(predictions) for _ in part]
                 if not job.left and not job.done.done():
                     job.done.set_result(job.answers)
             self.answered += len(items)

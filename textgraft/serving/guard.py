@@ -1,4 +1,4 @@
-"""What never reaches the application: requests that are too large, and those that were sent to another name."""
+"""Middleware that rejects requests that are too large, and those for other host names."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Collection
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BYTES = 8_000_000
-"""Of a request's body."""
-TOO_LARGE = f"a request has at most {MOST_BYTES // 1_000_000} MB. Send several."
+MAX_BYTES = 8_000_000
+"""Maximum size of a request body."""
+TOO_LARGE = f"a request has at most {MAX_BYTES // 1_000_000} MB. Send several."
 
 
 class Guard:
-    """An ASGI application around another.
+    """ASGI middleware.
 
-    `hosts` are the names, without a port, by which the server may be called; None: any. A web page from elsewhere can
-    make a browser ask a server on its own machine under a name of the page's (DNS rebinding), and is sent away so.
+    `hosts` are the allowed host names, without a port; None: all. This prevents DNS rebinding, by which a web page from
+    elsewhere makes a browser send requests to a local server under the page's own name.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str] | None = None) -> None:
@@ -29,11 +29,11 @@ class Guard:
             return
         headers = dict(scope["headers"])
         if self.hosts is not None and _host(headers.get(b"host", b"").decode("latin-1")) not in self.hosts:
-            await _refuse(send, 421, f"this server is called {' or '.join(sorted(self.hosts))}.")
+            await _reject(send, 421, f"the host must be {' or '.join(sorted(self.hosts))}.")
             return
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > MOST_BYTES:
-            await _refuse(send, 413, TOO_LARGE)
+        if length.isdigit() and int(length) > MAX_BYTES:
+            await _reject(send, 413, TOO_LARGE)
             return
         seen = 0
 
@@ -41,7 +41,7 @@ class Guard:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > MOST_BYTES:
+            if seen > MAX_BYTES:
                 raise HTTPException(413, TOO_LARGE)
             return message
 
@@ -54,7 +54,7 @@ def _host(header: str) -> str:
     return (name if port.isdigit() and name else header).lower()
 
 
-async def _refuse(send: Send, status: int, message: str) -> None:
+async def _reject(send: Send, status: int, message: str) -> None:
     body = json.dumps({"error": message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,1 +1,1 @@
-"""Static word vectors and contextual vectors of words, alone or stacked."""
+"""Static word vectors and contextual word vectors, alone or stacked."""

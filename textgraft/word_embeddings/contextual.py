@@ -1,4 +1,4 @@
-"""The vectors that a language model gives to the words of sentences: features for whatever comes after it."""
+"""Contextual word vectors of a language model, as features."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.layer_aggregation import LAST, Concatenation, LayerAggregation
 
 WINDOW = 512
-"""Flair reads as many characters at a time."""
+"""Number of characters per window in Flair."""
 SHORT, AT_ONCE = 32, 8192
-"""Of many sentences no fewer tokens are read at a time, and of all of them together about so many."""
+"""Minimum number of tokens per window, and approximate number of tokens of all windows together."""
 Answer = Callable[[Batch, State | None], tuple[Tensor, State | None]]
-"""From a batch, and the state before it, to something at each position (B, T, D), and the state behind it."""
+"""A function of a batch and the state before it, to outputs at each position (B, T, D) and the state after it."""
 
 
 def read_words(
@@ -40,20 +40,33 @@ def read_words(
     subword_pooling: SubwordPooling,
     vectors: Vectors | None = None,
 ) -> list[np.ndarray]:
-    """For each sentence, of so many words, what `answer` (B, T, D) says where they are: (W, D), from all windows."""
-    found: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
+    """Outputs (W, D) of `answer` (B, T, D) at the words of each sentence, collected from all windows.
+
+    Args:
+        windows: Windows of the sentences.
+        lengths: Number of words of each sentence.
+        pad_id: Id of padding.
+        answer: Function of a batch.
+        subword_pooling: The subword that represents a word.
+        vectors: Word vectors that the encoder takes, if any.
+    """
+    vectors_by_sentence: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
     batches = budget_batches([len(w.ids) for w in windows], tokens=TOKENS_PER_BATCH, rows=512)
-    made = word_batches(windows, batches, pad_id, subword_pooling=subword_pooling, vectors=vectors)
-    for indices, batch in zip(batches, made, strict=True):
+    word_batch_iterator = word_batches(windows, batches, pad_id, subword_pooling=subword_pooling, vectors=vectors)
+    for indices, batch in zip(batches, word_batch_iterator, strict=True):
         assert batch.words is not None
         positions = answer(batch)
-        read = gather_words(positions, batch.words.to(positions.device)).float().cpu().numpy()
+        outputs = gather_words(positions, batch.words.to(positions.device)).float().cpu().numpy()
         for row, index in enumerate(indices):
             window = windows[index]
-            if not found[window.sentence].size:
-                found[window.sentence] = np.zeros((lengths[window.sentence], read.shape[2]), dtype=np.float32)
-            found[window.sentence][window.start : window.start + len(window.spans)] = read[row, : len(window.spans)]
-    return found
+            if not vectors_by_sentence[window.sentence].size:
+                vectors_by_sentence[window.sentence] = np.zeros(
+                    (lengths[window.sentence], outputs.shape[2]), dtype=np.float32
+                )
+            vectors_by_sentence[window.sentence][window.start : window.start + len(window.spans)] = outputs[
+                row, : len(window.spans)
+            ]
+    return vectors_by_sentence
 
 
 def word_vectors(
@@ -64,68 +77,83 @@ def word_vectors(
     layer_aggregation: str = LAST,
     precision: str = "auto",
 ) -> list[np.ndarray]:
-    """(W, D) float32 of each sentence's W words: the encoder's top layer at the piece at which it has read the word.
+    """Vectors (W, D) float32 of each sentence's W words: the encoder's top layer at the subword that represents the
+    word.
 
-    `layer_aggregation`, one of nn.layer_aggregation.LAYER_AGGREGATIONS, reads other layers than the top.
+    A unidirectional encoder with state processes sentences of any length `window` tokens at a time: the vectors are the
+    same as for the whole sentence, and memory is bounded by the window. Others process overlapping windows (data.words)
+    of at most their maximum length, of which each word has the best; the rest of a word longer than a window is
+    dropped.
 
-    An encoder that reads from one side and hands on its state reads sentences of any length `window` tokens at a time:
-    the vectors are those that it would have read at once, and memory is bounded by the window. Others see windows that
-    overlap (data.words), no longer than they can look at, of which each word has the best; of a word longer than such
-    a window the rest is not read. Raises UserError for a sentence without words, and for a window without room for one.
+    Args:
+        source: The model.
+        sentences: Sentences as words.
+        window: Maximum number of tokens of a window.
+        layer_aggregation: Name in nn.layer_aggregation.LAYER_AGGREGATIONS.
+        precision: Arithmetic of the encoder.
+
+    Raises:
+        UserError: A sentence has no words, or a window has no room for one.
     """
-    return _words_read(source, sentences, frozen_layer_aggregation(source.model, layer_aggregation), window, precision)
+    return _encode_words(
+        source, sentences, frozen_layer_aggregation(source.model, layer_aggregation), window, precision
+    )
 
 
 def layer_vectors(
     source: Artifact, sentences: Sequence[Sequence[str]], *, window: int = WINDOW, precision: str = "auto"
 ) -> list[list[np.ndarray]]:
-    """For each sentence of W words the vectors of every layer, (W, D_l) float32, bottom (embeddings) -> top.
+    """Vectors (W, D_l) float32 of every layer for each sentence of W words, bottom (embeddings) to top.
 
-    One pass reads all layers; words stand where `word_vectors` takes them. Raises UserError as that does.
+    One pass computes all layers; word positions are those of `word_vectors`. Raises UserError as that does.
     """
     widths = source.model.encoder.widths
-    found = _words_read(source, sentences, Concatenation(slice(None), widths), window, precision)
-    borders = np.cumsum(widths)[:-1]
-    return [np.split(vectors, borders, axis=1) for vectors in found]
+    concatenated = _encode_words(source, sentences, Concatenation(slice(None), widths), window, precision)
+    boundaries = np.cumsum(widths)[:-1]
+    return [np.split(vectors, boundaries, axis=1) for vectors in concatenated]
 
 
 @torch.no_grad()
-def _words_read(
-    source: Artifact, sentences: Sequence[Sequence[str]], read: LayerAggregation | None, window: int, precision: str
+def _encode_words(
+    source: Artifact,
+    sentences: Sequence[Sequence[str]],
+    aggregation: LayerAggregation | None,
+    window: int,
+    precision: str,
 ) -> list[np.ndarray]:
-    """(W, D) of each sentence's words as `read` reads the layers; None is the top layer."""
+    """Vectors (W, D) of each sentence's words by a layer aggregation; None is the top layer."""
     if window < 1:
-        raise UserError(f"{window} tokens leave no room for a word.", where="window", remedy="Give some hundreds.")
+        raise UserError(f"{window} tokens leave no room for a word.", where="window", remedy="Give a few hundred.")
     model, tokenizer = source.model, source.tokenizer
     encoder = model.encoder
-    keep: Literal["top", "all"] = "top" if read is None else "all"
+    keep: Literal["top", "all"] = "top" if aggregation is None else "all"
 
     def answer(batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         encoded = encoder(batch.to(model.device), state, keep=keep)
-        return encoded.top if read is None else read(encoded.layers), encoded.state
+        return encoded.top if aggregation is None else aggregation(encoded.layers), encoded.state
 
-    whole = carries_state(encoder)
-    most = UNLIMITED_TOKENS if whole else min(window, encoder.max_length or window)
-    windows, _ = word_windows(tokenizer, sentences, most, direction=encoder.direction)
+    stateful = carries_state(encoder)
+    max_tokens = UNLIMITED_TOKENS if stateful else min(window, encoder.max_length or window)
+    windows, _ = word_windows(tokenizer, sentences, max_tokens, direction=encoder.direction)
     lengths = [len(words) for words in sentences]
     subword_pooling, pad_id = encoder.subword_pooling or default_subword_pooling(encoder.direction), tokenizer.pad_id
     was_training = model.training
     model.eval()
     with computing_in(precision, model.device, casts=casts_of(model)):
-        if whole:
-            found = read_carried(
+        if stateful:
+            vectors = read_carried(
                 encoder, windows, lengths, pad_id, answer, subword_pooling=subword_pooling, window=window
             )
         else:
-            found = read_words(
+            vectors = read_words(
                 windows, lengths, pad_id, lambda batch: answer(batch)[0], subword_pooling=subword_pooling
             )
     model.train(was_training)
-    return found
+    return vectors
 
 
 def carries_state(encoder: Encoder) -> bool:
-    """Whether it reads a sentence of any length window by window as it would have read it at once."""
+    """True if a sentence of any length can be encoded window by window with the same result as at once."""
     return encoder.direction != "both" and encoder.max_length is None and encoder.remembers(UNLIMITED_TOKENS)
 
 
@@ -139,13 +167,14 @@ def read_carried(
     subword_pooling: SubwordPooling,
     window: int,
 ) -> list[np.ndarray]:
-    """What `read_words` finds, of whole sentences that are read `window` tokens at a time, the state handed on.
+    """The result of `read_words` for whole sentences that are encoded `window` tokens at a time, with the state passed
+    on.
 
-    `windows` hold a sentence each; `answer` says what of a batch, and the state that it leaves. Of many sentences fewer
-    tokens are read at a time: those that are over leave then, instead of being padded to the longest, and matrix
-    products of many rows are quicker.
+    `windows` contain a sentence each; `answer` returns the outputs for a batch and the new state. With many sentences,
+    windows are shorter: finished sentences then leave the batch earlier, instead of being padded to the longest, and
+    matrix products of many rows are faster.
     """
-    found: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
+    vectors_by_sentence: list[np.ndarray] = [np.zeros((0, 0), dtype=np.float32)] * len(lengths)
     window = min(window, max(SHORT, AT_ONCE // max(1, len(windows))))
     sizes = [min(window, len(w.ids)) for w in windows]
     for indices in budget_batches(sizes, tokens=TOKENS_PER_BATCH, rows=512):
@@ -157,10 +186,10 @@ def read_carried(
             subword_pooling=subword_pooling,
             window=window,
         ):
-            if not found[sentence].size:
-                found[sentence] = np.zeros((lengths[sentence], vectors.shape[1]), dtype=np.float32)
-            found[sentence][words] = vectors
-    return found
+            if not vectors_by_sentence[sentence].size:
+                vectors_by_sentence[sentence] = np.zeros((lengths[sentence], vectors.shape[1]), dtype=np.float32)
+            vectors_by_sentence[sentence][words] = vectors
+    return vectors_by_sentence
 
 
 def _carry(
@@ -172,27 +201,27 @@ def _carry(
     subword_pooling: SubwordPooling,
     window: int,
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Of each sentence, as far as a batch of them has been read, the number, which words, and their vectors."""
-    # Those that end early leave the batch, and their states with them.
-    rest = sorted(windows, key=lambda w: -len(w.ids))
-    state: State | None = encoder.initial_state(len(rest))
+    """Yield sentence number, word numbers and vectors after each window."""
+    # Finished sentences leave the batch, and their states with them.
+    remaining = sorted(windows, key=lambda w: -len(w.ids))
+    state: State | None = encoder.initial_state(len(remaining))
     for step in count():
-        rest = [w for w in rest if len(w.ids) > step * window]
-        if not rest:
+        remaining = [w for w in remaining if len(w.ids) > step * window]
+        if not remaining:
             return
-        borders = [_stretch(len(w.ids), step * window, window, encoder.direction) for w in rest]
-        batch = pad([w.ids[a:b] for w, (a, b) in zip(rest, borders, strict=True)], pad_id)
+        bounds = [_next_window(len(w.ids), step * window, window, encoder.direction) for w in remaining]
+        batch = pad([w.ids[a:b] for w, (a, b) in zip(remaining, bounds, strict=True)], pad_id)
         assert state is not None
-        read, state = answer(batch, tuple(tuple(t[: len(rest)] for t in layer) for layer in state))
-        for row, (one, (a, b)) in enumerate(zip(rest, borders, strict=True)):
-            places = one.positions(subword_pooling)
-            words = np.flatnonzero((places >= a) & (places < b))
-            vectors = read[row, torch.from_numpy(places[words] - a).long().to(read.device)]
-            yield one.sentence, one.start + words, vectors.float().cpu().numpy()
+        outputs, state = answer(batch, tuple(tuple(t[: len(remaining)] for t in layer) for layer in state))
+        for row, (sentence, (a, b)) in enumerate(zip(remaining, bounds, strict=True)):
+            positions = sentence.positions(subword_pooling)
+            words = np.flatnonzero((positions >= a) & (positions < b))
+            vectors = outputs[row, torch.from_numpy(positions[words] - a).long().to(outputs.device)]
+            yield sentence.sentence, sentence.start + words, vectors.float().cpu().numpy()
 
 
-def _stretch(length: int, read: int, window: int, direction: Direction) -> tuple[int, int]:
-    """[first, last) of the next `window` tokens of a text of which `read` have been read."""
+def _next_window(length: int, done: int, window: int, direction: Direction) -> tuple[int, int]:
+    """[first, last) of the next `window` tokens of a text of which `done` are done."""
     if direction == "right":
-        return max(0, length - read - window), length - read
-    return read, min(length, read + window)
+        return max(0, length - done - window), length - done
+    return done, min(length, done + window)

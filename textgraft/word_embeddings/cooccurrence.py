@@ -1,8 +1,8 @@
-"""How often words stand near one another, counted in memory that does not grow with the text.
+"""Co-occurrence counts of words, in memory that does not grow with the text.
 
-GloVe's X (Pennington, Socher & Manning 2014, §3 and 4.2): words d apart add 1 / d, on both sides alike. Counts are kept
-for one order of each two words, sorted and spilled to disk whenever a part of the text has been read, and then merged
-range by range.
+GloVe's X (Pennington, Socher & Manning 2014, §3 and 4.2): words at distance d add 1 / d, on both sides equally. Counts
+are kept for one order of each pair, sorted and spilled to disk for each part of the text, and then merged range by
+range.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from numpy.typing import NDArray
 PAIR = np.dtype([("word", "<i4"), ("context", "<i4"), ("count", "<f4")])
 _RUN = np.dtype([("key", "<i8"), ("count", "<f8")])
 PAIRS_IN_MEMORY = 16_000_000
-"""Pairs that are sorted, merged or shuffled at once: about 0.6 GB at the peak."""
+"""Number of pairs that are sorted, merged or shuffled at once: about 0.6 GB at the peak."""
 
 
 class Pairs:
-    """The entries of X that are not 0, in random order, in files of at most so many as fit into memory.
+    """The non-zero entries of X, in random order, in files that each fit into memory.
 
-    X is symmetric; each two different words stand there both ways round.
+    X is symmetric; each pair of different words is stored in both orders.
     """
 
     def __init__(self, files: Sequence[Path], total: int) -> None:
         self.files, self.total = files, total
 
     def shuffled(self, generator: np.random.Generator) -> Iterator[NDArray]:
-        """All of them once, file by file, files and what is in them in a new random order; arrays of PAIR."""
+        """Yield all entries once as arrays of PAIR, file by file, with files and their contents in a
+        new random order.
+        """
         for number in generator.permutation(len(self.files)):
             pairs = np.fromfile(self.files[number], dtype=PAIR)
             yield pairs[generator.permutation(len(pairs))]
@@ -45,41 +47,47 @@ def count_pairs(
     seed: int = 0,
     in_memory: int = PAIRS_IN_MEMORY,
 ) -> Pairs:
-    """X of documents of word ids (0 to `size` - 1; -1 is a word that is not counted but takes its place).
+    """Count X for documents of word ids.
 
-    A pair lies inside one document, at most `window` apart. Files are written to `folder`.
+    Args:
+        documents: Word ids, 0 to `size` - 1; -1 is an uncounted word that keeps its position.
+        size: Size of the vocabulary.
+        folder: Folder for the files.
+        window: Maximum distance of a pair within a document.
+        seed: Seed of the order of the pairs.
+        in_memory: Number of pairs in memory.
     """
     runs = []
-    for number, tokens in enumerate(_stretches(documents, window, max(1, in_memory // window))):
+    for number, tokens in enumerate(_token_blocks(documents, window, max(1, in_memory // window))):
         path = folder / f"run-{number:05d}.bin"
-        _counted(tokens, size, window).tofile(path)
+        _block_counts(tokens, size, window).tofile(path)
         runs.append(path)
     return _merged(runs, size, folder, np.random.default_rng(seed), in_memory)
 
 
-def _stretches(documents: Iterable[NDArray[np.int32]], window: int, most: int) -> Iterator[NDArray[np.int32]]:
-    """Documents one after the other with a gap of `window` between, about `most` words at a time."""
+def _token_blocks(documents: Iterable[NDArray[np.int32]], window: int, most: int) -> Iterator[NDArray[np.int32]]:
+    """Concatenated documents, separated by gaps of `window`, about `most` words at a time."""
     gap = np.full(window, -1, dtype=np.int32)
-    waiting: list[NDArray[np.int32]] = []
+    pending: list[NDArray[np.int32]] = []
     length = 0
     for ids in documents:
-        waiting += [ids, gap]
+        pending += [ids, gap]
         length += len(ids) + window
         if length >= most:
-            yield np.concatenate(waiting)
-            waiting, length = [], 0
-    if waiting:
-        yield np.concatenate(waiting)
+            yield np.concatenate(pending)
+            pending, length = [], 0
+    if pending:
+        yield np.concatenate(pending)
 
 
-def _counted(tokens: NDArray[np.int32], size: int, window: int) -> NDArray:
-    """The counts of one stretch, sorted by key: the lesser word times `size` plus the greater."""
+def _block_counts(tokens: NDArray[np.int32], size: int, window: int) -> NDArray:
+    """Counts of one block, sorted by key: the smaller word id times `size` plus the larger."""
     keys = []
     for distance in range(1, window + 1):
         before, after = tokens[:-distance], tokens[distance:]
         both = (before >= 0) & (after >= 0)
         lesser, greater = np.minimum(before, after)[both], np.maximum(before, after)[both]
-        # The distance goes along in the key, so that one plain sort will do.
+        # The distance is part of the key, so that one plain sort is enough.
         keys.append((lesser.astype(np.int64) * size + greater) * window + (distance - 1))
     merged = np.concatenate(keys)
     merged.sort()
@@ -96,7 +104,7 @@ def _summed(keys: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArray:
 
 
 def _merged(runs: Sequence[Path], size: int, folder: Path, generator: np.random.Generator, in_memory: int) -> Pairs:
-    """The runs added up, one range of keys after another, and dealt at random into files."""
+    """The runs added up, one range of keys after another, and distributed at random over files."""
     opened = [np.memmap(path, dtype=_RUN, mode="r") for path in runs if path.stat().st_size]
     most = 2 * sum(len(run) for run in opened)
     paths = [folder / f"pairs-{number:05d}.bin" for number in range(max(1, -(-most // in_memory)))]
@@ -105,13 +113,13 @@ def _merged(runs: Sequence[Path], size: int, folder: Path, generator: np.random.
     try:
         for low, high in _ranges(opened, in_memory):
             parts = [run[slice(*np.searchsorted(run["key"], [low, high]))] for run in opened]
-            together = np.concatenate(parts)
-            together = together[np.argsort(together["key"], kind="stable")]
-            pairs = _both_ways(_summed(together["key"], together["count"]), size)
+            merged = np.concatenate(parts)
+            merged = merged[np.argsort(merged["key"], kind="stable")]
+            pairs = _symmetric(_summed(merged["key"], merged["count"]), size)
             total += len(pairs)
-            dealt = generator.integers(len(files), size=len(pairs))
+            file_numbers = generator.integers(len(files), size=len(pairs))
             for number, file in enumerate(files):
-                file.write(pairs[dealt == number].tobytes())
+                file.write(pairs[file_numbers == number].tobytes())
     finally:
         for file in files:
             file.close()
@@ -122,7 +130,7 @@ def _merged(runs: Sequence[Path], size: int, folder: Path, generator: np.random.
 
 
 def _ranges(runs: Sequence[NDArray], in_memory: int) -> list[tuple[int, int]]:
-    """Ranges of keys (low, high) that hold about `in_memory` entries of all runs together, or fewer."""
+    """Ranges of keys (low, high) that contain at most about `in_memory` entries of all runs together."""
     total = sum(len(run) for run in runs)
     if not total:
         return []
@@ -130,17 +138,17 @@ def _ranges(runs: Sequence[NDArray], in_memory: int) -> list[tuple[int, int]]:
     step = max(1, total // (parts * 1_000))
     sample = np.sort(np.concatenate([np.asarray(run["key"][::step]) for run in runs]))
     cuts = np.unique(sample[np.arange(1, parts) * len(sample) // parts])
-    borders = [0, *cuts[cuts > 0].tolist(), np.iinfo(np.int64).max]
-    return list(pairwise(borders))
+    boundaries = [0, *cuts[cuts > 0].tolist(), np.iinfo(np.int64).max]
+    return list(pairwise(boundaries))
 
 
-def _both_ways(run: NDArray, size: int) -> NDArray:
-    """X's entries of these counts: (a, b) and (b, a); a word beside itself counts for both at once."""
+def _symmetric(run: NDArray, size: int) -> NDArray:
+    """Entries of X for these counts: (a, b) and (b, a); a word beside itself counts for both at once."""
     lesser, greater = np.divmod(run["key"], size)
-    other = lesser != greater
-    pairs = np.empty(len(run) + int(other.sum()), dtype=PAIR)
-    pairs["word"] = np.concatenate([lesser, greater[other]])
-    pairs["context"] = np.concatenate([greater, lesser[other]])
-    counts = np.where(other, run["count"], 2 * run["count"])
-    pairs["count"] = np.concatenate([counts, counts[other]])
+    different = lesser != greater
+    pairs = np.empty(len(run) + int(different.sum()), dtype=PAIR)
+    pairs["word"] = np.concatenate([lesser, greater[different]])
+    pairs["context"] = np.concatenate([greater, lesser[different]])
+    counts = np.where(different, run["count"], 2 * run["count"])
+    pairs["count"] = np.concatenate([counts, counts[different]])
     return pairs

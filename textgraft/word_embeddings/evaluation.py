@@ -1,4 +1,4 @@
-"""How good word vectors are: similarity judgements of people, and analogies."""
+"""Evaluation of word vectors: human similarity judgements, and analogies."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from textgraft.data.text_files import lines
 from textgraft.word_embeddings.word_vectors import WordVectors, unit
 
 RESTRICT = 300_000
-"""The most frequent words, among which answers to analogies are looked for; gensim's number."""
+"""Number of most frequent words that are candidates for analogies; gensim's number."""
 QUESTIONS = 512
 
 
 @dataclass(frozen=True)
 class JudgedPair:
-    """Two words and how alike people found them."""
+    """Two words with the similarity score that people gave them."""
 
     first: str
     second: str
@@ -38,11 +38,12 @@ class Section:
 
 
 def read_similarities(path: str | Path) -> list[JudgedPair]:
-    """A file of lines `word word score`, parted by tabs, else commas, else spaces; # begins a comment.
+    """Read lines `word word score`, separated by tabs, else commas, else spaces; # begins a comment.
 
-    Raises UserError, with the line, for one of another shape, and for a file without two pairs.
+    Raises:
+        UserError: A line has another form, or there are fewer than two pairs.
     """
-    found = []
+    pairs = []
     for number, line in enumerate(lines(Path(path)), start=1):
         text = line.strip()
         if not text or text.startswith("#"):
@@ -58,18 +59,19 @@ def read_similarities(path: str | Path) -> list[JudgedPair]:
             raise UserError(
                 f"'{text[:60]}' is not two words and a score.", where=f"{path} line {number}", remedy=remedy
             )
-        found.append(JudgedPair(first, second, score))
-    if len(found) < 2:
+        pairs.append(JudgedPair(first, second, score))
+    if len(pairs) < 2:
         raise UserError(
             "there are fewer than two pairs of words in it.", where=str(path), remedy="Is it the right file?"
         )
-    return found
+    return pairs
 
 
 def read_analogies(path: str | Path) -> list[Section]:
-    """Google's format: `: name` begins a section, `a b c d` is a question.
+    """Read Google's format: `: name` begins a section, `a b c d` is a question.
 
-    Raises UserError, with the line, for a question that is not four words or stands before the first section.
+    Raises:
+        UserError: A question is not four words, or is before the first section.
     """
     sections: list[Section] = []
     for number, line in enumerate(lines(Path(path)), start=1):
@@ -89,23 +91,24 @@ def read_analogies(path: str | Path) -> list[Section]:
 
 
 def similarity(vectors: WordVectors, pairs: Sequence[JudgedPair]) -> dict[str, Any]:
-    """Spearman's rank correlation of cosines with people's scores, over the pairs whose words both have vectors.
+    """Spearman's rank correlation of cosines with human scores, over the pairs whose words both have vectors.
 
-    Keys: `spearman` with `low` and `high` of its 95 % interval (Bonett & Wright 2000; None for fewer than ten pairs or
-    without any spread), `pairs` that counted, `unknown` pairs left out, and `out_of_vocabulary` pairs among those that
-    counted, in which an n-gram vector stands for a word.
+    Returns:
+        `spearman` with `low` and `high` of its 95 % interval (Bonett & Wright 2000; None for fewer than ten pairs or
+        without any spread), `pairs` evaluated, `unknown` pairs left out, and `out_of_vocabulary` pairs among the
+        evaluated, in which an n-gram vector replaces a word's.
     """
     from scipy.stats import spearmanr
 
     left, right = (vectors.vectors(words) for words in ([p.first for p in pairs], [p.second for p in pairs]))
-    known = left.any(axis=1) & right.any(axis=1)
-    cosines = (unit(left) * unit(right)).sum(axis=1)[known]
-    scores = np.array([pair.score for pair in pairs])[known]
-    some = len(scores) > 1 and bool(np.ptp(scores)) and bool(np.ptp(cosines))
-    rho = float(spearmanr(cosines, scores).statistic) if some else None
-    made_up = sum(pair.first not in vectors or pair.second not in vectors for pair in pairs) - int((~known).sum())
+    covered = left.any(axis=1) & right.any(axis=1)
+    cosines = (unit(left) * unit(right)).sum(axis=1)[covered]
+    scores = np.array([pair.score for pair in pairs])[covered]
+    defined = len(scores) > 1 and bool(np.ptp(scores)) and bool(np.ptp(cosines))
+    rho = float(spearmanr(cosines, scores).statistic) if defined else None
+    composed = sum(pair.first not in vectors or pair.second not in vectors for pair in pairs) - int((~covered).sum())
     low, high = interval(rho, len(scores)) if rho is not None else (None, None)
-    counted = {"pairs": len(scores), "unknown": int((~known).sum()), "out_of_vocabulary": made_up}
+    counted = {"pairs": len(scores), "unknown": int((~covered).sum()), "out_of_vocabulary": composed}
     return {"spearman": rho, "low": low, "high": high, **counted}
 
 
@@ -120,25 +123,31 @@ def interval(rho: float, n: int) -> tuple[float | None, float | None]:
 def analogies(vectors: WordVectors, sections: Sequence[Section], *, restrict: int | None = RESTRICT) -> dict[str, Any]:
     """Accuracy by section, of semantic and of syntactic sections (named gram…) and of all, by 3CosAdd.
 
-    Answers are looked for among the `restrict` most frequent words (None: all). Questions with a word that is not
-    among these are left out and counted as `unknown`. {"sections": [{name, right, questions, unknown, accuracy}], and
-    the same without a name for "semantic", "syntactic" and "total"}; accuracy is None without a question.
+    Args:
+        vectors: Word vectors.
+        sections: Questions.
+        restrict: Number of most frequent words that are candidates (None: all). Questions with other words are left out
+            and counted as `unknown`.
+
+    Returns:
+        {"sections": [{name, right, questions, unknown, accuracy}], and the same without a name for "semantic",
+        "syntactic" and "total"}; accuracy is None without a question.
     """
-    among = vectors if restrict is None else vectors.truncated(restrict)
+    candidates = vectors if restrict is None else vectors.truncated(restrict)
     rows = []
     for section in sections:
-        right, asked = 0, 0
-        for correct in _answers(among, section.questions):
-            right, asked = right + int(correct.sum()), asked + len(correct)
-        rows.append({"name": section.name, **_accuracy(right, asked, len(section.questions) - asked)})
+        right, evaluated = 0, 0
+        for correct in _correct_answers(candidates, section.questions):
+            right, evaluated = right + int(correct.sum()), evaluated + len(correct)
+        rows.append({"name": section.name, **_accuracy(right, evaluated, len(section.questions) - evaluated)})
     kinds = {
         "semantic": [row for row in rows if not row["name"].startswith("gram")],
         "syntactic": [row for row in rows if row["name"].startswith("gram")],
         "total": rows,
     }
     sums = {
-        kind: _accuracy(*(sum(r[k] for r in of) for k in ("right", "questions", "unknown")))
-        for kind, of in kinds.items()
+        kind: _accuracy(*(sum(r[k] for r in members) for k in ("right", "questions", "unknown")))
+        for kind, members in kinds.items()
     }
     return {"sections": rows, **sums}
 
@@ -148,13 +157,15 @@ def _accuracy(right: int, questions: int, unknown: int) -> dict[str, Any]:
     return {"right": right, "questions": questions, "unknown": unknown, "accuracy": share}
 
 
-def _answers(vectors: WordVectors, questions: Sequence[tuple[str, str, str, str]]) -> Iterator[NDArray[np.bool_]]:
-    """Some hundreds of the questions at a time, those with unknown words left out: which were answered rightly."""
-    places = [[vectors.place(word) for word in question] for question in questions]
-    known = np.array([p for p in places if None not in p], dtype=np.int64).reshape(-1, 4)
-    for start in range(0, len(known), QUESTIONS):
-        some = known[start : start + QUESTIONS]
-        a, b, c = (unit(vectors[some[:, i]]) for i in range(3))
-        found = vectors.nearest(unit(b - a + c), 1, [set(row[:3]) for row in some.tolist()])
-        answers = [vectors.place(near[0][0]) if near else None for near in found]
-        yield np.array([answer == place for answer, place in zip(answers, some[:, 3].tolist(), strict=True)])
+def _correct_answers(
+    vectors: WordVectors, questions: Sequence[tuple[str, str, str, str]]
+) -> Iterator[NDArray[np.bool_]]:
+    """For a few hundred questions at a time, those with unknown words left out: whether the answer is right."""
+    indices = [[vectors.place(word) for word in question] for question in questions]
+    complete = np.array([p for p in indices if None not in p], dtype=np.int64).reshape(-1, 4)
+    for start in range(0, len(complete), QUESTIONS):
+        chunk = complete[start : start + QUESTIONS]
+        a, b, c = (unit(vectors[chunk[:, i]]) for i in range(3))
+        neighbours = vectors.nearest(unit(b - a + c), 1, [set(row[:3]) for row in chunk.tolist()])
+        answers = [vectors.place(neighbour[0][0]) if neighbour else None for neighbour in neighbours]
+        yield np.array([answer == expected for answer, expected in zip(answers, chunk[:, 3].tolist(), strict=True)])

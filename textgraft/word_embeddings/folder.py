@@ -1,7 +1,7 @@
-"""Word vectors as an artifact: a folder of config.json, words.txt, vectors.safetensors, run.json and a card.
+"""Word vectors as an artifact: a folder with config.json, words.txt, vectors.safetensors, run.json and a card.
 
-vectors.safetensors has `vectors` (V, D), `counts` (V,) where known, and `ngrams` (B, D) of a fastText model; it is
-written as the vectors come and mapped when it is read, so neither takes more memory than the words.
+vectors.safetensors has `vectors` (V, D), `counts` (V,) if known, and `ngrams` (B, D) of a fastText model; it is written
+as a stream and memory-mapped when loaded, so neither needs more memory than the words.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from textgraft.word_embeddings.word_vectors import Block, VectorStream, WordVect
 
 FILES = ("vectors.safetensors", "words.txt", "run.json")
 DTYPES: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
-HALF_AT_MOST = 65_504.0
+MAX_HALF = 65_504.0
 """The largest float16."""
 _ROWS = 8_192
 
 
 def write(stream: VectorStream, path: Path, *, half: bool = False, overwrite: bool = False) -> Path:
-    """Write the folder, all of it or nothing, block by block; `half` stores numbers as float16.
+    """Write the folder atomically, block by block; `half` stores float16.
 
-    Raises UserError where `path` exists (without `overwrite`), cannot be written, or a number is too large for `half`.
+    Raises:
+        UserError: `path` exists (without `overwrite`) or cannot be written, or a number is too large for `half`.
     """
     model_folder.refuse_existing(path, overwrite)
     beside = path.with_name(f".{path.name}.part")
@@ -55,10 +56,10 @@ def _write_files(stream: VectorStream, beside: Path, path: Path, half: bool) -> 
     text = "".join(f"{sound(word, path)}\n" for word in words)
     write_atomically(beside / "words.txt", text.encode())
     subwords = stream.subwords
-    own = {"words": stream.count, "dimensions": stream.dimensions, "lowercase": bool(stream.lowercase)}
+    about = {"words": stream.count, "dimensions": stream.dimensions, "lowercase": bool(stream.lowercase)}
     if stream.lowercase is None:
-        own["lowercase"] = all(word == word.lower() for word in words)
-    described: dict[str, Any] = {**own, "ngrams": subwords and {"minn": subwords.minn, "maxn": subwords.maxn}}
+        about["lowercase"] = all(word == word.lower() for word in words)
+    described: dict[str, Any] = {**about, "ngrams": subwords and {"minn": subwords.minn, "maxn": subwords.maxn}}
     parameters = stream.dimensions * (stream.count + (len(subwords.table) if subwords else 0))
     run = {"name": path.name, "parameters": parameters, **stream.run, "stage": "vectors"}
     write_atomically(beside / "run.json", model_folder.to_json(run))
@@ -68,7 +69,7 @@ def _write_files(stream: VectorStream, beside: Path, path: Path, half: bool) -> 
 
 
 def _write_numbers(stream: VectorStream, path: Path, kind: str) -> list[str]:
-    """vectors.safetensors; gives the words, which come with the vectors."""
+    """Write vectors.safetensors; return the words, which come with the vectors."""
     shapes: dict[str, tuple[str, list[int]]] = {}
     if stream.counts is not None:
         shapes["counts"] = ("I64", [stream.count])
@@ -84,14 +85,14 @@ def _write_numbers(stream: VectorStream, path: Path, kind: str) -> list[str]:
             table = stream.subwords.table
             for start in range(0, len(table), _ROWS):
                 file.write(_numbers(table[start : start + _ROWS], kind, path))
-        for some, rows in stream.blocks:
-            words += some
+        for block_words, rows in stream.blocks:
+            words += block_words
             file.write(_numbers(rows, kind, path))
     return words
 
 
 def _header(shapes: dict[str, tuple[str, list[int]]]) -> bytes:
-    """How a safetensors file begins: the length of what follows, and JSON that says what lies where."""
+    """Beginning of a safetensors file: length of the JSON header, then the header."""
     tensors, end = {}, 0
     for name, (kind, shape) in shapes.items():
         begin, end = end, end + math.prod(shape) * DTYPES[kind].itemsize
@@ -102,16 +103,21 @@ def _header(shapes: dict[str, tuple[str, list[int]]]) -> bytes:
 
 
 def _numbers(rows: NDArray, kind: str, path: Path) -> bytes:
-    if kind == "F16" and np.abs(rows).max(initial=0) > HALF_AT_MOST:
+    if kind == "F16" and np.abs(rows).max(initial=0) > MAX_HALF:
         raise UserError("a number is too large for float16.", where=str(path), remedy="Write without half.")
     return rows.astype(DTYPES[kind]).tobytes()
 
 
 def read(name: str | Path, limit: int | None = None, *, verify: bool = True) -> WordVectors:
-    """The vectors in a folder, or those that ship by that name, mapped into memory.
+    """Load vectors from a folder, or bundled ones by name, memory-mapped.
 
-    `verify` compares every file with its hash, about a second a gigabyte. Raises UserError for a folder of another
-    kind, and for missing, truncated or altered files.
+    Args:
+        name: Folder or name.
+        limit: Number of most frequent words (None: all).
+        verify: Compare every file with its hash, about a second a gigabyte.
+
+    Raises:
+        UserError: The folder is of another kind, or files are missing, truncated or altered.
     """
     folder = model_folder.find(name)
     return from_folder(folder, model_folder.read_config(folder), limit, verify=verify)
@@ -123,43 +129,43 @@ def from_folder(
     """`read` for a folder whose config.json has been read."""
     described = config.get("vectors")
     if not isinstance(described, dict):
-        remedy = "Name a folder that `textgraft vectors` has written, or a file of vectors."
-        raise UserError("this model holds no word vectors.", where=str(folder), remedy=remedy)
+        remedy = "Use a folder written by `textgraft vectors`, or a file of vectors."
+        raise UserError("this model has no word vectors.", where=str(folder), remedy=remedy)
     if verify:
         _verify(folder, config["files"])
     try:
-        return _built(folder, described, limit)
+        return _from_files(folder, described, limit)
     except (ValueError, TypeError, KeyError, OSError) as error:
         if isinstance(error, UserError):
             raise
-        message = f"this describes no word vectors ({error})."
+        message = f"this description of word vectors is invalid ({error})."
         raise UserError(message, where=str(folder), remedy=model_folder.RESTORE) from error
 
 
-def _built(folder: Path, described: dict[str, Any], limit: int | None) -> WordVectors:
+def _from_files(folder: Path, described: dict[str, Any], limit: int | None) -> WordVectors:
     words = (folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]
     tensors = _mapped(folder / "vectors.safetensors")
     shape = (described["words"], described["dimensions"])
     if tensors["vectors"].shape != shape or len(words) != shape[0]:
-        raise ValueError(f"{len(words)} words and vectors of shape {tensors['vectors'].shape}, announced are {shape}")
+        raise ValueError(f"{len(words)} words and vectors of shape {tensors['vectors'].shape}, expected are {shape}")
     grams, counts = described.get("ngrams"), tensors.get("counts")
     subwords = None if grams is None else Subwords(grams["minn"], grams["maxn"], tensors["ngrams"])
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    found = WordVectors(
+    vectors = WordVectors(
         words, tensors["vectors"], counts=counts, subwords=subwords, lowercase=described["lowercase"], run=run
     )
-    return found if limit is None else found.truncated(limited(len(words), limit))
+    return vectors if limit is None else vectors.truncated(limited(len(words), limit))
 
 
 def _mapped(path: Path) -> dict[str, NDArray]:
-    """The tensors of a safetensors file, on disk. Raises ValueError for what is none."""
+    """Tensors of a safetensors file, memory-mapped. Raises ValueError for another file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > size - 8:
             raise ValueError("vectors.safetensors is cut short")
         tensors = json.loads(file.read(length))
-    found = {}
+    arrays = {}
     for name, about in tensors.items():
         if name == "__metadata__":
             continue
@@ -167,10 +173,10 @@ def _mapped(path: Path) -> dict[str, NDArray]:
         if end - begin != math.prod(shape) * kind.itemsize or 8 + length + end > size:
             raise ValueError(f"'{name}' in vectors.safetensors is cut short")
         if not math.prod(shape):
-            found[name] = np.zeros(shape, dtype=kind)
+            arrays[name] = np.zeros(shape, dtype=kind)
             continue
-        found[name] = np.memmap(path, dtype=kind, mode="r", offset=8 + length + begin, shape=shape)
-    return found
+        arrays[name] = np.memmap(path, dtype=kind, mode="r", offset=8 + length + begin, shape=shape)
+    return arrays
 
 
 def _verify(folder: Path, hashes: dict[str, str]) -> None:
@@ -188,12 +194,12 @@ def _sha256(path: Path) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """All files of the folder as they lie there."""
+    """All files of the folder as bytes."""
     return {name: (folder / name).read_bytes() for name in (*FILES, "config.json", "README.md")}
 
 
 def observed(stream: VectorStream, seen: Callable[[int], None]) -> VectorStream:
-    """The stream, telling `seen` how many words each block has that has gone by: for progress bars."""
+    """The stream, calling `seen` with the number of words of each block: for progress bars."""
 
     def blocks() -> Iterator[Block]:
         for words, rows in stream.blocks:

@@ -1,4 +1,4 @@
-"""The formats of word vectors, each a pair of functions; which of them a file is; from any to any."""
+"""Formats of word vectors: detection, reading, writing, conversion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from textgraft.word_embeddings.word_vectors import VectorStream, WordVectors
 
 @dataclass(frozen=True)
 class Format:
-    """`read` takes a path and a limit; it gives what is mapped (WordVectors) or still to be read (a stream)."""
+    """`read` takes a path and a limit, and returns mapped WordVectors or a stream; `write` takes a stream
+    and a path.
+    """
 
     read: Callable[[Path, int | None], WordVectors | VectorStream]
     write: Callable[[VectorStream, Path], Path]
@@ -30,42 +32,49 @@ FORMATS: dict[str, Format] = {
     "glove": Format(glove_text.read, glove_text.write),
     "fasttext": Format(fasttext_binary.read, fasttext_binary.write),
 }
-"""`word2vec` is fastText's .vec too; `fasttext` its .bin."""
+"""`word2vec` is also fastText's .vec; `fasttext` its .bin."""
 
 _PEEK = 1 << 16
 
 
 def load_vectors(source: str | Path, *, format: str | None = None, limit: int | None = None) -> WordVectors:
-    """Word vectors from a folder of ours, by the name of those that ship, or from a file in any of FORMATS.
+    """Load word vectors from a textgraft folder, a bundled name, or a file in any of FORMATS.
 
-    The format is told by what the file begins with. A folder and fastText's .bin are mapped from disk; the others are
-    read into memory. `limit` reads the most frequent words only. Raises UserError for what is none of these, and, with
-    the place, for what is wrong in it.
+    Folders and fastText's .bin are memory-mapped; the others are loaded into memory.
+
+    Args:
+        source: Folder, name or file.
+        format: Name in FORMATS (None: detected from the first bytes).
+        limit: Number of most frequent words (None: all).
+
+    Raises:
+        UserError: The source is none of these, or damaged; the message has the position.
     """
-    found = _opened(source, format, limit)
-    return found if isinstance(found, WordVectors) else WordVectors.from_stream(found)
+    vectors = _opened(source, format, limit)
+    return vectors if isinstance(vectors, WordVectors) else WordVectors.from_stream(vectors)
 
 
 def stream_vectors(source: str | Path, *, format: str | None = None, limit: int | None = None) -> VectorStream:
-    """The same, block by block, in memory for the words alone."""
-    found = _opened(source, format, limit)
-    return found.stream() if isinstance(found, WordVectors) else found
+    """The same, block by block, with only the words in memory."""
+    vectors = _opened(source, format, limit)
+    return vectors.stream() if isinstance(vectors, WordVectors) else vectors
 
 
 def _opened(source: str | Path, format: str | None, limit: int | None) -> WordVectors | VectorStream:
-    return FORMATS[_known(format or detect(source))].read(Path(source), limit)
+    return FORMATS[_validated_format(format or detect(source))].read(Path(source), limit)
 
 
-def _known(format: str) -> str:
+def _validated_format(format: str) -> str:
     if format not in FORMATS:
         raise UserError(f"unknown format '{format}'.", remedy=did_you_mean(format, FORMATS))
     return format
 
 
 def detect(source: str | Path) -> str:
-    """The format of a file, by its first bytes; a folder, or a name that is no path, is one of ours.
+    """Detect the format of a file by its first bytes; a folder, or a name that is not a path, is "textgraft".
 
-    Raises UserError where there is neither a file nor a model of that name.
+    Raises:
+        UserError: There is neither a file nor a model of that name.
     """
     path = Path(source)
     if not path.is_file():
@@ -81,7 +90,7 @@ def detect(source: str | Path) -> str:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether numbers stand behind the word in the second line, which in a binary file they do but by a miracle."""
+    """True if the second line has numbers after the word."""
     with explained(path), open_binary(path) as file:
         file.readline(100)
         line = file.readline(_PEEK)
@@ -102,16 +111,29 @@ def convert_vectors(
     overwrite: bool = False,
     seen: Callable[[int], None] = lambda words: None,
 ) -> Path:
-    """Write the vectors of `source` in another format, block by block, and return where.
+    """Write the vectors of `source` in another format, block by block.
 
-    `half` is for our own. `seen` is told of every few words that are written. Raises UserError as `load_vectors` does,
-    and where `out` exists (without `overwrite`) or the format has no place for these vectors.
+    Args:
+        source: Folder, name or file.
+        out: Path to write.
+        to: Name in FORMATS.
+        format: Format of `source` (None: detected).
+        limit: Number of most frequent words (None: all).
+        half: Store float16 (textgraft's own format only).
+        overwrite: Replace an existing path.
+        seen: Called with the number of words of each block.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: As `load_vectors`; `out` exists; the format cannot represent these vectors.
     """
     path = Path(out)
-    if _known(to) == "textgraft":
+    if _validated_format(to) == "textgraft":
         model_folder.refuse_existing(path, overwrite)
     else:
-        _refuse(path, overwrite, half)
+        _validate_target(path, overwrite, half)
     stream = folder.observed(stream_vectors(source, format=format, limit=limit), seen)
     if to == "textgraft":
         return folder.write(stream, path, half=half, overwrite=overwrite)
@@ -121,18 +143,18 @@ def convert_vectors(
 def save_vectors(vectors: WordVectors, out: str | Path, *, to: str = "textgraft", **options: bool) -> Path:
     """Write vectors in one of FORMATS; `half` and `overwrite` as for `convert_vectors`."""
     path = Path(out)
-    if _known(to) == "textgraft":
+    if _validated_format(to) == "textgraft":
         return folder.write(vectors.stream(), path, **options)
-    _refuse(path, options.get("overwrite", False), options.get("half", False))
+    _validate_target(path, options.get("overwrite", False), options.get("half", False))
     return FORMATS[to].write(vectors.stream(), path)
 
 
-def _refuse(path: Path, overwrite: bool, half: bool) -> None:
-    """Raises UserError for a file that is there already or to be packed, and for `half` where numbers have one size."""
+def _validate_target(path: Path, overwrite: bool, half: bool) -> None:
+    """Raise UserError for an existing or compressed file, and for `half` with another format than textgraft's."""
     if half:
         raise UserError("only textgraft's own format has float16.", where=str(path), remedy="Leave half out.")
     if path.suffix.lower() in COMPRESSED:
-        remedy = "Name it without, and pack what comes out."
+        remedy = "Leave the suffix out, and compress the result."
         raise UserError(f"vectors are not written as {path.suffix}.", where=str(path), remedy=remedy)
     if path.is_dir() or (path.exists() and not overwrite):
         remedy = "Name another, or pass --overwrite to replace it."

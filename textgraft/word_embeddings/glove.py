@@ -1,4 +1,4 @@
-"""GloVe (Pennington, Socher & Manning 2014): vectors whose products are the logarithms of co-occurrence counts."""
+"""GloVe (Pennington, Socher & Manning 2014): vectors whose dot products are log co-occurrence counts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from textgraft.word_embeddings.cooccurrence import Pairs
 from textgraft.word_embeddings.progress import Bar
 
 X_MAX, ALPHA = 100.0, 0.75
-"""Of the weight f(x) = min(1, x / x_max) ** alpha (eq. 9)."""
+"""Parameters of the weight f(x) = min(1, x / x_max) ** alpha (eq. 9)."""
 BATCH = 8_192
-TOGETHER = 4
-"""A word is in a batch so often on the mean, if it stands beside all others, and more seldom if it does not."""
+PAIRS_PER_WORD = 4
+"""Mean number of pairs of a word in a batch, at most."""
 
 
 @dataclass
 class GloVe:
-    """Vectors and biases of words and of contexts, and the sums of their squared gradients.
+    """Vectors and biases of words and contexts, and the sums of their squared gradients.
 
     The loss is sum f(x_ij) (w_i · c_j + b_i + b'_j - log x_ij)² (eq. 8), minimised by AdaGrad (Duchi et al. 2011) as in
-    the authors' program: values from U(-0.5, 0.5) / (D + 1), steps of 0.05 times the gradient, divided by the root of
-    1 and the squares of the steps (not, as AdaGrad has it, of the gradients) before, which falls far more slowly. There
-    one pair after another is a step. Here a batch of random pairs is: their gradients are computed where the batch
-    began, and each step is scaled by the squares of those before and of the others in the batch. A batch of one is
-    their step.
+    the authors' program: initial values from U(-0.5, 0.5) / (D + 1), steps of 0.05 times the gradient, divided by the
+    root of 1 and the sum of the squared previous steps (not, as in AdaGrad, of the gradients), which falls far more
+    slowly. Difference: there a step is one pair; here it is a batch of random pairs, whose gradients are computed at
+    the beginning of the batch, and each step is scaled by the squares of the previous steps and of the others in the
+    batch. A batch of one is the authors' step.
     """
 
     words: Tensor
@@ -43,7 +43,7 @@ class GloVe:
 
     @classmethod
     def begin(cls, size: int, dimensions: int, seed: int) -> Self:
-        """Random values for `size` words."""
+        """Random initial values for `size` words."""
         generator = torch.Generator().manual_seed(seed)
         shapes = ((size, dimensions), (size, dimensions), (size,), (size,))
         return cls(*((torch.rand(shape, generator=generator) - 0.5) / (dimensions + 1) for shape in shapes))
@@ -52,7 +52,7 @@ class GloVe:
         return self.words, self.contexts, self.word_bias, self.context_bias
 
     def gradients(self, word: Tensor, context: Tensor, count: Tensor) -> tuple[float, tuple[Tensor, ...]]:
-        """The loss summed over pairs (N,), and half its gradients by pair: w and c (N, D), b and b' (N,)."""
+        """Loss summed over pairs (N,), and half its gradients by pair: w and c (N, D), b and b' (N,)."""
         w, c = self.words.index_select(0, word), self.contexts.index_select(0, context)
         error = (w * c).sum(1) + self.word_bias[word] + self.context_bias[context] - count.log()
         weighted = error * (count / X_MAX).clamp(max=1.0).pow(ALPHA)
@@ -62,32 +62,32 @@ class GloVe:
     def step(self, word: Tensor, context: Tensor, count: Tensor, rate: float) -> float:
         """One AdaGrad step on a batch of pairs; returns their summed loss."""
         loss, gradients = self.gradients(word, context, count)
-        places = (word, context, word, context)
-        for values, squares, gradient, place in zip(self._values(), self.squares, gradients, places, strict=True):
+        indices = (word, context, word, context)
+        for values, squares, gradient, index in zip(self._values(), self.squares, gradients, indices, strict=True):
             change = gradient * rate
-            own = change * change
-            squares.index_add_(0, place, own)
-            # At least what they began with, also where another worker's sum was lost.
-            others = squares.index_select(0, place).sub_(own).clamp_(min=1.0)
-            values.index_add_(0, place, change * others.rsqrt_(), alpha=-1)
+            squared = change * change
+            squares.index_add_(0, index, squared)
+            # At least the initial value, also where another worker's sum was lost.
+            others = squares.index_select(0, index).sub_(squared).clamp_(min=1.0)
+            values.index_add_(0, index, change * others.rsqrt_(), alpha=-1)
         return loss
 
     def vectors(self) -> NDArray[np.float32]:
-        """(V, D): w + c, which the paper finds a little better than w alone (§4.2)."""
+        """Vectors (V, D): w + c, which the paper finds slightly better than w alone (§4.2)."""
         return (self.words + self.contexts).numpy()
 
 
 def train(
     model: GloVe, pairs: Pairs, *, epochs: int, rate: float, seed: int, workers: int = 1, show: bool = False
 ) -> list[float]:
-    """Go `epochs` times over all pairs; the mean loss a pair of each time.
+    """Train for `epochs` over all pairs; return the mean loss a pair of each epoch.
 
-    With one worker the same seed gives the same bits. More of them take batches of their own and add to the same
-    vectors unlocked, as the authors' threads do.
+    With one worker the same seed gives the same bits. Several workers process batches of their own and update the same
+    vectors without locks, as the authors' threads do.
     """
     generator = np.random.default_rng(seed)
     losses: list[float] = []
-    size = max(1, min(BATCH, TOGETHER * pairs.total // len(model.words)))
+    size = max(1, min(BATCH, PAIRS_PER_WORD * pairs.total // len(model.words)))
 
     def step(batch: NDArray) -> float:
         word, context = (torch.from_numpy(batch[name].astype(np.int64)) for name in ("word", "context"))

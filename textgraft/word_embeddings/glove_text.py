@@ -1,4 +1,4 @@
-"""GloVe's text format: a line a word and nothing before them."""
+"""GloVe's text format: a line a word, without a header."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from textgraft.word_embeddings.word_vectors import VectorStream
 
 
 def read(path: Path, limit: int | None = None) -> VectorStream:
-    """The vectors of a file, compressed or not; with `limit` no more than the first so many.
+    """Stream the vectors of a file, compressed or not; with `limit` only the first ones.
 
-    How many there are is counted in a pass of its own, D is that of the first line. Raises UserError, with file and
-    line, for a line that is not a word and D numbers.
+    The number of words is counted in a separate pass; D is that of the first line.
+
+    Raises:
+        UserError: A line is not a word and D numbers; the message has file and line.
     """
     dimensions = len(first_line(path).split(b" ")) - 1
     if dimensions < 1:
         remedy = "Is it the right file?"
-        raise UserError("there is no number behind the word.", where=f"{path} line 1", remedy=remedy)
+        raise UserError("there is no number after the word.", where=f"{path} line 1", remedy=remedy)
     return stream_of_lines(path, limited(count_lines(path), limit), dimensions, skip=0)
 
 
 def write(stream: VectorStream, path: Path) -> Path:
-    """Write a file that `read` gives back to the bit. Raises UserError for a word with a space in it."""
+    """Write a file that `read` restores to the bit. Raises UserError for a word with a space in it."""
     with writing_atomically(path) as file:
         for line in written_lines(stream.blocks, path):
             file.write(line)

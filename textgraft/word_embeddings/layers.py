@@ -1,4 +1,4 @@
-"""What every layer of a model says of words in their sentences, a few sentences in memory at a time."""
+"""Vectors of words in their sentences at every layer of a model, for a few sentences at a time."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from textgraft.word_embeddings.sources import StaticVectors
 from textgraft.word_embeddings.stack import open_unpooled
 
 AT_ONCE = 64
-"""Sentences whose vectors of all layers are in memory together."""
+"""Number of sentences whose vectors of all layers are in memory together."""
 EMBEDDINGS = "embeddings"
 
 Layers = list[NDArray[np.float32]]
-"""Of each layer, bottom -> top, vectors of the same words (W, D_l)."""
+"""For each layer, bottom to top, vectors of the same words (W, D_l)."""
 
 
 def layer_names(encoder: Encoder) -> list[str]:
-    """What the layers of an encoder are called, bottom -> top."""
+    """Names of an encoder's layers, bottom to top."""
     return [EMBEDDINGS, *(f"layer {number}" for number in range(1, len(encoder.widths)))]
 
 
 class WordLayers:
-    """A model's layers, or word vectors as the one layer that they are, by the name that `--model` takes.
+    """The layers of a model, or word vectors as a single layer.
 
-    `names` are the layers' names, bottom -> top; `name` is the model's, without the folders around it. Raises UserError
-    as open_unpooled does: for what is not there, for an ensemble, for a tagger, and for pooled vectors.
+    `names` are the layers' names, bottom to top; `name` is the model's, without its path. Raises UserError as
+    open_unpooled does: for a missing model, an ensemble, a tagger, and pooled vectors.
     """
 
     def __init__(self, name: str | Path, *, precision: str = "auto") -> None:
@@ -46,15 +46,15 @@ class WordLayers:
 
     @property
     def fingerprint(self) -> str:
-        """Differs where vectors may."""
+        """A hash that changes with the vectors."""
         return self.source.fingerprint
 
     def knows(self, word: str) -> bool:
-        """Whether a word has a vector; of a model every word has."""
+        """True if a word has a vector; for a model every word has."""
         return not isinstance(self.source, StaticVectors) or self.source.word_vectors.vector(word) is not None
 
     def read(self, contexts: Sequence[Context], *, title: str, show: bool = False) -> Iterator[Layers]:
-        """For each sentence, in order, the vectors of its words; one without words has none."""
+        """Yield the vectors of the words of each sentence, in order; none for a sentence without words."""
         with Meter(title, len(contexts), shown=show) as meter:
             for start in range(0, len(contexts), AT_ONCE):
                 part = [context.words for context in contexts[start : start + AT_ONCE]]
@@ -65,25 +65,25 @@ class WordLayers:
     def at(
         self, contexts: Sequence[Context], places: Sequence[WordPosition], *, title: str, show: bool = False
     ) -> Layers:
-        """Of each layer the vectors at `places`, (N, D_l) in their order; each sentence is read once.
+        """Vectors (N, D_l) of each layer at `places`, in their order; each sentence is encoded once.
 
-        Memory is that of the N vectors and AT_ONCE sentences.
+        Memory holds the N vectors and AT_ONCE sentences.
         """
-        wanted: dict[int, list[int]] = {}
+        rows_by_sentence: dict[int, list[int]] = {}
         for row, place in enumerate(places):
-            wanted.setdefault(place.sentence, []).append(row)
-        numbers = sorted(wanted)
-        found: Layers = []
+            rows_by_sentence.setdefault(place.sentence, []).append(row)
+        numbers = sorted(rows_by_sentence)
+        result: Layers = []
         for number, layers in zip(numbers, self.read([contexts[n] for n in numbers], title=title, show=show)):
-            if not found:
-                found = [np.empty((len(places), layer.shape[1]), dtype=np.float32) for layer in layers]
-            for kept, layer in zip(found, layers, strict=True):
-                for row in wanted[number]:
-                    kept[row] = layer[places[row].word]
-        return found
+            if not result:
+                result = [np.empty((len(places), layer.shape[1]), dtype=np.float32) for layer in layers]
+            for target, layer in zip(result, layers, strict=True):
+                for row in rows_by_sentence[number]:
+                    target[row] = layer[places[row].word]
+        return result
 
     def _of(self, sentences: Sequence[list[str]]) -> list[Layers]:
         if isinstance(self.source, StaticVectors):
-            return [[np.asarray(one, dtype=np.float32)] for one in self.source.vectors(sentences)]
+            return [[np.asarray(vectors, dtype=np.float32)] for vectors in self.source.vectors(sentences)]
         source = self.source
         return layer_vectors(source.artifact, sentences, window=source.max_tokens, precision=source.precision)

@@ -1,4 +1,4 @@
-"""What the text formats share: lines of a word and D numbers, parted by single spaces, in UTF-8."""
+"""Common parts of the text formats: lines of a word and D numbers, separated by single spaces, in UTF-8."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from textgraft.data.text_files import explained, open_binary
 from textgraft.word_embeddings.word_vectors import Block, VectorStream
 
 LINES = 1_024
-LONGEST = 1 << 24
-"""Bytes of a line; more is no line of vectors."""
-LARGEST = float(np.finfo(np.float32).max)
+MAX_LINE_BYTES = 1 << 24
+"""Maximum length of a line in bytes."""
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _PART = 1 << 20
 _CUT = "The file is damaged or not what its name says; limit=… reads no further than the words you want."
 
 
 def count_lines(path: Path) -> int:
-    """How many lines a file has that are not empty at its end."""
+    """Number of lines of a file, a last line without line end included."""
     count, last = 0, b"\n"
     with explained(path), open_binary(path) as file:
         while part := file.read(_PART):
@@ -34,40 +34,41 @@ def count_lines(path: Path) -> int:
 
 
 def first_line(path: Path) -> bytes:
-    """Without its line end. Raises UserError for an empty file."""
+    """The first line without its line end. Raises UserError for an empty file."""
     with explained(path), open_binary(path) as file:
-        line = file.readline(LONGEST)
+        line = file.readline(MAX_LINE_BYTES)
     if not line.strip():
-        raise UserError("there are no vectors in it.", where=str(path), remedy="Is it the right file?")
+        raise UserError("the file has no vectors.", where=str(path), remedy="Is it the right file?")
     return line.rstrip(b"\r\n ")
 
 
 def read_blocks(path: Path, count: int, dimensions: int, *, skip: int) -> Iterator[Block]:
-    """`count` lines as blocks of words and numbers, after the `skip` first ones.
+    """Yield `count` lines as blocks of words and numbers, after `skip` lines.
 
-    Raises UserError, with file and line, for a line that is missing, of another width, not UTF-8, or with something
-    that is no finite number.
+    Raises:
+        UserError: A line is missing, of another width, not UTF-8, or has a field that is not a finite number; the
+            message has file and line.
     """
     with explained(path), open_binary(path) as file:
         for _ in range(skip):
-            file.readline(LONGEST)
+            file.readline(MAX_LINE_BYTES)
         done = 0
         while done < count:
             lines = list(islice(_lines(file), min(LINES, count - done)))
             if not lines:
-                message = f"there are {done:,} vectors where {count:,} are announced."
+                message = f"there are {done:,} vectors; the header announces {count:,}."
                 raise UserError(message, where=f"{path} line {skip + done + 1}", remedy=_CUT)
             yield _parsed(lines, dimensions, path, skip + done + 1)
             done += len(lines)
 
 
 def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    while line := file.readline(LONGEST):
+    while line := file.readline(MAX_LINE_BYTES):
         yield line.rstrip(b"\r\n ")
 
 
 def _parsed(lines: list[bytes], dimensions: int, path: Path, first: int) -> Block:
-    """A block read at once; where that fails, line by line, to say which it is."""
+    """Parse a block at once; on failure line by line, to find the wrong line."""
     parts = [line.partition(b" ") for line in lines]
     if all(numbers.count(b" ") == dimensions - 1 for _, _, numbers in parts):
         rows = _numbers(b" ".join(numbers for _, _, numbers in parts))
@@ -75,34 +76,34 @@ def _parsed(lines: list[bytes], dimensions: int, path: Path, first: int) -> Bloc
             words = [_word(word, f"{path} line {first + i}") for i, (word, _, _) in enumerate(parts)]
             return words, rows.reshape(len(lines), dimensions)
     for number, line in enumerate(lines, start=first):
-        _complain(line, dimensions, f"{path} line {number}")
+        _raise_for_line(line, dimensions, f"{path} line {number}")
     raise AssertionError("a block is wrong and each of its lines is right")
 
 
 def _numbers(text: bytes) -> NDArray[np.float32] | None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # what NumPy says of text that is no number
+        warnings.simplefilter("error", DeprecationWarning)  # raised by NumPy for text that is not a number
         try:
             return np.fromstring(text, dtype=np.float32, sep=" ")
         except (DeprecationWarning, ValueError):
             return None
 
 
-def _complain(line: bytes, dimensions: int, where: str) -> None:
-    """Raise the UserError that a line deserves, if it does."""
+def _raise_for_line(line: bytes, dimensions: int, where: str) -> None:
+    """Raise the UserError for a line, if it is wrong."""
     fields = line.split(b" ")
     _word(fields[0], where)
     numbers = [_number(field) for field in fields[1:]]
     if len(numbers) != dimensions:
-        message = f"{len(numbers)} numbers where there are {dimensions} elsewhere."
+        message = f"{len(numbers)} numbers; other lines have {dimensions}."
         extra = len(numbers) - dimensions
         if extra > 0 and any(value is None for value in numbers[:extra]):
-            message = "the word has a space in it, or what stands behind it is no number."
+            message = "the word has a space in it, or a field after it is not a number."
         raise UserError(message, where=where, remedy=_CUT)
     for field, value in zip(fields[1:], numbers, strict=True):
-        if value is None or not abs(value) <= LARGEST:
+        if value is None or not abs(value) <= MAX_FLOAT32:
             shown = field[:40].decode("utf-8", "replace")
-            raise UserError(f"'{shown}' is no finite number.", where=where, remedy=_CUT)
+            raise UserError(f"'{shown}' is not a finite number.", where=where, remedy=_CUT)
 
 
 def _number(field: bytes) -> float | None:
@@ -119,7 +120,7 @@ def _word(raw: bytes, where: str) -> str:
 
 
 def decoded(raw: bytes, where: str) -> str:
-    """A word's bytes as text. Raises UserError where they are not UTF-8."""
+    """Decode a word. Raises UserError where it is not UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -133,9 +134,10 @@ def _bad_word(raw: bytes, error: UnicodeDecodeError, where: str) -> NoReturn:
 
 
 def written_lines(blocks: Iterable[Block], where: Path) -> Iterator[bytes]:
-    """The blocks as lines; each number has as many digits as tell it from every other float32.
+    """Yield blocks as lines; numbers have enough digits to restore each float32 exactly.
 
-    Raises UserError for a word that cannot stand in such a line.
+    Raises:
+        UserError: A word cannot be represented.
     """
     for words, rows in blocks:
         for word, numbers in zip(words, rows.astype("U32").tolist(), strict=True):
@@ -143,19 +145,19 @@ def written_lines(blocks: Iterable[Block], where: Path) -> Iterator[bytes]:
 
 
 def sound(word: str, where: Path) -> str:
-    """A word that formats parting words by white space can hold. Raises UserError for any other."""
+    """Return a word that white-space separated formats can represent. Raises UserError for any other."""
     if not word or any(c in " \t\n\r\v\f\0" for c in word):
         raise UserError(f"the word {word!r} is empty or has a space in it.", where=str(where), remedy="Leave it out.")
     return word
 
 
 def limited(count: int, limit: int | None) -> int:
-    """The number of words to read. Raises UserError for a limit below 1."""
+    """Number of words to load. Raises UserError for a limit below 1."""
     if limit is not None and limit < 1:
         raise UserError(f"{limit} is out of range.", where="limit", remedy="Give 1 or more.")
     return count if limit is None else min(count, limit)
 
 
 def stream_of_lines(path: Path, count: int, dimensions: int, *, skip: int) -> VectorStream:
-    """What the text formats have in common, as a stream."""
+    """The lines of a text format as a stream."""
     return VectorStream(count, dimensions, read_blocks(path, count, dimensions, skip=skip))

@@ -1,4 +1,4 @@
-"""How word vectors are trained: the methods and their settings."""
+"""Methods of training word vectors, and their settings."""
 
 from __future__ import annotations
 
@@ -14,16 +14,30 @@ METHODS: dict[Method, dict[str, Any]] = {
     "fasttext": {"window": 5, "epochs": 5, "rate": 0.05},
     "glove": {"window": 10, "epochs": 25, "rate": 0.05},
 }
-"""Each method with what holds where nobody says otherwise: its authors' program's own values."""
+"""Methods with their default settings, those of the authors' programs."""
 
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """How vectors are trained; a window, epochs or a rate of 0 are what METHODS says.
+    """Training settings of word vectors.
 
-    `vocabulary` bounds the words, the most frequent first (None: all); `sample` is word2vec's sub-sampling threshold;
-    `hierarchical` puts hierarchical softmax in the place of `negative` samples; `minn`, `maxn` and `buckets` are
-    fastText's n-grams. `lowercase` trains on words in lower case and looks them up so. `workers` are threads.
+    Args:
+        method: Name in METHODS.
+        dimensions: D.
+        window: Size of the context window (0: as in METHODS, like `epochs` and `rate`).
+        min_count: Minimum count of a word.
+        vocabulary: Maximum number of words, the most frequent first (None: all).
+        epochs: Number of epochs.
+        rate: Learning rate.
+        negative: Number of negative samples.
+        hierarchical: Use hierarchical softmax in place of negative samples.
+        sample: word2vec's sub-sampling threshold.
+        minn: Minimum length of fastText's n-grams.
+        maxn: Maximum length of fastText's n-grams.
+        buckets: Number of hash buckets of fastText's n-grams.
+        lowercase: Train on, and look up, lower-cased words.
+        seed: Seed.
+        workers: Number of threads.
     """
 
     method: Method = "skipgram"
@@ -44,19 +58,21 @@ class VectorOptions:
     workers: int = 1
 
     def filled(self) -> VectorOptions:
-        """With the method's own values filled in. Raises UserError for what cannot be."""
+        """The options with the method's defaults filled in. Raises UserError for impossible values."""
         if self.method not in METHODS:
             raise UserError(f"unknown method '{self.method}'.", remedy=did_you_mean(str(self.method), METHODS))
-        given = {name: getattr(self, name) for name in ("window", "epochs", "rate")}
-        options = replace(self, **{**METHODS[self.method], **{name: value for name, value in given.items() if value}})
+        explicit = {name: getattr(self, name) for name in ("window", "epochs", "rate")}
+        options = replace(
+            self, **{**METHODS[self.method], **{name: value for name, value in explicit.items() if value}}
+        )
         positive = ("dimensions", "window", "min_count", "epochs", "rate", "workers", "buckets", "minn")
         for name in (*positive, *(["vocabulary"] if self.vocabulary is not None else [])):
             if getattr(options, name) <= 0:
                 raise UserError(f"{getattr(options, name)} is out of range.", where=name, remedy="Give more than 0.")
         if not options.hierarchical and options.negative < 1:
-            remedy = "Give 1 or more, or ask for hierarchical softmax."
+            remedy = "Give 1 or more, or use hierarchical softmax."
             raise UserError(f"{options.negative} is out of range.", where="negative", remedy=remedy)
         if options.maxn < options.minn:
-            message = f"n-grams of {options.minn} to {options.maxn} characters are none."
+            message = f"there are no n-grams of {options.minn} to {options.maxn} characters."
             raise UserError(message, where="maxn", remedy="Give minn or more.")
         return options

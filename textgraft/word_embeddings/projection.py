@@ -1,4 +1,4 @@
-"""Word vectors in two dimensions."""
+"""Projection of word vectors to two dimensions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from textgraft.word_embeddings.word_vectors import WordVectors, unit
 
 
 def pca(vectors: NDArray[np.float32], seed: int = 0) -> NDArray[np.float64]:
-    """(N, 2) on the two axes along which the vectors (N, D) differ most; each axis points to its largest part."""
+    """Points (N, 2) on the first two principal axes of the vectors (N, D); each axis points to
+    its largest component.
+    """
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     axes = axes[:2] * np.sign(axes[:2][np.arange(len(axes[:2])), np.abs(axes[:2]).argmax(axis=1)])[:, None]
@@ -21,32 +23,38 @@ def pca(vectors: NDArray[np.float32], seed: int = 0) -> NDArray[np.float64]:
 
 
 def tsne(vectors: NDArray[np.float32], seed: int = 0) -> NDArray[np.float64]:
-    """(N, 2) in which near vectors stay near (van der Maaten & Hinton 2008), by scikit-learn; distances far off lie."""
+    """Points (N, 2) by scikit-learn's t-SNE (van der Maaten & Hinton 2008), which preserves neighbourhoods, not large
+    distances.
+    """
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(vectors) - 1) / 3)
-    found = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors)
-    return np.asarray(found, dtype=np.float64)
+    points = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors)
+    return np.asarray(points, dtype=np.float64)
 
 
 PROJECTIONS: dict[str, Callable[[NDArray[np.float32], int], NDArray[np.float64]]] = {"pca": pca, "tsne": tsne}
-LEAST = 4
+MIN_WORDS = 4
 
 
 def project(
     vectors: WordVectors, words: Sequence[str], *, method: str = "pca", seed: int = 0
 ) -> tuple[list[str], NDArray[np.float64]]:
-    """Those of the words that have a vector, and where they lie, (N, 2); vectors are scaled to length 1 before.
+    """Project the words that have vectors, scaled to unit length.
 
-    Raises UserError for an unknown method, and for fewer than four words.
+    Returns:
+        The words, and their points (N, 2).
+
+    Raises:
+        UserError: The method is unknown, or fewer than four words have vectors.
     """
     if method not in PROJECTIONS:
         raise UserError(f"unknown projection '{method}'.", remedy=did_you_mean(method, PROJECTIONS))
-    asked = list(dict.fromkeys(words))
-    rows = vectors.vectors(asked)
-    known: NDArray[np.bool_] = np.any(rows != 0, axis=1)
-    if known.sum() < LEAST:
-        message = f"{int(known.sum())} of the words have a vector, and a map takes {LEAST}."
-        raise UserError(message, remedy="Name more words.")
-    points = PROJECTIONS[method](unit(rows[known]), seed)
-    return [word for word, there in zip(asked, known.tolist(), strict=True) if there], points
+    distinct = list(dict.fromkeys(words))
+    rows = vectors.vectors(distinct)
+    covered: NDArray[np.bool_] = np.any(rows != 0, axis=1)
+    if covered.sum() < MIN_WORDS:
+        message = f"{int(covered.sum())} of the words have a vector; a map needs {MIN_WORDS}."
+        raise UserError(message, remedy="Give more words.")
+    points = PROJECTIONS[method](unit(rows[covered]), seed)
+    return [word for word, is_covered in zip(distinct, covered.tolist(), strict=True) if is_covered], points

@@ -1,7 +1,7 @@
-"""Vectors of words in their sentences, from any frozen model or static word vectors; kept on disk where there is room.
+"""Word vectors from frozen models or static vectors, cached on disk where there is room.
 
-A stack is several such sources side by side (Akbik et al. 2018, §2.3). Vectors go from here on as float16, kept or not,
-so that where they come from changes no more than rounding of what is learned from them.
+A stack concatenates several such sources (Akbik et al. 2018, §2.3). Vectors are always float16 from here on, cached or
+not, so that caching changes only the rounding.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ from textgraft.word_embeddings import folder as vectors_folder
 from textgraft.word_embeddings.word_vectors import WordVectors
 
 AT_ONCE = 256
-"""Sentences whose vectors are in memory together."""
+"""Number of sentences whose vectors are in memory together."""
 MAX_TOKENS = 256
-LARGEST = float(np.finfo(np.float16).max)
+MAX_FLOAT16 = float(np.finfo(np.float16).max)
 
 Words = Sequence[str]
 
 
 class WordSource(Protocol):
-    """Something that gives every word of a sentence a vector, and never learns.
+    """A frozen source of vectors for every word of a sentence.
 
-    `name` is what people know it by, `layer_aggregation` which layers are read; `fingerprint` differs where vectors
-    may.
+    Attributes:
+        name: Name for users.
+        layer_aggregation: Layers that are used.
+        width: Number of features.
+        fingerprint: Hash that changes with the vectors.
     """
 
     name: str
@@ -53,17 +56,17 @@ class WordSource(Protocol):
     def fingerprint(self) -> str: ...
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
-        """(W, width) for each sentence of W words, float32 or float16."""
+        """Vectors (W, width) for each sentence of W words, float32 or float16."""
 
     def files(self) -> dict[str, bytes]:
-        """What a folder holds from which it is opened again, by name."""
+        """Files, by name, from which it can be opened again."""
 
 
 class FrozenModel:
-    """The layers of a model that is read and not trained, at the piece that speaks for each word (data.words).
+    """Layers of a frozen model, at the subword that represents each word (data.words).
 
-    Raises UserError for a tagger, for a layer aggregation that its layers do not allow, and for one that it has not
-    learned.
+    Raises:
+        UserError: The model is a tagger, or does not have the layer aggregation.
     """
 
     def __init__(
@@ -76,18 +79,18 @@ class FrozenModel:
         precision: str = "auto",
     ) -> None:
         if model.model.describe()["head"]["name"] == "tagging":
-            remedy = "Name the model that it was made from."
+            remedy = "Use the model that it was made from."
             raise UserError("this is a tagger, not a source of vectors.", where=name, remedy=remedy)
         encoder = model.model.encoder
         self.artifact, self.name, self.layer_aggregation, self.precision = model, name, layer_aggregation, precision
         self.max_tokens = min(max_tokens, encoder.max_length or max_tokens)
-        read = frozen_layer_aggregation(model.model, layer_aggregation)
-        self.width = encoder.output_dim if read is None else read.output_dim
+        aggregation = frozen_layer_aggregation(model.model, layer_aggregation)
+        self.width = encoder.output_dim if aggregation is None else aggregation.output_dim
         model.model.eval()
 
     @cached_property
     def fingerprint(self) -> str:
-        """Over all that the vectors depend on."""
+        """Hash of everything that the vectors depend on."""
         model, tokenizer = self.artifact.model, self.artifact.tokenizer
         about = [model.describe(), tokenizer.fingerprint, self.layer_aggregation, self.max_tokens, self.precision]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
@@ -101,7 +104,7 @@ class FrozenModel:
         )
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
-        """(W, width) float32 for each sentence. Raises UserError for one without a word."""
+        """Vectors (W, width) float32 for each sentence. Raises UserError for one without words."""
         options: dict[str, Any] = {
             "window": self.max_tokens,
             "layer_aggregation": self.layer_aggregation,
@@ -110,50 +113,53 @@ class FrozenModel:
         return list(contextual.word_vectors(self.artifact, sentences, **options))
 
     def files(self) -> dict[str, bytes]:
-        """An artifact's, its weights as float16 where that loses nothing."""
+        """Files of the artifact, with float16 weights where that is exact."""
         values = (v for v in self.artifact.model.values().values() if v.is_floating_point())
         return self.artifact.files(half=all(torch.equal(v.half().to(v.dtype), v) for v in values))
 
 
 class StaticVectors:
-    """Word vectors, which know no context: an unknown word's are its n-grams', or zeros.
+    """Static word vectors: an unknown word has those of its n-grams, or zeros.
 
-    Raises UserError for vectors of no words, and for another layer aggregation than the only one.
+    Raises:
+        UserError: There are no words, or the layer aggregation is not "last".
     """
 
     def __init__(self, vectors: WordVectors, name: str, fingerprint: str, layer_aggregation: str = LAST) -> None:
         if not len(vectors):
-            raise UserError("these are vectors of no words.", where=name, remedy="Name others.")
+            raise UserError("these word vectors have no words.", where=name, remedy="Use others.")
         if layer_aggregation != LAST:
             message = f"word vectors have no layers, so there is no layer aggregation '{layer_aggregation}' of them."
-            raise UserError(message, where=name, remedy=f"Write {name} alone.")
+            raise UserError(message, where=name, remedy=f"Use {name} without @.")
         self.word_vectors, self.name, self.layer_aggregation = vectors, name, layer_aggregation
         self.width, self.fingerprint = vectors.dimensions, fingerprint
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
-        """(W, width) float32 for each sentence."""
+        """Vectors (W, width) float32 for each sentence."""
         distinct = list(dict.fromkeys(word for words in sentences for word in words))
-        places = {word: place for place, word in enumerate(distinct)}
+        indices = {word: index for index, word in enumerate(distinct)}
         rows = self.word_vectors.vectors(distinct)
-        return [rows[[places[word] for word in words]] for words in sentences]
+        return [rows[[indices[word] for word in words]] for words in sentences]
 
     def unknown(self, sentences: Iterable[Words]) -> int:
-        """How many words, each as often as it comes, have no vector."""
-        known: dict[str, bool] = {}
+        """Number of occurrences of words without a vector."""
+        covered: dict[str, bool] = {}
         for word in (word for words in sentences for word in words):
-            if word not in known:
-                known[word] = self.word_vectors.vector(word) is not None
-        return sum(not known[word] for words in sentences for word in words)
+            if word not in covered:
+                covered[word] = self.word_vectors.vector(word) is not None
+        return sum(not covered[word] for words in sentences for word in words)
 
     def files(self) -> dict[str, bytes]:
-        """A vectors folder's."""
-        with tempfile.TemporaryDirectory(prefix="textgraft-") as made:
-            path = vectors_folder.write(self.word_vectors.stream(), Path(made) / (Path(self.name).stem or "vectors"))
+        """Files of a vectors folder."""
+        with tempfile.TemporaryDirectory(prefix="textgraft-") as temporary:
+            path = vectors_folder.write(
+                self.word_vectors.stream(), Path(temporary) / (Path(self.name).stem or "vectors")
+            )
             return vectors_folder.files(path)
 
 
 class Kept:
-    """A source whose vectors of some sentences lie in a file and are mapped, not computed; those of others are."""
+    """A source with a memory-mapped cache of the vectors of some sentences; others are computed."""
 
     def __init__(self, source: WordSource, path: Path, places: dict[tuple[str, ...], int], words: int) -> None:
         self.source, self._places = source, places
@@ -162,7 +168,7 @@ class Kept:
         self._rows = np.memmap(path, dtype=np.float16, mode="r", shape=(words, source.width))
 
     def vectors(self, sentences: Sequence[Words]) -> list[NDArray[Any]]:
-        """(W, width) for each sentence, float16 where it is in the file."""
+        """Vectors (W, width) for each sentence, float16 from the cache."""
         places = [self._places.get(tuple(words)) for words in sentences]
         unseen = [words for words, place in zip(sentences, places, strict=True) if place is None]
         computed = iter(self.source.vectors(unseen) if unseen else ())
@@ -173,9 +179,9 @@ class Kept:
 
 
 def keep(source: WordSource, sentences: Sequence[Words], folder: Path, *, show: bool = False) -> Kept:
-    """Compute the source's vectors of `sentences` once, into a file in `folder`, or take those that are there.
+    """Compute the vectors of `sentences` once, into a file in `folder`, or use the existing file.
 
-    The file's name says what it holds: which source and which sentences. It is whole or not there.
+    The file's name identifies source and sentences; it is written atomically.
     """
     distinct = _distinct(sentences)
     digest = hashlib.sha256(source.fingerprint.encode())
@@ -196,7 +202,7 @@ def keep(source: WordSource, sentences: Sequence[Words], folder: Path, *, show: 
 
 
 def bytes_kept(source: WordSource, sentences: Iterable[Words]) -> int:
-    """What `keep` would take on disk."""
+    """Size of the file of `keep`."""
     return 2 * source.width * sum(map(len, _distinct(sentences)))
 
 
@@ -205,17 +211,17 @@ def _distinct(sentences: Iterable[Words]) -> list[tuple[str, ...]]:
 
 
 def word_vectors(source: WordSource, sentences: Iterable[Words]) -> Iterator[NDArray[Any]]:
-    """(W, D) for each sentence of W words, in order; memory holds AT_ONCE sentences, however many come."""
-    rest = iter(sentences)
-    while part := list(islice(rest, AT_ONCE)):
+    """Yield vectors (W, D) for each sentence of W words, in order; memory holds AT_ONCE sentences."""
+    remaining = iter(sentences)
+    while part := list(islice(remaining, AT_ONCE)):
         yield from source.vectors(part)
 
 
 def as_kept(vectors: NDArray[Any]) -> NDArray[np.float16]:
-    """The numbers as float16, the largest as the largest that there is."""
+    """The vectors as float16, clamped to its range."""
     if vectors.dtype == np.float16:
         return vectors
-    # By torch, since numpy takes forty times as long for what is nearly 0, which half of a cell's outputs are.
-    given = torch.from_numpy(np.require(vectors, np.float32, ["C", "W"]))
-    kept: NDArray[np.float16] = given.clamp(-LARGEST, LARGEST).half().numpy()
-    return kept
+    # By torch: numpy is forty times slower on denormals, and half of a cell's outputs are nearly 0.
+    tensor = torch.from_numpy(np.require(vectors, np.float32, ["C", "W"]))
+    half: NDArray[np.float16] = tensor.clamp(-MAX_FLOAT16, MAX_FLOAT16).half().numpy()
+    return half

@@ -1,8 +1,8 @@
-"""A text's vector as the mean of its words' vectors: word vectors where a model that embeds texts is wanted."""
+"""Text vectors as means of word vectors, for use in place of a text embedding model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ POOLINGS = ("mean", "max")
 
 
 class MeanOfWords:
-    """An artifact.Predictor that has no labels and gives vectors of texts; zeros for a text without a known word."""
+    """An artifact.Predictor without labels that embeds texts; zeros for a text without a known word."""
 
     has_vectors = True
     head_name = "vectors"
@@ -30,33 +30,33 @@ class MeanOfWords:
         self.run: dict[str, Any] = vectors.run
 
     @classmethod
-    def from_folder(cls, path: Path, config: Mapping[str, Any]) -> MeanOfWords:
-        """From a folder of word vectors with this config.json. Raises UserError as folder.from_folder does."""
-        return cls(folder.from_folder(path, config), path)
+    def load(cls, path: Path) -> MeanOfWords:
+        """Load from a folder of word vectors. Raises UserError as folder.read does."""
+        return cls(folder.read(path), path)
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
-        raise AssertionError("word vectors do not answer")
+        raise AssertionError("word vectors have no outputs")
 
     def embed(
         self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
     ) -> NDArray[np.float32]:
-        """(N, D) means, or maxima, of the vectors of all of a text's words that have one; nothing is cut.
+        """Means or maxima (N, D) of the vectors of a text's known words; texts are not truncated, and `layers` is
+        ignored.
 
-        There are no `layers` to choose from.
-
-        Raises UserError for a pooling that needs more than a bag of words.
+        Raises:
+            UserError: The pooling needs more than a bag of words.
         """
         if pooling not in POOLINGS:
-            message = f"word vectors know no order, so there is no pooling '{pooling}' of them."
-            raise UserError(message, remedy="Take mean or max.")
-        found = np.zeros((len(texts), self.vectors.dimensions), dtype=np.float32)
+            message = f"pooling '{pooling}' is not defined for word vectors, which have no order."
+            raise UserError(message, remedy="Use mean or max.")
+        embeddings = np.zeros((len(texts), self.vectors.dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
             words = self.vectors.vectors(words_of(text, lowercase=self.vectors.lowercase))
-            known = words[words.any(axis=1)]
-            if len(known):
-                found[row] = known.mean(axis=0) if pooling == "mean" else known.max(axis=0)
-        return found
+            known_vectors = words[words.any(axis=1)]
+            if len(known_vectors):
+                embeddings[row] = known_vectors.mean(axis=0) if pooling == "mean" else known_vectors.max(axis=0)
+        return embeddings
 
     def files(self, *, half: bool = False) -> dict[str, bytes]:
-        """The folder's files as they are."""
+        """The files of the folder."""
         return folder.files(self._path)

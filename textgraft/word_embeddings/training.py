@@ -1,4 +1,4 @@
-"""textgraft.train_vectors: word vectors from text."""
+"""textgraft.train_vectors: train word vectors on text."""
 
 from __future__ import annotations
 
@@ -32,39 +32,46 @@ def train_vectors(
     work: str | Path | None = None,
     show: bool = False,
 ) -> WordVectors:
-    """Learn vectors of the words of `texts`, as text.words cuts them, from which words stand near which.
+    """Train word vectors on `texts`, split into words by text.words.
 
     Skip-gram and CBOW (Mikolov et al. 2013, arXiv:1301.3781, arXiv:1310.4546) and fastText (Bojanowski et al. 2017) are
-    trained by gensim, GloVe (Pennington et al. 2014) by us. `texts` are read once, cut into a file in a temporary
-    folder under `work` (None: the system's), and not kept. `about` is added to the vectors' `run`, and
-    `options.method` gives way to `method`. One thread (`workers`) gives the same bits for the same seed. Not resumable:
-    what was killed begins anew.
+    trained by gensim, GloVe (Pennington et al. 2014) by textgraft. `texts` are consumed once, split into a temporary
+    file, and not kept. One thread (`workers`) gives the same bits for the same seed. Training cannot be resumed.
 
-    Raises UserError for options out of range, where gensim is needed and missing (before any text is read), and where
-    there are too few words.
+    Args:
+        texts: Texts.
+        method: Name in options.METHODS; replaces `options.method`.
+        options: Training settings.
+        about: Entries to add to the vectors' `run`.
+        work: Folder for temporary files (None: the system's).
+        show: Show progress on stderr.
+
+    Raises:
+        UserError: An option is out of range, gensim is needed and missing (before any text is consumed), or there are
+            too few words.
     """
-    chosen = replace(options or VectorOptions(), method=method).filled()
-    if chosen.method != "glove":
+    settings = replace(options or VectorOptions(), method=method).filled()
+    if settings.method != "glove":
         word2vec.validate_installed()
-    began = time.monotonic()
+    started = time.monotonic()
     if work is not None:
         Path(work).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".textgraft-vectors-", dir=work) as folder:
-        corpus = WordFile.write(texts, Path(folder) / "words.txt", lowercase=chosen.lowercase, show=show)
-        vocabulary = corpus.vocabulary(min_count=chosen.min_count, most=chosen.vocabulary)
-        run = _run(chosen, corpus)
-        if chosen.method == "glove":
+        corpus = WordFile.write(texts, Path(folder) / "words.txt", lowercase=settings.lowercase, show=show)
+        vocabulary = corpus.vocabulary(min_count=settings.min_count, most=settings.vocabulary)
+        run = _run(settings, corpus)
+        if settings.method == "glove":
             words = list(vocabulary)
-            rows, losses = _glove(corpus, words, chosen, Path(folder), show)
-            found = WordVectors(words, rows)
+            rows, losses = _glove(corpus, words, settings, Path(folder), show)
+            vectors = WordVectors(words, rows)
             run["losses"] = losses
         else:
-            words, own, subwords = word2vec.train(corpus, vocabulary, chosen, show=show)
-            found = WordVectors(words, own, subwords=subwords)
-    found.counts = np.array([vocabulary[word] for word in found.words], dtype=np.int64)
-    found.lowercase = chosen.lowercase
-    found.run = {**run, "seconds": time.monotonic() - began, **(about or {})}
-    return found
+            words, word_rows, subwords = word2vec.train(corpus, vocabulary, settings, show=show)
+            vectors = WordVectors(words, word_rows, subwords=subwords)
+    vectors.counts = np.array([vocabulary[word] for word in vectors.words], dtype=np.int64)
+    vectors.lowercase = settings.lowercase
+    vectors.run = {**run, "seconds": time.monotonic() - started, **(about or {})}
+    return vectors
 
 
 def _glove(
@@ -75,7 +82,7 @@ def _glove(
     documents = _ids(corpus, {word: number for number, word in enumerate(words)})
     pairs = cooccurrence.count_pairs(documents, len(words), folder, window=options.window, seed=options.seed)
     if not pairs.total:
-        raise UserError("no two words stand near one another.", remedy="Are texts of more than a word in it?")
+        raise UserError("no two words co-occur.", remedy="Use texts of more than one word.")
     model = glove.GloVe.begin(len(words), options.dimensions, options.seed)
     losses = glove.train(
         model,
@@ -90,13 +97,13 @@ def _glove(
 
 
 def _ids(corpus: WordFile, index: Mapping[str, int]) -> Iterator[NDArray[np.int32]]:
-    """Word ids of each line. Words outside the vocabulary are left out before distances are measured, as in GloVe."""
+    """Word ids of each line. Out-of-vocabulary words are removed before distances are measured, as in GloVe."""
     for words in corpus.sentences():
         yield np.array([index[word] for word in words if word in index], dtype=np.int32)
 
 
 def _run(options: VectorOptions, corpus: WordFile) -> dict[str, Any]:
-    """What run.json says of how the vectors came to be."""
+    """Provenance of the vectors for run.json."""
     names = ("numpy", "torch") if options.method == "glove" else ("numpy", "gensim")
     settings = asdict(options)
     if options.method != "fasttext":

@@ -16,7 +16,7 @@ from textgraft.word_embeddings.subwords import ComposedRows, Subwords
 
 
 def validate_installed() -> None:
-    """Raises UserError where gensim is not there."""
+    """Raise UserError where gensim is not installed."""
     try:
         import gensim.models  # noqa: F401
     except ImportError as error:
@@ -28,10 +28,10 @@ def validate_installed() -> None:
 def train(
     corpus: WordFile, vocabulary: Mapping[str, int], options: VectorOptions, *, show: bool = False
 ) -> tuple[list[str], NDArray | ComposedRows, Subwords | None]:
-    """Words, most frequent first, their vectors (V, D), and for fastText the n-grams.
+    """Train; return words, most frequent first, their vectors (V, D), and for fastText the n-grams.
 
-    With one worker the same seed and text give the same bits; with more, threads write to the same vectors unlocked
-    (Hogwild, as word2vec itself does), and no two runs are alike.
+    With one worker the same seed and text give the same bits; with more, threads write to the same vectors without
+    locks (Hogwild, as in word2vec), and runs differ.
     """
     model = _model(options)
     model.build_vocab_from_freq(dict(vocabulary), corpus_count=corpus.lines)
@@ -43,15 +43,15 @@ def train(
             total_examples=corpus.lines,
             total_words=words,
             epochs=options.epochs,
-            callbacks=[_ticking(bar)],
+            callbacks=[_epoch_callback(bar)],
         )
     if options.method != "fasttext":
         return list(model.wv.index_to_key), np.asarray(model.wv.vectors, dtype=np.float32), None
-    found = list(model.wv.index_to_key)
+    vocabulary_list = list(model.wv.index_to_key)
     subwords = Subwords(options.minn, options.maxn, np.asarray(model.wv.vectors_ngrams, dtype=np.float32))
-    # With both, gensim learns both; fastText's file has room for one.
+    # gensim can train both; fastText's file stores one.
     output = model.syn1 if options.hierarchical else model.syn1neg
-    return found, ComposedRows(found, model.wv.vectors_vocab, subwords, output), subwords
+    return vocabulary_list, ComposedRows(vocabulary_list, model.wv.vectors_vocab, subwords, output), subwords
 
 
 def _model(options: VectorOptions) -> Any:
@@ -60,7 +60,7 @@ def _model(options: VectorOptions) -> Any:
     shared: dict[str, Any] = {
         "vector_size": options.dimensions,
         "window": options.window,
-        "min_count": 1,  # the vocabulary has been chosen
+        "min_count": 1,  # the vocabulary is already selected
         "sg": int(options.method != "cbow"),
         "hs": int(options.hierarchical),
         "negative": 0 if options.hierarchical else options.negative,
@@ -78,12 +78,12 @@ def _model(options: VectorOptions) -> Any:
     return Word2Vec(**shared)
 
 
-def _ticking(bar: Bar) -> Any:
-    """gensim's way to be told of each epoch."""
+def _epoch_callback(bar: Bar) -> Any:
+    """gensim's callback at the end of an epoch."""
     from gensim.models.callbacks import CallbackAny2Vec
 
-    class Ticking(CallbackAny2Vec):
+    class EpochCallback(CallbackAny2Vec):
         def on_epoch_end(self, model: Any) -> None:
             bar.add(1)
 
-    return Ticking()
+    return EpochCallback()

@@ -22,18 +22,19 @@ _CUT = "The file is cut short or damaged; fetch it again, or read the first word
 
 
 def read(path: Path, limit: int | None = None) -> VectorStream:
-    """The vectors of a file, compressed or not, in one pass; with `limit` no more than the first so many.
+    """Stream the vectors of a file, compressed or not, in one pass; with `limit` only the first ones.
 
-    Raises UserError, with the file and how many bytes into it (compression aside), where it ends too early, a word is
-    not UTF-8 or a number not finite.
+    Raises:
+        UserError: The file ends too early, a word is not UTF-8 or a number not finite; the message has the file and the
+            byte offset (before compression).
     """
     with explained(path), open_binary(path) as file:
         header = file.readline(100)
     count, dimensions = parse_header(header.rstrip(), f"{path} line 1")
     size = path.stat().st_size
-    # Before memory is asked for: a damaged first line may promise any number.
+    # Before memory is allocated: a damaged first line may have any number.
     if path.suffix.lower() not in COMPRESSED and limited(count, limit) * (4 * dimensions + 2) > size:
-        message = f"{count:,} vectors of {dimensions:,} dimensions are announced, and it has {size:,} bytes."
+        message = f"{count:,} vectors of {dimensions:,} dimensions are announced; the file has {size:,} bytes."
         raise UserError(message, where=str(path), remedy=_CUT)
     count = limited(count, limit)
     return VectorStream(count, dimensions, _blocks(path, len(header), count, dimensions))
@@ -55,14 +56,14 @@ def _blocks(path: Path, start: int, count: int, dimensions: int) -> Iterator[Blo
 
 
 class _Records:
-    """One record after another off a file that is read in large parts; `place` is the offset of what comes next."""
+    """Sequential records of a file that is loaded in large chunks; `place` is the offset of the next record."""
 
     def __init__(self, file: IO[bytes] | gzip.GzipFile, place: int, path: Path, width: int) -> None:
         self.place, self._file, self._path, self._width = place, file, path, width
         self._buffer, self._at = b"", 0
 
     def next(self) -> tuple[str, bytes]:
-        """A word and its vector's bytes. Some writers end a record with a line end, and others do not."""
+        """A word and the bytes of its vector. Some programs end a record with a line end, others do not."""
         end = self._buffer.find(b" ", self._at)
         if end < 0 or end + 1 + self._width > len(self._buffer):
             self._fill()
@@ -84,9 +85,10 @@ class _Records:
 
 
 def write(stream: VectorStream, path: Path) -> Path:
-    """Write a file as word2vec's own program does, with a line end after each vector; `read` gives it back to the bit.
+    """Write a file as word2vec's own program does, with a line end after each vector; `read` restores it to the bit.
 
-    Raises UserError for a word with a space in it.
+    Raises:
+        UserError: A word has a space in it.
     """
     with writing_atomically(path) as file:
         file.write(f"{stream.count} {stream.dimensions}\n".encode())

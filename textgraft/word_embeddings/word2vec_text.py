@@ -1,4 +1,4 @@
-"""word2vec's text format, which is also fastText's .vec: a line with V and D, then a line a word."""
+"""word2vec's text format, also fastText's .vec: a line with V and D, then a line a word."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def parse_header(line: bytes, where: str) -> tuple[int, int]:
 
 
 def read(path: Path, limit: int | None = None) -> VectorStream:
-    """The vectors of a file, compressed or not, in one pass; with `limit` no more than the first so many.
+    """Stream the vectors of a file, compressed or not, in one pass; with `limit` only the first ones.
 
-    Raises UserError, with file and line, where the first line lies or a line is not a word and D numbers.
+    Raises:
+        UserError: The header is wrong, or a line is not a word and D numbers; the message has file and line.
     """
     count, dimensions = parse_header(first_line(path), f"{path} line 1")
     lines = count_lines(path) - 1
-    # Before memory is asked for: a first line may promise any number.
+    # Before memory is allocated: a damaged first line may have any number.
     if lines < limited(count, limit) or (limit is None and lines > count):
         message = f"the first line announces {count:,} vectors, and {lines:,} lines follow."
         remedy = "The file is cut short or damaged; limit=… reads the first words."
@@ -39,7 +40,7 @@ def read(path: Path, limit: int | None = None) -> VectorStream:
 
 
 def write(stream: VectorStream, path: Path) -> Path:
-    """Write a file that `read` gives back to the bit. Raises UserError for a word with a space in it."""
+    """Write a file that `read` restores to the bit. Raises UserError for a word with a space in it."""
     with writing_atomically(path) as file:
         file.write(f"{stream.count} {stream.dimensions}\n".encode())
         for line in written_lines(stream.blocks, path):

@@ -1,4 +1,4 @@
-"""Words where their vectors lie, in two dimensions."""
+"""Map of word vectors in two dimensions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ NAMES = {"pca": "principal components", "tsne": "t-SNE"}
 
 
 def plot_vectors(vectors: WordVectors, words: Sequence[str], *, method: str = "pca", seed: int = 0) -> Plot:
-    """A map of words, by principal components or t-SNE; words without a vector are left out.
+    """Plot a map of words, by principal components or t-SNE; words without a vector are left out.
 
-    Raises UserError as word_embeddings.projection.project does.
+    Raises:
+        UserError: As word_embeddings.projection.project.
     """
     from textgraft.word_embeddings.projection import project
 
@@ -29,7 +30,7 @@ def plot_vectors(vectors: WordVectors, words: Sequence[str], *, method: str = "p
 
 
 def word_map(words: Sequence[str], points: NDArray, name: str) -> Plot:
-    """`points` (N, 2) with their words beside them."""
+    """Plot `points` (N, 2) labelled with their words."""
     with style(), matplotlib.rc_context({"axes.grid": False}):
         side = min(12.0, 5.0 + len(words) / 40)
         figure = Figure(figsize=(side * 1.3, side))

@@ -1,4 +1,4 @@
-"""Words and their vectors: look-up, neighbours, analogies, in memory that does not grow with the number of words."""
+"""Word vectors: look-up, nearest neighbours, analogies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from textgraft.core.errors import UserError
 from textgraft.word_embeddings.subwords import ComposedRows, Subwords
 
 BLOCK = 8_192
-"""Rows that are in memory at once when all are gone through."""
+"""Number of rows in memory at once during a pass over all."""
 
 Rows = NDArray | ComposedRows
 Block = tuple[Sequence[str], NDArray[np.float32]]
@@ -25,9 +25,17 @@ Neighbour = tuple[str, float]
 
 @dataclass
 class VectorStream:
-    """`count` words and their vectors, most frequent first, in blocks of (words, (n, dimensions)), to be read once.
+    """Words and vectors, most frequent first, in blocks of (words, (n, dimensions)), to be consumed once.
 
-    `counts` (count,) says how often each word was seen, `run` what is known of how the vectors came to be.
+    Attributes:
+        count: Number of words.
+        dimensions: D.
+        blocks: The blocks.
+        counts: Counts (count,) of the words.
+        subwords: n-grams of a fastText model.
+        lowercase: Words are looked up in lower case.
+        run: Provenance.
+        composed: The parts of composed vectors, if known (fastText's file stores the parts).
     """
 
     count: int
@@ -38,15 +46,20 @@ class VectorStream:
     lowercase: bool | None = None
     run: dict[str, Any] = field(default_factory=dict)
     composed: ComposedRows | None = None
-    """What the vectors are put together from, where that is known (fastText's file holds the parts)."""
 
 
 class WordVectors:
-    """V words with vectors of D dimensions, most frequent first, in memory or mapped from a file.
+    """V words with vectors of D dimensions, most frequent first, in memory or memory-mapped.
 
-    `rows` is (V, D) in float32 or float16, or composed of a fastText model's n-grams; `counts` (V,) how often each
-    word was seen, if that is known. `lowercase` says that words are asked for in lower case; None: if no word has a
-    capital letter. Of a word that stands there twice the first vector counts, and a warning says so.
+    Where a word occurs twice, the first vector is used, with a warning.
+
+    Args:
+        words: Words.
+        rows: (V, D) in float32 or float16, or composed of a fastText model's n-grams.
+        counts: Counts (V,) of the words, if known.
+        subwords: n-grams of a fastText model.
+        lowercase: Look words up in lower case (None: if no word has a capital letter).
+        run: Provenance.
     """
 
     def __init__(
@@ -67,7 +80,7 @@ class WordVectors:
 
     @classmethod
     def from_stream(cls, stream: VectorStream) -> WordVectors:
-        """All of a stream in memory: 4 bytes a number, and the words. Raises UserError where that is too much."""
+        """Load a whole stream: 4 bytes a number, and the words. Raises UserError where memory is too small."""
         words: list[str] = []
         try:
             matrix = np.empty((stream.count, stream.dimensions), dtype=np.float32)
@@ -75,9 +88,9 @@ class WordVectors:
             message = f"{stream.count:,} vectors of {stream.dimensions:,} dimensions do not fit into memory."
             remedy = "Read fewer (limit=…), or convert them once (textgraft vectors convert) to have them mapped."
             raise UserError(message, remedy=remedy) from error
-        for some, rows in stream.blocks:
-            matrix[len(words) : len(words) + len(some)] = rows
-            words.extend(some)
+        for block_words, rows in stream.blocks:
+            matrix[len(words) : len(words) + len(block_words)] = rows
+            words.extend(block_words)
         about: dict[str, Any] = {"lowercase": stream.lowercase, "run": stream.run}
         return cls(words, matrix, counts=stream.counts, subwords=stream.subwords, **about)
 
@@ -97,42 +110,46 @@ class WordVectors:
         return len(self.words)
 
     def __contains__(self, word: str) -> bool:
-        """Whether it has a vector of its own; n-grams do not count."""
+        """True if the word has a vector of its own, without n-grams."""
         return self.place(word) is not None
 
     def __getitem__(self, index: slice | NDArray) -> NDArray[np.float32]:
-        """Vectors (N, D) by their places."""
+        """Vectors (N, D) by index."""
         return np.asarray(self.rows[index], dtype=np.float32)
 
     def vector(self, word: str) -> NDArray[np.float32] | None:
-        """(D,): a known word's own, the mean of an unknown one's n-grams where the model has such, else None."""
-        place = self.place(word)
-        if place is not None:
-            return self[np.array([place])][0]
-        return None if self.subwords is None else self.subwords.vector(self._asked(word))
+        """Vector (D,) of a word: its own, the mean of its n-grams where it is unknown and the model has some, else
+        None.
+        """
+        index = self.place(word)
+        if index is not None:
+            return self[np.array([index])][0]
+        return None if self.subwords is None else self.subwords.vector(self._normalised(word))
 
     def vectors(self, words: Iterable[str]) -> NDArray[np.float32]:
-        """(N, D) as `vector` gives them; zeros where that gives None."""
-        asked = [word.lower() for word in words] if self.lowercase else list(words)
-        found = np.zeros((len(asked), self.dimensions), dtype=np.float32)
-        places = [*map(self._index.get, asked)]
-        known = [i for i, place in enumerate(places) if place is not None]
-        if known:
-            found[known] = self[np.array([places[i] for i in known], dtype=np.int64)]
+        """Vectors (N, D) as `vector` returns them; zeros in place of None."""
+        normalised = [word.lower() for word in words] if self.lowercase else list(words)
+        result = np.zeros((len(normalised), self.dimensions), dtype=np.float32)
+        indices = [*map(self._index.get, normalised)]
+        own_rows = [i for i, index in enumerate(indices) if index is not None]
+        if own_rows:
+            result[own_rows] = self[np.array([indices[i] for i in own_rows], dtype=np.int64)]
         if self.subwords is not None:
-            for i, place in enumerate(places):
-                composed = None if place is not None else self.subwords.vector(asked[i])
-                found[i] = found[i] if composed is None else composed
-        return found
+            for i, index in enumerate(indices):
+                composed = None if index is not None else self.subwords.vector(normalised[i])
+                result[i] = result[i] if composed is None else composed
+        return result
 
     def similarity(self, first: str, second: str) -> float:
-        """The cosine of two words' vectors. Raises UserError for a word without one."""
+        """Cosine of two words' vectors. Raises UserError for a word without one."""
         return float(self._unit(first) @ self._unit(second))
 
     def neighbours(self, word: str | NDArray, n: int = 10) -> list[Neighbour]:
         """The n words with the highest cosine to a word, which is left out, or to a vector (D,); with their cosines.
 
-        Raises UserError for a word without a vector, and ValueError for a vector of another width.
+        Raises:
+            UserError: The word has no vector.
+            ValueError: The vector has another width.
         """
         if isinstance(word, str):
             return self.nearest(self._unit(word)[None], n, [self._places([word])])[0]
@@ -142,10 +159,12 @@ class WordVectors:
         return self.nearest(unit(target)[None], n, [()])[0]
 
     def analogy(self, a: str, b: str, c: str, n: int = 1) -> list[Neighbour]:
-        """What is to `c` as `b` is to `a`: the n words nearest to b - a + c, none of the three among them.
+        """The n words nearest to b - a + c, without a, b and c: `c` is to the answer as `a` is to `b`.
 
-        3CosAdd on vectors of length 1 (Mikolov et al. 2013, NAACL; Levy & Goldberg 2014, CoNLL, eq. 1). Raises
-        UserError for a word without a vector.
+        3CosAdd on unit vectors (Mikolov et al. 2013, NAACL; Levy & Goldberg 2014, CoNLL, eq. 1).
+
+        Raises:
+            UserError: A word has no vector.
         """
         target = self._unit(b) - self._unit(a) + self._unit(c)
         return self.nearest(unit(target)[None], n, [self._places([a, b, c])])[0]
@@ -153,27 +172,27 @@ class WordVectors:
     def nearest(
         self, targets: NDArray[np.float32], n: int, excluded: Sequence[Collection[int]]
     ) -> list[list[Neighbour]]:
-        """For each of `targets` (Q, D), of length 1, the n words of highest cosine, without the places `excluded`.
+        """The n words of highest cosine for each of `targets` (Q, D), unit vectors, without the indices in `excluded`.
 
         One block of vectors is in memory at a time.
         """
         n = min(n, len(self))
         best = np.full((len(targets), n), -np.inf, dtype=np.float32)
-        places = np.zeros((len(targets), n), dtype=np.int64)
-        for piece in _slices(len(self)):
-            cosines = targets @ unit(self[piece]).T
+        indices = np.zeros((len(targets), n), dtype=np.int64)
+        for block in _slices(len(self)):
+            cosines = targets @ unit(self[block]).T
             for row, left_out in enumerate(excluded):
-                cosines[row, [p - piece.start for p in left_out if piece.start <= p < piece.stop]] = -np.inf
-            numbers = np.broadcast_to(np.arange(piece.start, piece.stop), cosines.shape)
-            best, places = np.hstack([best, cosines]), np.hstack([places, numbers])
+                cosines[row, [p - block.start for p in left_out if block.start <= p < block.stop]] = -np.inf
+            numbers = np.broadcast_to(np.arange(block.start, block.stop), cosines.shape)
+            best, indices = np.hstack([best, cosines]), np.hstack([indices, numbers])
             if n < best.shape[1]:
-                some = np.sort(np.argpartition(-best, n - 1, axis=1)[:, :n], axis=1)
-                best, places = np.take_along_axis(best, some, 1), np.take_along_axis(places, some, 1)
+                best_columns = np.sort(np.argpartition(-best, n - 1, axis=1)[:, :n], axis=1)
+                best, indices = np.take_along_axis(best, best_columns, 1), np.take_along_axis(indices, best_columns, 1)
         order = np.argsort(-best, axis=1, kind="stable")
-        best, places = np.take_along_axis(best, order, 1), np.take_along_axis(places, order, 1)
+        best, indices = np.take_along_axis(best, order, 1), np.take_along_axis(indices, order, 1)
         return [
-            [(self.words[place], float(cosine)) for place, cosine in zip(*pair, strict=True) if cosine > -np.inf]
-            for pair in zip(places.tolist(), best.tolist(), strict=True)
+            [(self.words[index], float(cosine)) for index, cosine in zip(*pair, strict=True) if cosine > -np.inf]
+            for pair in zip(indices.tolist(), best.tolist(), strict=True)
         ]
 
     def truncated(self, n: int) -> WordVectors:
@@ -184,22 +203,22 @@ class WordVectors:
         return WordVectors(self.words[:n], rows, counts=counts, **about)
 
     def place(self, word: str) -> int | None:
-        """Where a word stands, 0 the most frequent; None where it has no vector of its own."""
-        return self._index.get(self._asked(word))
+        """Index of a word, 0 the most frequent; None where it has no vector of its own."""
+        return self._index.get(self._normalised(word))
 
-    def _asked(self, word: str) -> str:
+    def _normalised(self, word: str) -> str:
         return word.lower() if self.lowercase else word
 
     def _places(self, words: Iterable[str]) -> list[int]:
         return [place for word in words if (place := self.place(word)) is not None]
 
     def _unit(self, word: str) -> NDArray[np.float32]:
-        found = self.vector(word)
-        if found is None:
-            near = difflib.get_close_matches(self._asked(word), self.words[:10_000], n=1)
-            remedy = f"Did you mean '{near[0]}'?" if near else "Ask for a word that they know."
+        vector = self.vector(word)
+        if vector is None:
+            near = difflib.get_close_matches(self._normalised(word), self.words[:10_000], n=1)
+            remedy = f"Did you mean '{near[0]}'?" if near else "Use a word in the vocabulary."
             raise UserError(f"these vectors have no word '{word}'.", remedy=remedy)
-        return unit(found)
+        return unit(vector)
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -207,13 +226,13 @@ class WordVectors:
         for place, word in enumerate(self.words):
             index.setdefault(word, place)
         if len(index) < len(self.words):
-            twice = len(self.words) - len(index)
-            warnings.warn(f"{twice:,} words stand among the vectors more than once; the first counts.", stacklevel=2)
+            duplicates = len(self.words) - len(index)
+            warnings.warn(f"{duplicates:,} words have more than one vector; the first is used.", stacklevel=2)
         return index
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors (..., D) scaled to length 1; zeros stay zeros."""
+    """Vectors (..., D) scaled to unit length; zeros stay zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
 

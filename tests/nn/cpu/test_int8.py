@@ -132,7 +132,7 @@ def test_gradients_and_other_processors_know_no_int8(monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_is_learned_in_int8() -> None:
-    with pytest.raises(UserError, match="learned in int8"):
+    with pytest.raises(UserError, match="int8 is for inference only"):
         precision.resolve("int8")
 
 

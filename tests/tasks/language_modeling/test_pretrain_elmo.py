@@ -291,7 +291,7 @@ def test_resumed_in_the_midst_of_a_text_with_its_states(tmp_path: Path) -> None:
         ('name = "elmo"', 'name = "elmo"\nembedding_dim = 3', "does not know"),
         ("input_dim = 24", "input_dim = 23", "23 is odd"),
         ("input_dim = 24", 'input_dim = 24\noutput_layer = "smpled"', "sampled"),
-        ("filters = [[1, 8], [2, 8], [3, 16]]", "filters = []", "no filters"),
+        ("filters = [[1, 8], [2, 8], [3, 16]]", "filters = []", "not filters"),
         ("licence =", "token_vectors = 1000\nlicence =", "no table"),
     ],
 )

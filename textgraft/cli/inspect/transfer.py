@@ -55,7 +55,7 @@ def transfer(
     """
     from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
-    from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepared
+    from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepare_setup
     from textgraft.training.loop import Settings
     from textgraft.training.results_folder import refuse_existing
 
@@ -74,7 +74,7 @@ def transfer(
     columns |= {"encoding": encoding, "delimiter": delimiter}
     examples = o.read_file(train, **columns)
     test_examples = o.read_file(test, **columns) if test is not None else None
-    prepared(examples, test_examples, model, options)  # for its errors, before other output
+    prepare_setup(examples, test_examples, model, options)  # for its errors, before other output
     print_problems(check(examples, test=test_examples), errors_only=quiet)
     if test_examples is None and not quiet:
         print_note("textgraft: there is no --test, so a fifth of the texts is held out for evaluation.")

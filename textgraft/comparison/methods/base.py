@@ -1,4 +1,4 @@
-"""The interface of the methods that `compare` compares, and their options."""
+"""Interface of the methods of `compare`, and their options."""
 
 from __future__ import annotations
 
@@ -20,20 +20,26 @@ from textgraft.training.driver import allowed_seconds, content_hash, weights_has
 from textgraft.training.loop import Settings
 
 MIN_UNLABELLED = 20
-"""Unlabelled texts, as many as adapting a language model takes."""
+"""Minimum number of unlabelled texts, as for adapting a language model."""
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """Options of methods: the language model, how it is trained, and how long texts may be.
+    """Options of the methods: language model, training and text length.
 
-    Where no `model` is named each method has its usual one, of `usual` (methods.model_for), which `compare` has from
-    its texts.
-    `adapt_minutes` replaces the epochs of the recipe's adaptation. `seeds` training samples are drawn of each number of
-    labels, from `seed` upwards, which is also that of what is done once for all trainings. `kind` is that of the
-    labels, where it is known. `minutes` is what the trainings of the language model may take in each ensemble of
-    `default`, as in `finetune`.
+    Args:
+        model: Language model (None: the method's default, else that of `default_models`; methods.model_for).
+        recipe: Recipe to train it by.
+        max_tokens: Maximum length of a text in tokens.
+        adapt_minutes: Time limit for adaptation, in place of the recipe's epochs.
+        precision: Arithmetic of training and prediction.
+        seed: First seed of the training samples, and the seed of the one-time work that all trainings share.
+        seeds: Number of training samples of each number of labels.
+        show: Show progress on stderr.
+        kind: Kind of the labels, where it is known.
+        minutes: Time limit for the trainings of the language model in each ensemble of `default`, as in `finetune`.
+        default_models: Default models for the script of the texts.
     """
 
     model: str | Path | None = None
@@ -46,16 +52,16 @@ class MethodOptions:
     show: bool = True
     kind: TargetKind | None = None
     minutes: float | None = None
-    usual: DefaultModels = ENGLISH
+    default_models: DefaultModels = ENGLISH
 
     def __post_init__(self) -> None:
-        allowed_seconds(self.minutes)  # an impossible one is refused now
+        allowed_seconds(self.minutes)  # raises now for an impossible value
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
 
     @property
-    def draws(self) -> range:
+    def sample_seeds(self) -> range:
         """The seeds of the training samples."""
         return range(self.seed, self.seed + self.seeds)
 
@@ -66,13 +72,13 @@ class MethodOptions:
 
     @property
     def named_model(self) -> str | Path:
-        """The model that a method reads, which knows by now."""
-        assert self.model is not None, "methods.new_method names it"
+        """The model of the method."""
+        assert self.model is not None, "methods.new_method sets it"
         return self.model
 
     @cached_property
     def language_model(self) -> LanguageModel:
-        """Facts about the model that methods need before they start, loaded once for all of them."""
+        """Properties of the model that methods need before training; loaded once for all of them."""
         source = loading.load_network(self.named_model)
         identity = content_hash([weights_hash(source.model), source.tokenizer.fingerprint])
         groups = len(source.model.encoder.layer_groups())
@@ -81,7 +87,9 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A hash of its weights and tokenizer, the name of its encoder, its number of layer groups, the recipe for it."""
+    """Properties of a language model: hash of weights and tokenizer, encoder name, number of layer groups, recommended
+    recipe.
+    """
 
     identity: str
     family: str
@@ -93,8 +101,12 @@ class LanguageModel:
 class Predictions:
     """Predictions of one trained model for N texts, and its size.
 
-    `outputs` are (N, C) probabilities, or (N,) standardised values for a numeric target. `seconds` is how long
-    training took where that is known better than by the clock: it may have been interrupted and taken up again.
+    Args:
+        outputs: (N, C) probabilities, or (N,) standardised values for a numeric target.
+        model_bytes: Size of the model.
+        about: Description of the model.
+        seconds: Training time, where it is known more exactly than by the clock (training may have been interrupted and
+            resumed); else 0.
     """
 
     outputs: np.ndarray
@@ -104,11 +116,13 @@ class Predictions:
 
 
 class Method(Protocol):
-    """A way to a classifier, made from options; making it raises UserError for what can be known to fail.
+    """A method that trains a classifier. Its constructor raises UserError for options that cannot work.
 
-    `needs_pool` says that it learns from unlabelled text, `kinds` which targets it can do, and `fingerprint` (a string)
-    what its answers depend on beside the texts and the seed. `model` names the models of its own that it reads where
-    METHOD@MODEL names no others; a method that has such is run only where somebody asks for it.
+    Attributes:
+        needs_pool: The method uses unlabelled text.
+        kinds: Kinds of target that it supports.
+        fingerprint: Everything that its predictions depend on besides the texts and the seed, as a string.
+        model: Its default models where METHOD@MODEL names no others; a method that has one is run only on request.
     """
 
     name: str
@@ -123,24 +137,33 @@ class Method(Protocol):
     def fingerprint(self) -> str: ...
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        """Do once what needs no labels; work in `folder`, and take up there what a killed run or another method left.
+        """Do the one-time work that needs no labels, and resume from what an earlier run or another method left in
+        `folder`.
 
-        Returns how many seconds all of it took where files tell, else 0.
+        Returns:
+            Total seconds where the files in `folder` record them, else 0.
         """
         ...
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
-        """Train on `train` and answer for `texts`, in their order; `folder` is for unfinished work on just this."""
+    def train_and_predict(
+        self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
+        """Train on `train` and predict `texts`, in their order.
+
+        `folder` is for the unfinished work of this training alone.
+        """
         ...
 
 
 def family_of(source: Artifact) -> str:
-    """The name of a model's encoder."""
+    """Name of a model's encoder."""
     return str(source.model.describe()["encoder"]["name"])
 
 
-def refuse_other_family(method: str, wanted: str, found: str, model: str | Path) -> None:
-    """Raises UserError where a method is for models of another family than `found`; an empty `wanted` takes any."""
-    if wanted and found != wanted:
-        message = f"method '{method}' is for models of the family '{wanted}', and this is '{found}'."
-        raise UserError(message, where=str(model), remedy="Name another model, or ulmfit or features with this one.")
+def validate_family(method: str, required: str, family: str, model: str | Path) -> None:
+    """Raise UserError where a method supports only another family than `family`; an empty `required` allows any."""
+    if required and family != required:
+        message = f"method '{method}' supports models of the family '{required}'; this is '{family}'."
+        raise UserError(
+            message, where=str(model), remedy="Name another model, or use ulmfit or features with this one."
+        )

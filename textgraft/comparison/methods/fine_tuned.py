@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, refuse_other_family
+from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, validate_family
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_text
@@ -18,7 +18,6 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.default_recipes import default_recipes
 from textgraft.models.model import Model
 from textgraft.tasks.classification.training import EncodedTexts, Plan, outputs_from_logits, train_classifier
 from textgraft.tasks.language_modeling.adapt import adapt
@@ -26,12 +25,15 @@ from textgraft.training.driver import content_hash
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 
+SINGLE_PHASE_RECIPES = ("transformer", "contrastive")
+"""Recipes recommended for transformers that train all layers at once."""
+
 
 class NoAdapt:
-    """The pretrained language model, fine-tuned as the recipe says."""
+    """The pretrained language model, fine-tuned by the recipe, without adaptation."""
 
     name = "no-adapt"
-    about = "The pretrained language model, fine-tuned on the labels; it has not read the unlabelled texts."
+    about = "The pretrained language model, fine-tuned on the labels, without adaptation to the unlabelled texts."
     needs_pool = False
     model = ""
     kinds = KINDS
@@ -40,22 +42,22 @@ class NoAdapt:
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
         self._source: Artifact | None = None
-        self._asked: WeakKeyDictionary[Model, tuple[Sequence[str], EncodedTexts]] = WeakKeyDictionary()
-        known = options.language_model
-        self._suited = known.recipe
-        self._stage.plan(known.groups + 1)  # and the head
-        self.fingerprint = content_hash([known.identity, self._recipe_stages()])
+        self._encoded_tests: WeakKeyDictionary[Model, tuple[Sequence[str], EncodedTexts]] = WeakKeyDictionary()
+        language_model = options.language_model
+        self._recommended_recipe = language_model.recipe
+        self._stage.plan(language_model.groups + 1)  # and the head
+        self.fingerprint = content_hash([language_model.identity, self._recipe_stages()])
 
     @property
     def _recipe(self) -> str:
-        return self._suited
+        return self._recommended_recipe
 
     @property
     def _stage(self) -> Stage:
         stage = load_recipe(self._recipe).finetune
         if not stage.phases:
             raise UserError(
-                "this recipe has no phases to fine-tune in.", where=self._recipe, remedy="Name one that has."
+                "this recipe has no fine-tuning phases.", where=self._recipe, remedy="Name a recipe that has."
             )
         return stage
 
@@ -66,7 +68,9 @@ class NoAdapt:
         self._source = loading.load_network(self.options.named_model)
         return 0.0
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
+    def train_and_predict(
+        self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
         assert self._source is not None, "prepare comes first"
         parts = self._encoded(self._source, train, texts, labels)
         trained = train_classifier(
@@ -85,13 +89,13 @@ class NoAdapt:
     def _encoded(
         self, source: Artifact, train: Examples, texts: Sequence[str], labels: Labels
     ) -> dict[str, EncodedTexts]:
-        """The training texts, as "train", and those to predict, as "test", which are the same for all trainings."""
-        known, _ = source.encoded(train.texts, self.options.max_tokens)
-        same, asked = self._asked.get(source.model, (None, None))
-        if asked is None or same is not texts:
-            asked = EncodedTexts(source.encoded(texts, self.options.max_tokens)[0], read={})
-            self._asked[source.model] = texts, asked
-        return {"train": EncodedTexts(known, labels.encode(train)), "test": asked}
+        """Encoded "train" and "test" texts; the latter are the same for all trainings and cached."""
+        train_sequences, _ = source.encoded(train.texts, self.options.max_tokens)
+        cached_texts, encoded_tests = self._encoded_tests.get(source.model, (None, None))
+        if encoded_tests is None or cached_texts is not texts:
+            encoded_tests = EncodedTexts(source.encoded(texts, self.options.max_tokens)[0], read={})
+            self._encoded_tests[source.model] = texts, encoded_tests
+        return {"train": EncodedTexts(train_sequences, labels.encode(train)), "test": encoded_tests}
 
     def _plan(self, source: Artifact, labels: Labels) -> Plan:
         return Plan(
@@ -106,18 +110,18 @@ class NoAdapt:
 
 
 class Scratch(NoAdapt):
-    """The same network with nothing learned before, to show what pretraining is worth."""
+    """The same network with random initial weights, to measure the effect of pretraining."""
 
     name = "scratch"
-    about = "The same network from random weights, trained in the same way on the labels alone."
+    about = "The same network from random weights, trained by the same recipe on the labels alone."
     from_scratch = True
 
 
 class Frozen(NoAdapt):
-    """Feature extraction: only the head learns, by the recipe "frozen"."""
+    """Feature extraction: only the head is trained, by the recipe "frozen"."""
 
     name = "frozen"
-    about = "The pretrained language model as it is; only the head on top of it learns."
+    about = "The frozen pretrained language model; only the head on top is trained."
 
     @property
     def _recipe(self) -> str:
@@ -125,19 +129,19 @@ class Frozen(NoAdapt):
 
 
 class Ulmfit(NoAdapt):
-    """Howard & Ruder 2018: the language model reads the unlabelled texts first, then it is fine-tuned."""
+    """ULMFiT (Howard & Ruder 2018): adapt the language model to the unlabelled texts, then fine-tune it."""
 
     name = "ulmfit"
-    about = "The language model reads the unlabelled texts, then is fine-tuned on the labels (Howard & Ruder 2018)."
+    about = "The language model is adapted to the unlabelled texts, then fine-tuned (Howard & Ruder 2018)."
     needs_pool = True
 
     def _adapt_stage(self) -> Stage:
-        stage = load_recipe(self._suited).adapt
+        stage = load_recipe(self._recommended_recipe).adapt
         if not stage.phases:
             raise UserError(
-                "this recipe has no phases to adapt in, which 'ulmfit' is about.",
-                where=self._suited,
-                remedy="Name one that has, or compare 'no-adapt' instead.",
+                "this recipe has no adaptation phases, which 'ulmfit' needs.",
+                where=self._recommended_recipe,
+                remedy="Name a recipe that has, or compare 'no-adapt' instead.",
             )
         return stage
 
@@ -147,11 +151,11 @@ class Ulmfit(NoAdapt):
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         options = self.options
-        # Methods with the same model share it, where they adapt it alike.
-        known = content_hash([options.language_model.identity, identity_text(self._adapt_stage().identity())])
+        # Methods with the same model and adaptation share the adapted model.
+        identity = content_hash([options.language_model.identity, identity_text(self._adapt_stage().identity())])
         adapted = adapt(
             pool,
-            folder / f"adapted-{known[:12]}",
+            folder / f"adapted-{identity[:12]}",
             model=options.named_model,
             recipe=options.recipe,
             settings=replace(options.settings, minutes=options.adapt_minutes),
@@ -163,38 +167,35 @@ class Ulmfit(NoAdapt):
 
 
 class Bert(Ulmfit):
-    """ULMFiT's way with a BERT: it reads the unlabelled texts by masked tokens, then is unfrozen from the top.
+    """ULMFiT's procedure with BERT: adaptation by masked tokens, then gradual unfreezing from the top.
 
-    The recipe is the model's own, or "transformer-staged" where it has none (recipes/defaults.toml), since ULMFiT is
-    adaptation, gradual unfreezing, and rates that fall from layer to layer. BERT's own way, all of it at one rate, is
-    the recipe "transformer".
+    The recipe is the model's own, or "transformer-staged" where it has none, since ULMFiT consists of adaptation,
+    gradual unfreezing and discriminative learning rates. BERT's own procedure, all layers at one rate, is the recipe
+    "transformer".
     """
 
     name = "bert"
-    about = "A BERT reads the unlabelled texts, then is fine-tuned on the labels from the top layers down."
+    about = "A BERT is adapted to the unlabelled texts, then fine-tuned on the labels from the top layers down."
     model = "en-bert-small"
     family: ClassVar[str] = "bert"
 
     def __init__(self, options: MethodOptions) -> None:
-        refuse_other_family(self.name, self.family, options.language_model.family, options.named_model)
-        gradual = default_recipes()["gradual"].get(options.language_model.recipe)
-        super().__init__(replace(options, recipe=gradual) if gradual and options.recipe == "default" else options)
+        validate_family(self.name, self.family, options.language_model.family, options.named_model)
+        use_staged = options.recipe == "default" and options.language_model.recipe in SINGLE_PHASE_RECIPES
+        super().__init__(replace(options, recipe="transformer-staged") if use_staged else options)
 
 
 class Gpt(Bert):
-    """The same with a GPT, which reads the unlabelled texts by the next token."""
+    """The same procedure with a GPT, adapted by next-token prediction."""
 
     name = "gpt"
-    about = "A GPT reads the unlabelled texts, then is fine-tuned on the labels from the top layers down."
+    about = "A GPT is adapted to the unlabelled texts, then fine-tuned on the labels from the top layers down."
     model = "en-gpt-small"
     family = "gpt"
 
 
 class MeanOf:
-    """The mean of what one method makes of several models, as `finetune --recipe` makes of them.
-
-    Raises UserError as the method does for each model.
-    """
+    """Mean of one method over several models, as in `finetune --recipe`. Raises UserError as the method does."""
 
     def __init__(self, kind: type[NoAdapt], options: MethodOptions, models: Sequence[str]) -> None:
         self._members = [kind(replace(options, model=model)) for model in models]
@@ -205,19 +206,23 @@ class MeanOf:
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         return sum(member.prepare(pool, folder) for member in self._members)
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
-        return mean_answers(self._members, train, texts, labels, seed, folder)
+    def train_and_predict(
+        self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
+        return mean_predictions(self._members, train, texts, labels, seed, folder)
 
 
-def mean_answers(
+def mean_predictions(
     members: Sequence[NoAdapt], train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
 ) -> Predictions:
-    """Probabilities, or standardised values, averaged; what they cost, added up."""
-    places = [folder] if len(members) == 1 else [folder / str(i) for i in range(len(members))]
-    each = [m.answer(train, texts, labels, seed, place) for m, place in zip(members, places, strict=True)]
+    """Mean of the members' probabilities or standardised values, with their costs added."""
+    folders = [folder] if len(members) == 1 else [folder / str(i) for i in range(len(members))]
+    predictions = [
+        m.train_and_predict(train, texts, labels, seed, place) for m, place in zip(members, folders, strict=True)
+    ]
     return Predictions(
-        np.mean([answers.outputs for answers in each], axis=0),
-        sum(answers.model_bytes for answers in each),
-        " Averaged with: ".join(answers.about for answers in each),
-        sum(answers.seconds for answers in each),
+        np.mean([member.outputs for member in predictions], axis=0),
+        sum(member.model_bytes for member in predictions),
+        " Averaged with: ".join(member.about for member in predictions),
+        sum(member.seconds for member in predictions),
     )

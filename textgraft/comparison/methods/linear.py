@@ -1,4 +1,4 @@
-"""Methods that count n-grams and words, with no language model."""
+"""Bag-of-words methods, without a language model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from textgraft.word_embeddings.stack import Stack
 
 
 class Linear:
-    """The way "linear" of linear.methods; those below are others of them."""
+    """The method "linear" of linear.methods; the classes below are others of them."""
 
     name = "linear"
     about = LINEAR_METHODS["linear"].about
@@ -33,7 +33,7 @@ class Linear:
         self._feature_maps: FeatureMaps | None = None
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        """Fit the spaces, and what classifiers share beyond them."""
+        """Fit the feature maps, and what classifiers share besides."""
         self._feature_maps = FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed)
         for family in LINEAR_METHODS[self.name].feature_maps:
             self._feature_maps.of(family)
@@ -41,9 +41,11 @@ class Linear:
             LINEAR_METHODS[self.name].classifier(self._feature_maps, 0)
         return sum(self._feature_maps.seconds.values()) + meter.seconds
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
+    def train_and_predict(
+        self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
         assert self._feature_maps is not None, "prepare comes first"
-        return fitted(LINEAR_METHODS[self.name].classifier(self._feature_maps, seed), train, texts, labels)
+        return fit_and_predict(LINEAR_METHODS[self.name].classifier(self._feature_maps, seed), train, texts, labels)
 
 
 class Lsa(Linear):
@@ -58,11 +60,11 @@ class Vectors(Linear):
     needs_pool = True
 
 
-class GivenVectors:
-    """`vectors` with vectors that were trained elsewhere, a folder or a file of them, in place of counted ones."""
+class PretrainedVectors:
+    """`vectors` with pretrained word vectors, a folder or a file, in place of vectors from counts."""
 
     name = "vectors"
-    about = "Logistic regression on means of given word vectors, weighed by their rarity in the unlabelled texts."
+    about = "Logistic regression on means of pretrained word vectors, weighted by their rarity in the unlabelled texts."
     model = ""
     needs_pool = True
     kinds = KINDS
@@ -70,25 +72,27 @@ class GivenVectors:
     def __init__(self, options: MethodOptions) -> None:
         (source,) = Stack.open([options.named_model]).sources
         if not isinstance(source, StaticVectors):
-            remedy = f"Write features@{options.model}, or name word vectors (textgraft vectors)."
+            remedy = f"Use features@{options.model}, or name word vectors (textgraft vectors)."
             raise UserError("this is a model, not word vectors.", where=str(options.model), remedy=remedy)
-        self.options, self._pretrained, self.fingerprint = options, source, source.fingerprint
-        self._space: FeatureMap | None = None
+        self.options, self._source, self.fingerprint = options, source, source.fingerprint
+        self._feature_map: FeatureMap | None = None
 
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
-        """Fit the space."""
+        """Fit the feature map."""
         feature_maps, vectors = (
             FeatureMaps(pool, folder / "feature_maps", seed=self.options.seed),
-            self._pretrained.word_vectors,
+            self._source.word_vectors,
         )
         name = f"given-{self.fingerprint[:12]}"
         family = Family((name,), lambda of: [WordVectorFeatures(seed=of.seed, pretrained=vectors).fit(of.texts)])
-        (self._space,) = feature_maps.of(family)
+        (self._feature_map,) = feature_maps.of(family)
         return feature_maps.seconds[family]
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
-        assert self._space is not None, "prepare comes first"
-        return fitted(LsaBaseline(feature_maps=[self._space], seed=seed), train, texts, labels)
+    def train_and_predict(
+        self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
+        assert self._feature_map is not None, "prepare comes first"
+        return fit_and_predict(LsaBaseline(feature_maps=[self._feature_map], seed=seed), train, texts, labels)
 
 
 class CoTraining(Linear):
@@ -113,12 +117,14 @@ class FastText:
     def prepare(self, pool: Sequence[str], folder: Path) -> float:
         return 0.0
 
-    def answer(self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path) -> Predictions:
-        return fitted(FastTextClassifier(seed=seed), train, texts, labels)
+    def train_and_predict(
+        self, train: Examples, texts: Sequence[str], labels: Labels, seed: int, folder: Path
+    ) -> Predictions:
+        return fit_and_predict(FastTextClassifier(seed=seed), train, texts, labels)
 
 
-def fitted(classifier: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Predictions:
-    """Fit `classifier` and have it answer."""
+def fit_and_predict(classifier: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Predictions:
+    """Fit `classifier` and predict `texts`."""
     classes = None if labels.kind == "numeric" else labels.num_outputs
     classifier.fit(train.texts, labels.encode(train), kind=labels.kind, num_classes=classes)
     return Predictions(classifier.predict_proba(texts), classifier.size_in_bytes(), classifier.about)

@@ -1,1 +1,1 @@
-"""Readers of checkpoints that are no longer published: ELMo, Flair, TensorFlow, Transformer-XL."""
+"""Checkpoints that are no longer published: ELMo, Flair, TensorFlow, Transformer-XL."""

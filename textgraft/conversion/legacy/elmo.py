@@ -1,9 +1,9 @@
-"""ELMo as it was published: options.json and weights.hdf5, to ours and back, weight by weight.
+"""Conversion of published ELMo models, options.json and weights.hdf5, to textgraft and back.
 
-Peters et al. 2018's bilm-tf wrote the files; AllenNLP read them. A kernel of theirs is input x output, and an LSTM's
-reads the input and what is fed back in one, its gates in the order i, j, f, o (our i, f, g, o), without the 1 that
-TensorFlow's cell adds to the forget gate. Characters begin at 1 in the ids that we all use, and their table at 0.
-The files have neither a vocabulary nor a softmax. Needs h5py (extra `[elmo]`).
+The files were written by bilm-tf (Peters et al. 2018) and used by AllenNLP. Their matrices are input x output; an
+LSTM's includes input and recurrent input, with gates in the order i, j, f, o (here i, f, g, o), without the 1 that
+TensorFlow's cell adds to the forget gate. Character ids begin at 1, their table at 0. The files have neither a
+vocabulary nor a softmax. Needs h5py (extra `[elmo]`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 
 @dataclass(frozen=True)
 class Stored:
-    """One of their arrays: a view into ours, and what turns the one into the other."""
+    """One published array: a view into a textgraft weight, and the conversions between the two."""
 
     view: Tensor
     to_theirs: Callable[[Tensor], Tensor]
@@ -40,26 +40,28 @@ class Stored:
 
 
 def find(folder: Path) -> tuple[Path, Path]:
-    """The options and the weights in a folder, by their endings: published ones have the model's name before them.
+    """Options and weights in a folder, by their endings: published files have the model's name as a prefix.
 
-    Raises UserError where there is no such folder, either is missing or there are several.
+    Raises:
+        UserError: There is no such folder, or a file is missing or ambiguous.
     """
     if not folder.is_dir():
         raise UserError("there is no such folder.", where=str(folder), remedy="Check the path.")
-    found = []
+    files = []
     for ending in (OPTIONS, WEIGHTS):
         paths = sorted(folder.glob(f"*{ending}"))
         if len(paths) != 1:
             message = f"there are {len(paths)} files named …{ending} here, not one."
             raise UserError(message, where=str(folder), remedy=f"Put {OPTIONS} and {WEIGHTS} of one model there.")
-        found.append(paths[0])
-    return found[0], found[1]
+        files.append(paths[0])
+    return files[0], files[1]
 
 
 def load(folder: Path | str) -> Model:
-    """The encoder in a folder of theirs, without a task, in float32 and eval mode.
+    """Load the encoder in a published folder, without a task, in float32 and eval mode.
 
-    Raises UserError for a missing or damaged file, a setting that we have not, and weights that do not fit.
+    Raises:
+        UserError: A file is missing or damaged, a setting is not supported, or weights do not match.
     """
     options, weights = find(Path(folder))
     try:
@@ -76,9 +78,10 @@ def load(folder: Path | str) -> Model:
 
 
 def save(model: Model, folder: Path | str, *, overwrite: bool = False) -> Path:
-    """Write options.json and weights.hdf5, which AllenNLP reads; a language model's softmax has no place there.
+    """Write options.json and weights.hdf5 for AllenNLP; a language model's softmax is left out.
 
-    Raises UserError where the folder exists (without `overwrite`), and for a model that is no ELMo.
+    Raises:
+        UserError: The folder exists (without `overwrite`), or the model is not an ELMo.
     """
     h5py = _h5py()
     options, weights = to_published(model)
@@ -91,7 +94,7 @@ def save(model: Model, folder: Path | str, *, overwrite: bool = False) -> Path:
 
 
 def from_published(options: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Model:
-    """The encoder whose options and weights these are. Raises UserError where they do not fit each other or us."""
+    """Convert options and weights to an encoder. Raises UserError where they do not match."""
     config = _config(options)
     head = {"name": "features", "input_dim": 2 * config["projection_dim"]}
     model = build({"encoder": config, "head": head})
@@ -99,25 +102,25 @@ def from_published(options: Mapping[str, Any], weights: Mapping[str, Tensor]) ->
     missing, left_over = sorted(stored.keys() - weights.keys()), sorted(weights.keys() - stored.keys())
     if missing or left_over:
         message = f"these are not the weights of this ELMo (missing: {missing[:8]}; left over: {left_over[:8]})."
-        raise UserError(message, remedy="Take both files from one model.")
-    covered = 0
+        raise UserError(message, remedy="Use both files of one model.")
+    filled = 0
     with torch.no_grad():
         for name, target in stored.items():
             expected = tuple(target.value().shape)
             if tuple(weights[name].shape) != expected:
                 raise UserError(f"'{name}' is {tuple(weights[name].shape)}, not {expected} as the options say.")
             target.view.copy_(target.to_ours(weights[name].float()))
-            covered += target.view.numel()
-    nothing = config["character_dim"]  # the row of the character 0, which stays zero
-    assert covered + nothing == sum(p.numel() for p in model.parameters())
+            filled += target.view.numel()
+    zero_row = config["character_dim"]  # the row of character 0, which is always zero
+    assert filled + zero_row == sum(p.numel() for p in model.parameters())
     return model.eval()
 
 
 def to_published(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The options and the weights by which the original code knows this encoder; the inverse of `from_published`."""
+    """Options and weights in the published format; the inverse of `from_published`."""
     encoder = model.encoder
     if not isinstance(encoder, ELMo):
-        raise UserError("only an ELMo can be written as one.", remedy="Name an ELMo.")
+        raise UserError("only an ELMo can be written as one.", remedy="Use an ELMo.")
     c = encoder.config
     options = {
         "lstm": {
@@ -142,7 +145,7 @@ def to_published(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """All arrays of an HDF5 file by their paths. Raises UserError without h5py, and for a damaged file."""
+    """All arrays of an HDF5 file by path. Raises UserError without h5py, and for a damaged file."""
     h5py = _h5py()
     values: dict[str, Tensor] = {}
 
@@ -168,16 +171,16 @@ def _h5py() -> Any:
 
 
 def _config(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Our config for their options. Raises UserError for what we have no layer for."""
+    """The encoder's configuration. Raises UserError for unsupported options."""
     lstm, cnn = options["lstm"], options["char_cnn"]
-    wanted = (
+    requirements = (
         (lstm.get("use_skip_connections", False) or lstm["n_layers"] == 1, "use_skip_connections is false"),
         (cnn.get("max_characters_per_token", CHARACTERS) == CHARACTERS, f"words are not of {CHARACTERS} characters"),
         (cnn["n_characters"] in (NUM_CHARACTERS - 1, NUM_CHARACTERS), f"there are {cnn['n_characters']} characters"),
     )
-    for known, what in wanted:
-        if not known:
-            raise UserError(f"{what}, for which we have no ELMo.", remedy="Take one of the published models.")
+    for fulfilled, problem in requirements:
+        if not fulfilled:
+            raise UserError(f"{problem}, which is not supported.", remedy="Use one of the published models.")
     return {
         "name": "elmo",
         "character_dim": cnn["embedding"]["dim"],
@@ -190,12 +193,12 @@ def _config(options: Mapping[str, Any]) -> dict[str, Any]:
         "cell_clip": lstm.get("cell_clip") or 0.0,
         "projection_clip": lstm.get("proj_clip") or 0.0,
         "hidden_dropout": options.get("dropout", 0.1),
-        "num_characters": NUM_CHARACTERS,  # bilm-tf says 261 of a model in training
+        "num_characters": NUM_CHARACTERS,  # bilm-tf writes 261 for a model in training
     }
 
 
 def _stored(encoder: Any) -> dict[str, Stored]:
-    """Their name of every weight, and where it is in ours."""
+    """Published name of every weight, and its place in the encoder."""
     cnn = encoder.characters
     stored = {"char_embed": _same(cnn.embedding.weight[1:])}
     for i, convolution in enumerate(cnn.filters):
@@ -214,7 +217,7 @@ def _stored(encoder: Any) -> dict[str, Stored]:
             cell = f"RNN_{side}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
             stored[f"{cell}/W_0"] = Stored(layer.weight, lambda w: _swapped(w).t(), lambda w: _swapped(w.t()))
             stored[f"{cell}/B"] = Stored(layer.bias, lambda b: _forgetting(_swapped(b), -1), _to_our_bias)
-            stored[f"{cell}/W_P_0"] = _turned(layer.projection)
+            stored[f"{cell}/W_P_0"] = _transposed(layer.projection)
     return stored
 
 
@@ -222,22 +225,22 @@ def _same(view: Tensor) -> Stored:
     return Stored(view, lambda value: value, lambda value: value)
 
 
-def _turned(view: Tensor) -> Stored:
+def _transposed(view: Tensor) -> Stored:
     return Stored(view, lambda value: value.t(), lambda value: value.t())
 
 
 def _linear(group: str, name: str, linear: Any) -> dict[str, Stored]:
-    return {f"{group}/W_{name}": _turned(linear.weight), f"{group}/b_{name}": _same(linear.bias)}
+    return {f"{group}/W_{name}": _transposed(linear.weight), f"{group}/b_{name}": _same(linear.bias)}
 
 
 def _swapped(gates: Tensor) -> Tensor:
-    """(4H, …) with the second and the third gate exchanged: i, f, g, o to i, g, f, o and back."""
+    """(4H, …) with the second and third gate exchanged: i, f, g, o to i, g, f, o and back."""
     i, f, g, o = gates.chunk(4)
     return torch.cat([i, g, f, o])
 
 
 def _forgetting(theirs: Tensor, change: float) -> Tensor:
-    """Their bias (4H,) with `change` added to the forget gate's, the third."""
+    """The published bias (4H,) with `change` added to the forget gate's, the third."""
     i, g, f, o = theirs.chunk(4)
     return torch.cat([i, g, f + change, o])
 

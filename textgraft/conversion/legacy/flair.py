@@ -1,11 +1,11 @@
-"""Flair's files of character language models (LanguageModel.save), read and written without Flair.
+"""Conversion of Flair's character language models (LanguageModel.save), without Flair.
 
-A file is a pickle: the weights, the shape, and the vocabulary as an object of Flair's class Dictionary. Flair writes
-pickle protocol 4, which torch's own reader of weights alone does not read. So the file is read by a pickle reader that
-knows no name but those in ALLOWED, all of them plain containers and numbers beside two stand-ins of ours, one for the
-Dictionary and one that makes tensors; at any other name the file is refused, and nothing in it runs. So is TorchScript.
+A file is a pickle: the weights, the shape, and the vocabulary as an object of Flair's class Dictionary, in pickle
+protocol 4, which torch's weights-only loader does not support. It is therefore loaded by an unpickler that only allows
+the names in ALLOWED, plain containers and numbers, and two stand-ins, one for Dictionary and one that makes tensors; at
+any other name the file is rejected, and nothing in it runs. TorchScript is rejected too.
 
-torch keeps two biases for each layer, which only ever appear as their sum; ours keeps the sum.
+torch keeps two biases for each layer, which only appear as their sum; textgraft keeps the sum.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "defaultdict"): defaultdict,
     ("builtins", "int"): int,
 }
-"""The names that a file may use, beside the two stand-ins and the types of torch's storages."""
-AGAIN = "Get the file again, or write it with Flair's LanguageModel.save."
+"""Names that a file may use, beside the two stand-ins and the types of torch's storages."""
+REMEDY = "Get the file again, or write it with Flair's LanguageModel.save."
 SETTINGS = ("is_forward_lm", "hidden_size", "nlayers", "embedding_size", "nout", "dropout", "dictionary", "state_dict")
 
 
-class Refused(pickle.UnpicklingError):
-    """A file names something that might be code."""
+class DisallowedName(pickle.UnpicklingError):
+    """A file uses a name that might be code."""
 
 
 def load(name: str) -> Artifact:
-    """The language model in the file that `flair:FILE` names, in float32 and eval mode; a bare encoder has no decoder.
+    """Load the language model in the file of `flair:FILE`, in float32 and eval mode; an encoder alone has no decoder.
 
-    Raises UserError for a missing or damaged file, one that holds more than a language model, and a GRU.
+    Raises:
+        UserError: The file is missing or damaged, contains more than a language model, or a GRU.
     """
     path = Path(name.removeprefix(FLAIR))
     content = read(path)
@@ -68,56 +69,59 @@ def load(name: str) -> Artifact:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a file holds by name, the vocabulary (`dictionary`) as the bytes of its items in order.
+    """Contents of a file by name, the vocabulary (`dictionary`) as the bytes of its items in order.
 
     Raises UserError as `load` does.
     """
     try:
         file = io.BytesIO(path.read_bytes())
-        _refuse_script(file)
-        content = torch.load(file, map_location="cpu", weights_only=False, pickle_module=_reader())
+        _validate_no_script(file)
+        content = torch.load(file, map_location="cpu", weights_only=False, pickle_module=_restricted_pickle())
     except OSError as error:
-        raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=AGAIN) from error
-    except Refused as error:
-        message = f"this file asks for {error}, which no language model of Flair's holds."
+        raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=REMEDY) from error
+    except DisallowedName as error:
+        message = f"this file uses {error}, which no language model of Flair contains."
         raise UserError(message, where=str(path), remedy="It is not opened, since it could run code.") from error
     except (pickle.UnpicklingError, BadZipFile, RuntimeError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"damaged ({error}).", where=str(path), remedy=AGAIN) from error
-    except (AttributeError, IndexError, AssertionError, OverflowError, MemoryError) as error:  # of the pickle reader
-        raise UserError(f"damaged ({error!r}).", where=str(path), remedy=AGAIN) from error
+        raise UserError(f"damaged ({error}).", where=str(path), remedy=REMEDY) from error
+    except (AttributeError, IndexError, AssertionError, OverflowError, MemoryError) as error:  # raised by the unpickler
+        raise UserError(f"damaged ({error!r}).", where=str(path), remedy=REMEDY) from error
     absent = [key for key in SETTINGS if not isinstance(content, dict) or key not in content]
     items = None if absent else getattr(content["dictionary"], "__dict__", {}).get("idx2item")
     if not isinstance(items, list) or not all(isinstance(item, bytes) for item in items):
-        message = f"this is no language model of Flair's ('{(absent or ['dictionary'])[0]}' is missing)."
-        raise UserError(message, where=str(path), remedy=AGAIN)
+        message = f"this is not a language model of Flair ('{(absent or ['dictionary'])[0]}' is missing)."
+        raise UserError(message, where=str(path), remedy=REMEDY)
     return {**content, "dictionary": items}
 
 
-def _refuse_script(file: io.BytesIO) -> None:
-    """Raises Refused for TorchScript, which torch.load would hand to a reader of programs, not to ours."""
+def _validate_no_script(file: io.BytesIO) -> None:
+    """Raise DisallowedName for TorchScript, which torch.load would pass to another loader."""
     if file.getvalue().startswith(b"PK") and "constants.pkl" in torch._C.PyTorchFileReader(file).get_all_records():
-        raise Refused("TorchScript")
+        raise DisallowedName("TorchScript")
     file.seek(0)
 
 
-def _reader() -> Any:
-    """What torch.load reads pickles with. The stand-ins are made anew, so that no file can change another's."""
+def _restricted_pickle() -> Any:
+    """The pickle module for torch.load. The stand-ins are new for each file, so that no file can change another's."""
 
     class Dictionary:
         pass
 
-    class Rebuilt:
+    class RebuiltTensor:
         def __new__(cls, *arguments: Any) -> Any:
             rebuilt: Any = torch._utils._rebuild_tensor_v2
             return rebuilt(*arguments)
 
-    known = ALLOWED | {("flair.data", "Dictionary"): Dictionary, ("torch._utils", "_rebuild_tensor_v2"): Rebuilt}
+    allowed = ALLOWED | {
+        ("flair.data", "Dictionary"): Dictionary,
+        ("torch._utils", "_rebuild_tensor_v2"): RebuiltTensor,
+    }
 
     class Reader(pickle.Unpickler):
         def find_class(self, module_name: str, global_name: str, /) -> Any:
-            if (module_name, global_name) not in known:
-                raise Refused(f"'{module_name}.{global_name}'")
-            return known[module_name, global_name]
+            if (module_name, global_name) not in allowed:
+                raise DisallowedName(f"'{module_name}.{global_name}'")
+            return allowed[module_name, global_name]
 
     def load_one(file: Any, **settings: Any) -> Any:
         return Reader(file, **settings).load()
@@ -126,16 +130,19 @@ def _reader() -> Any:
 
 
 def from_flair(content: Mapping[str, Any]) -> tuple[Model, CharacterTokenizer]:
-    """The model and the vocabulary of what `read` gives.
+    """Convert the result of `read` to a model and its tokenizer.
 
-    Raises UserError for a GRU, another document delimiter than a line end, a vocabulary that is not text, and weights
-    that are missing, unknown or of another shape than the file says.
+    Raises:
+        UserError: The model is a GRU, the document delimiter is not a line end, the vocabulary is not text, or weights
+            are missing, unknown or of a wrong shape.
     """
     kind, delimiter = str(content.get("recurrent_type", "LSTM")), content.get("document_delimiter", LINE_END)
     if kind.lower() != "lstm":
-        raise UserError(f"its recurrent layer is a {kind}.", remedy="Only LSTMs are read, as all of Flair's own are.")
+        raise UserError(
+            f"its recurrent layer is a {kind}.", remedy="Only LSTMs are supported, as all of Flair's own models are."
+        )
     if delimiter != LINE_END:
-        raise UserError(f"its texts are parted by {delimiter!r}.", remedy="Only a line end is known.")
+        raise UserError(f"its texts are separated by {delimiter!r}.", remedy="Only a line end is supported.")
     try:
         tokenizer = of_vocabulary([item.decode("utf-8") for item in content["dictionary"]])
         dropout = float(content["dropout"])
@@ -161,21 +168,21 @@ def from_flair(content: Mapping[str, Any]) -> tuple[Model, CharacterTokenizer]:
     except UserError:
         raise
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # a setting of the wrong kind or size
-        raise UserError(f"this describes no model ({error}).", remedy=AGAIN) from error
+        raise UserError(f"the description of the model is invalid ({error}).", remedy=REMEDY) from error
     _fill(model, content["state_dict"])
     return model, tokenizer
 
 
-def _names(num_layers: int, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """For each of our names that is `wanted`, Flair's names of the tensors whose sum it is."""
-    found: dict[str, tuple[str, ...]] = {"encoder.embedding.weight": ("encoder.weight",)}
+def _names(num_layers: int, required: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each name in `required`, Flair's names of the tensors whose sum it is."""
+    flair_names: dict[str, tuple[str, ...]] = {"encoder.embedding.weight": ("encoder.weight",)}
     for i in range(num_layers):
         ours = f"encoder.layers.{i}"
-        found |= {f"{ours}.{name}": (f"rnn.{name}_l{i}",) for name in ("weight_ih", "weight_hh")}
-        found[f"{ours}.bias"] = (f"rnn.bias_ih_l{i}", f"rnn.bias_hh_l{i}")
+        flair_names |= {f"{ours}.{name}": (f"rnn.{name}_l{i}",) for name in ("weight_ih", "weight_hh")}
+        flair_names[f"{ours}.bias"] = (f"rnn.bias_ih_l{i}", f"rnn.bias_hh_l{i}")
     for ours, theirs in (("encoder.projection", "proj"), ("head.output", "decoder")):
-        found |= {f"{ours}.{name}": (f"{theirs}.{name}",) for name in ("weight", "bias")}
-    return {name: found[name] for name in wanted}
+        flair_names |= {f"{ours}.{name}": (f"{theirs}.{name}",) for name in ("weight", "bias")}
+    return {name: flair_names[name] for name in required}
 
 
 def _fill(model: Model, weights: Mapping[str, Tensor]) -> None:
@@ -184,19 +191,19 @@ def _fill(model: Model, weights: Mapping[str, Tensor]) -> None:
     missing, unknown = sorted(expected - weights.keys()), sorted(map(str, weights.keys() - expected))
     if missing or unknown:
         message = f"the weights are not those of Flair's language model (missing: {missing}, unknown: {unknown})."
-        raise UserError(message, remedy=AGAIN)
+        raise UserError(message, remedy=REMEDY)
     with torch.no_grad():
         for name, parameter in model.values().items():
             for theirs in names[name]:
                 value = weights[theirs]
                 if not isinstance(value, Tensor) or value.shape != parameter.shape:
                     shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                    raise UserError(f"'{theirs}' is {shape}, not {tuple(parameter.shape)}.", remedy=AGAIN)
+                    raise UserError(f"'{theirs}' is {shape}, not {tuple(parameter.shape)}.", remedy=REMEDY)
             parameter.copy_(torch.stack([weights[theirs].float() for theirs in names[name]]).sum(dim=0))
 
 
 class _Dictionary:
-    """What Flair finds as its own Dictionary, with the attributes that that has."""
+    """Stand-in for Flair's Dictionary, with its attributes."""
 
     def __init__(self, items: list[str]) -> None:
         self.idx2item = [item.encode("utf-8") for item in items]
@@ -208,7 +215,9 @@ _PythonPickler: Any = pickle._Pickler
 
 
 class _Writer(_PythonPickler):
-    """Writes the name of Flair's class where there is ours; that in C asks to import it, and Flair need not be here."""
+    """Writes the name of Flair's class for the stand-in; the C pickler would import it, and Flair need not be
+    installed.
+    """
 
     dispatch: ClassVar[dict[type, Any]] = dict(_PythonPickler.dispatch)
 
@@ -223,9 +232,11 @@ class _Writer(_PythonPickler):
 
 
 def to_flair(model: Model, tokenizer: Any) -> bytes:
-    """The file that Flair's `LanguageModel.load_language_model` and `FlairEmbeddings` open; biases go in `bias_ih`.
+    """Convert to a file for Flair's `LanguageModel.load_language_model` and `FlairEmbeddings`; biases are stored in
+    `bias_ih`.
 
-    Raises UserError for what a language model of Flair's cannot be: another family, head, vocabulary or output layer.
+    Raises:
+        UserError: Flair's language models cannot represent the family, head, vocabulary or output layer.
     """
     encoder, head = model.encoder, model.head
     bare = model.describe()["head"]["name"] == "features"
@@ -238,7 +249,7 @@ def to_flair(model: Model, tokenizer: Any) -> bytes:
         raise UserError("Flair's language models have no such head.", remedy=remedy)
     values = model.values()
     state: OrderedDict[str, Tensor] = OrderedDict()
-    if not bare:  # a tied table is one of ours and two of theirs
+    if not bare:  # a tied table is stored twice in Flair
         output: Any = head.output
         values["head.output.weight"] = output.weight
     for ours, theirs in _names(encoder.config.num_layers, values).items():

@@ -1,9 +1,9 @@
-"""Google's BERT and OpenAI's GPT-2 as they were published: TensorFlow 1 checkpoints, read without TensorFlow.
+"""Conversion of the original BERT and GPT-2 checkpoints, TensorFlow 1, without TensorFlow.
 
 A BERT is bert_config.json, vocab.txt and a checkpoint of `google-research/bert` (before or after fine-tuning with its
 run_classifier.py); a GPT-2 is hparams.json, encoder.json, vocab.bpe and a checkpoint of `openai/gpt-2`. Variables are
-given the names that the `transformers` library has for them, and go the way of its models from there. Google's later
-code computes GELU by the tanh approximation, the library and we by erf, which differ by less than 0.001.
+renamed to those of the `transformers` library and converted like its models. Google's later code computes GELU by the
+tanh approximation, the library and textgraft by erf, which differ by less than 0.001.
 """
 
 from __future__ import annotations
@@ -29,31 +29,36 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer
 
 OPTIMIZER = re.compile(r"(?:.*/)?(?:adam_[mv]|Adam(?:_1)?|global_step|beta[12]_power)")
-"""Variables of the training that made a checkpoint, which are left out."""
-CASED = 0.01
-"""The share of a vocabulary's pieces with capitals from which on it counts as cased: one of lower-cased text has next
-to none, one of cased text has its names and the beginnings of its sentences."""
+"""Variables of the optimizer, which are left out."""
+CASED_SHARE = 0.01
+"""Minimum share of subwords with capitals of a cased vocabulary: an uncased one has almost none, a cased one has names
+and beginnings of sentences.
+"""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """What a variable is called by the `transformers` library, and whether it is turned or has a dimension too many."""
+    """Name of a variable in the `transformers` library, and whether it is transposed or has an extra dimension."""
 
     name: str
-    turned: bool = False
+    transposed: bool = False
     squeezed: bool = False
 
     def tensor(self, value: np.ndarray) -> Tensor:
         if self.squeezed and value.ndim == 3 and len(value) == 1:
             value = value[0]
-        return torch.from_numpy(np.array(value.T if self.turned else value))
+        return torch.from_numpy(np.array(value.T if self.transposed else value))
 
 
 def load(name: str) -> tuple[dict[str, Any], Model, Tokenizer]:
-    """The config as the `transformers` library has it, the model in float32 and eval mode, and the tokenizer.
+    """Load `tf:FOLDER`, or `tf:FOLDER/model.ckpt-1000` where there are several checkpoints.
 
-    `name` is `tf:FOLDER`, or `tf:FOLDER/model.ckpt-1000` where there are several. Raises UserError for a missing or
-    damaged file, a model that is neither, and variables that are missing, left over or of another shape.
+    Returns:
+        The config as in the `transformers` library, the model in float32 and eval mode, and the tokenizer.
+
+    Raises:
+        UserError: A file is missing or damaged, the model is neither, or variables are missing, unexpected or of a
+            wrong shape.
     """
     prefix = find(name)
     folder = prefix.parent
@@ -63,13 +68,13 @@ def load(name: str) -> tuple[dict[str, Any], Model, Tokenizer]:
         model = _model(bert, config, prefix)
         tokenizer = _word_pieces(folder)
     elif (folder / "hparams.json").is_file():
-        given = _json(folder / "hparams.json")
+        hparams = _json(folder / "hparams.json")
         names = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "n_embd": "n_embd", "n_layer": "n_layer"}
         names |= {"n_head": "n_head"}
-        absent = [theirs for theirs in names.values() if theirs not in given]
+        absent = [theirs for theirs in names.values() if theirs not in hparams]
         if absent:
             raise UserError(f"the setting '{absent[0]}' is missing.", where=str(folder / "hparams.json"))
-        config = {"model_type": "gpt2", **{ours: given[theirs] for ours, theirs in names.items()}}
+        config = {"model_type": "gpt2", **{ours: hparams[theirs] for ours, theirs in names.items()}}
         model = _model(gpt, config, prefix)
         tokenizer = read_gpt2(folder / "encoder.json", folder / "vocab.bpe")
     else:
@@ -79,17 +84,17 @@ def load(name: str) -> tuple[dict[str, Any], Model, Tokenizer]:
 
 
 def find(name: str) -> Path:
-    """The checkpoint that `tf:…` means, without `.index`. Raises UserError where there is none, or one of several."""
+    """Path of the checkpoint of `tf:…`, without `.index`. Raises UserError where there is none, or several."""
     path = Path(name.removeprefix(TENSORFLOW))
     if path.with_name(path.name + ".index").is_file():
         return path
     if not path.is_dir():
         raise UserError("there is no such folder or checkpoint.", where=str(path), remedy="Check the path.")
-    found = sorted(path.glob("*.index"))
-    if len(found) == 1:
-        return found[0].with_suffix("")
-    if found:
-        shown = ", ".join(f"{TENSORFLOW}{index.with_suffix('')}" for index in found[:8])
+    indices = sorted(path.glob("*.index"))
+    if len(indices) == 1:
+        return indices[0].with_suffix("")
+    if indices:
+        shown = ", ".join(f"{TENSORFLOW}{index.with_suffix('')}" for index in indices[:8])
         raise UserError("there are several checkpoints here.", where=str(path), remedy=f"Name one: {shown}.")
     message = "there is no TensorFlow checkpoint here (NAME.index and NAME.data-…)."
     raise UserError(message, where=str(path), remedy="Name the folder that holds its files.")
@@ -97,15 +102,15 @@ def find(name: str) -> Path:
 
 def _model(family: Any, config: Mapping[str, Any], prefix: Path) -> Model:
     shards, entries = read_index(prefix)
-    given = [name for name in entries if not OPTIMIZER.fullmatch(name)]
+    variables = [name for name in entries if not OPTIMIZER.fullmatch(name)]
     try:
-        expected = bert_variables(config, given) if family is bert else gpt2_variables(config)
-        wrong = [f"missing: {name}" for name in sorted(expected.keys() - set(given))]
-        wrong += [f"left over: {name}" for name in sorted(set(given) - expected.keys())]
-        if wrong:
-            shown = "; ".join(wrong[:12]) + (f"; and {len(wrong) - 12} more" if len(wrong) > 12 else "")
+        expected = bert_variables(config, variables) if family is bert else gpt2_variables(config)
+        errors = [f"missing: {name}" for name in sorted(expected.keys() - set(variables))]
+        errors += [f"left over: {name}" for name in sorted(set(variables) - expected.keys())]
+        if errors:
+            shown = "; ".join(errors[:12]) + (f"; and {len(errors) - 12} more" if len(errors) > 12 else "")
             raise UserError(f"these are not the variables of such a model ({shown}).", where=str(prefix))
-        values = read_values(prefix, shards, entries, given)
+        values = read_values(prefix, shards, entries, variables)
         weights = {expected[name].name: expected[name].tensor(value).float() for name, value in values.items()}
         model: Model = family.from_huggingface(config, weights)
     except UserError as error:
@@ -116,8 +121,8 @@ def _model(family: Any, config: Mapping[str, Any], prefix: Path) -> Model:
     return model
 
 
-def bert_variables(config: Mapping[str, Any], given: list[str]) -> dict[str, Variable]:
-    """The variables of a BERT with this config. Of the pooler and each head all or nothing is there."""
+def bert_variables(config: Mapping[str, Any], variables: list[str]) -> dict[str, Variable]:
+    """Variables of a BERT with this config. Pooler and heads are each complete or absent."""
     tables = {f"{part}_embeddings": f"{part}_embeddings.weight" for part in ("word", "position", "token_type")}
     names = {f"bert/embeddings/{ours}": Variable(f"bert.embeddings.{theirs}") for ours, theirs in tables.items()}
     names |= _norm("bert/embeddings/LayerNorm")
@@ -132,7 +137,7 @@ def bert_variables(config: Mapping[str, Any], given: list[str]) -> dict[str, Var
     pairs = {f"cls/seq_relationship/output_{p}": Variable(f"cls.seq_relationship.{p[:6]}") for p in ("weights", "bias")}
     classes = {f"output_{p}": Variable(f"classifier.{p[:6]}") for p in ("weights", "bias")}
     for part in (_dense("bert/pooler/dense"), predictions, pairs, classes):
-        if part.keys() & set(given):
+        if part.keys() & set(variables):
             names |= part
     return names
 
@@ -142,9 +147,9 @@ def _plain(name: str) -> str:
 
 
 def _dense(name: str) -> dict[str, Variable]:
-    """Google's matrices are input x output."""
+    """Weights of a dense layer; Google's matrices are input x output."""
     plain = _plain(name)
-    return {f"{name}/kernel": Variable(f"{plain}.weight", turned=True), f"{name}/bias": Variable(f"{plain}.bias")}
+    return {f"{name}/kernel": Variable(f"{plain}.weight", transposed=True), f"{name}/bias": Variable(f"{plain}.bias")}
 
 
 def _norm(name: str) -> dict[str, Variable]:
@@ -153,7 +158,7 @@ def _norm(name: str) -> dict[str, Variable]:
 
 
 def gpt2_variables(config: Mapping[str, Any]) -> dict[str, Variable]:
-    """The variables of a GPT-2, whose matrices are 1 x input x output, as of convolutions of width 1."""
+    """Variables of a GPT-2, whose matrices are 1 x input x output, as of convolutions of width 1."""
     names = {f"model/{table}": Variable(f"{table}.weight") for table in ("wte", "wpe")}
     norms = {"model/ln_f": "ln_f"}
     for index in range(config["n_layer"]):
@@ -168,7 +173,7 @@ def gpt2_variables(config: Mapping[str, Any]) -> dict[str, Variable]:
 
 
 def _word_pieces(folder: Path) -> WordPieceTokenizer:
-    """The tokenizer of vocab.txt, which does not say whether it lower-cases; its pieces do."""
+    """The tokenizer of vocab.txt; whether it lower-cases is inferred from the subwords."""
     if (folder / "tokenizer_config.json").is_file():
         return WordPieceTokenizer.from_huggingface(folder)
     path = folder / "vocab.txt"
@@ -179,7 +184,7 @@ def _word_pieces(folder: Path) -> WordPieceTokenizer:
         raise UserError(f"cannot read the vocabulary ({error}).", where=str(path), remedy=remedy) from error
     pieces = [piece.removesuffix("\r") for piece in pieces]
     capitals = sum(piece != piece.lower() for piece in pieces if piece not in SPECIAL)
-    return WordPieceTokenizer.from_vocabulary(pieces, lowercase=capitals < CASED * len(pieces), where=str(path))
+    return WordPieceTokenizer.from_vocabulary(pieces, lowercase=capitals < CASED_SHARE * len(pieces), where=str(path))
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -188,5 +193,5 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy="Get the file again.") from error
     if not isinstance(content, dict):
-        raise UserError("this is no JSON object.", where=str(path), remedy="Get the file again.")
+        raise UserError("this is not a JSON object.", where=str(path), remedy="Get the file again.")
     return content

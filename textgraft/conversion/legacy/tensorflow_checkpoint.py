@@ -1,9 +1,9 @@
-"""TensorFlow's checkpoints, read without TensorFlow: NAME.index says what NAME.data-00000-of-00001 holds, and where.
+"""Reading of TensorFlow checkpoints without TensorFlow: NAME.index lists the contents of NAME.data-00000-of-00001.
 
-The index is a sorted string table as LevelDB has them (blocks of entries that share prefixes with the one before, a
-footer that points to the block of blocks), uncompressed; its values are protocol buffers (BundleHeaderProto under the
-empty key, then a BundleEntryProto for each variable: tensorflow/core/protobuf/tensor_bundle.proto). The data are the
-variables' bytes. Everything has a CRC-32C, and all of them are checked.
+The index is a sorted string table as in LevelDB (blocks of entries that share prefixes with the previous one, a footer
+that points to the index block), uncompressed; its values are protocol buffers (BundleHeaderProto under the empty key,
+then a BundleEntryProto for each variable: tensorflow/core/protobuf/tensor_bundle.proto). The data are the variables'
+bytes. All parts have a CRC-32C, and all of them are verified.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from textgraft.core.errors import UserError
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
-"""TensorFlow's DataType of the variables that language models have."""
+"""TensorFlow's DataType of the variables of language models."""
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
-CONTIGUOUS_STREAMS = 1 << 12
+LANES = 1 << 12
 
-_AGAIN = "Get the checkpoint again: its .index and its .data files belong together."
+_REMEDY = "Get the checkpoint again: its .index and its .data files belong together."
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a variable is: bytes `offset` to `offset + size` of a shard."""
+    """Location of a variable: bytes `offset` to `offset + size` of a shard."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -42,57 +42,58 @@ class Entry:
 
 
 def read_index(prefix: Path) -> tuple[int, dict[str, Entry]]:
-    """The number of shards, and every variable's entry by name; `prefix` is the path without `.index`.
+    """Number of shards, and the entries of all variables by name; `prefix` is the path without `.index`.
 
-    Raises UserError for a missing or damaged file, and for one of another format.
+    Raises:
+        UserError: The file is missing, damaged, or of another format.
     """
     path = prefix.with_name(prefix.name + ".index")
     try:
         data = path.read_bytes()
         if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
-            raise UserError("this is no index of a TensorFlow checkpoint.", where=str(path), remedy=_AGAIN)
+            raise UserError("this is not the index of a TensorFlow checkpoint.", where=str(path), remedy=_REMEDY)
         entries = dict(_table(data))
         header = dict(_fields(entries.pop(b"")))
         if header.get(2, 0):
-            raise UserError("this checkpoint has big-endian numbers, which are not read.", where=str(path))
+            raise UserError("this checkpoint has big-endian numbers, which are not supported.", where=str(path))
         return _int(header.get(1, 1)), {name.decode(): _entry(value) for name, value in entries.items()}
     except OSError as error:
-        raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=_AGAIN) from error
+        raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=_REMEDY) from error
     except (ValueError, KeyError, IndexError, struct.error) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"damaged ({error}).", where=str(path), remedy=_AGAIN) from error
+        raise UserError(f"damaged ({error}).", where=str(path), remedy=_REMEDY) from error
 
 
 def read_values(
     prefix: Path, shards: int, entries: Mapping[str, Entry], names: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """The variables `names`, each in its own type. Raises UserError for types that are not known and for damage."""
+    """Values of the variables `names`, each in its own type. Raises UserError for unsupported types and for damage."""
     values = {}
     for name in names:
         entry = entries[name]
         path = prefix.with_name(f"{prefix.name}.data-{entry.shard:05d}-of-{shards:05d}")
         if entry.dtype not in TYPES or entry.sliced:
-            what = "is kept in slices" if entry.sliced else f"is of a type that is not read ({entry.dtype})"
-            raise UserError(f"the variable '{name}' {what}.", where=str(path))
+            problem = "is kept in slices" if entry.sliced else f"has an unsupported type ({entry.dtype})"
+            raise UserError(f"the variable '{name}' {problem}.", where=str(path))
         dtype = np.dtype(TYPES[entry.dtype])
         try:
             with open(path, "rb") as file:
                 file.seek(entry.offset)
                 data = file.read(entry.size)
         except OSError as error:
-            raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=_AGAIN) from error
-        whole = len(data) == entry.size == dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64))
-        if not whole or _masked(crc32c(data)) != entry.crc:
-            raise UserError(f"truncated or damaged (at variable '{name}').", where=str(path), remedy=_AGAIN)
+            raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=_REMEDY) from error
+        complete = len(data) == entry.size == dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64))
+        if not complete or _masked(crc32c(data)) != entry.crc:
+            raise UserError(f"truncated or damaged (at variable '{name}').", where=str(path), remedy=_REMEDY)
         values[name] = np.frombuffer(data, dtype).reshape(entry.shape)
     return values
 
 
 def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a sorted string table."""
+    """Entries of a sorted string table."""
     at = len(data) - FOOTER
-    for _ in range(2):  # the block of metadata, which is empty, and that of blocks
+    for _ in range(2):  # the empty metadata block, then the index block
         offset, at = _varint(data, at)
         size, at = _varint(data, at)
     for _, handle in _block(data, offset, size):
@@ -102,7 +103,7 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a block. It ends with the places of entries that share nothing, and with their number."""
+    """Entries of a block, which ends with the offsets of entries without shared prefix, and their number."""
     kind, crc = data[offset + size], struct.unpack_from("<I", data, offset + size + 1)[0]
     block = data[offset : offset + size]
     if _masked(crc32c(block + bytes([kind]))) != crc:
@@ -113,15 +114,15 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
     at, key = 0, b""
     while at < end:
         shared, at = _varint(block, at)
-        own, at = _varint(block, at)
+        unshared, at = _varint(block, at)
         length, at = _varint(block, at)
-        key = key[:shared] + block[at : at + own]
-        yield key, block[at + own : at + own + length]
-        at += own + length
+        key = key[:shared] + block[at : at + unshared]
+        yield key, block[at + unshared : at + unshared + length]
+        at += unshared + length
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and where it ends."""
+    """A varint (groups of seven bits, the lowest first), and the offset of its end."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -132,7 +133,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer by number, in their order."""
+    """Fields of a protocol buffer by number, in order."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -171,13 +172,13 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _masked(crc: int) -> int:
-    """A checksum as these files keep it, so that a checksum of data with checksums in them means something."""
+    """A checksum in the masked form of these files, which keeps checksums of data with checksums meaningful."""
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @cache
 def _tables() -> np.ndarray:
-    """(4, 256) uint32: what a byte does to the register, followed by as many zero bytes as the row's number."""
+    """Table (4, 256) uint32: effect of a byte on the register, followed by as many zero bytes as the row's number."""
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         first = np.where(first & 1, first >> 1 ^ np.uint32(POLYNOMIAL), first >> 1)
@@ -188,36 +189,36 @@ def _tables() -> np.ndarray:
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C. Long data are cut into equal contiguous streams that are computed side by side, four bytes a step, and
-    joined.
+    """CRC-32C. Long data are split into equal contiguous segments that are processed in parallel, four bytes a step,
+    and combined.
 
-    It is linear over GF(2): the register after A and then B is that of A moved on by as many zeros as B is long,
-    xor that of B alone.
+    It is linear over GF(2): the register after A and then B is that of A advanced by as many zeros as B is long, xor
+    that of B alone.
     """
     tables, register = _tables(), 0xFFFFFFFF
-    words = len(data) // (4 * CONTIGUOUS_STREAMS)
+    words = len(data) // (4 * LANES)
     if words:
-        block = np.frombuffer(data, "<u4", words * CONTIGUOUS_STREAMS).reshape(CONTIGUOUS_STREAMS, words)
-        contiguous_streams = np.zeros(CONTIGUOUS_STREAMS, np.uint32)
-        contiguous_streams[0] = register
+        block = np.frombuffer(data, "<u4", words * LANES).reshape(LANES, words)
+        registers = np.zeros(LANES, np.uint32)
+        registers[0] = register
         for at in range(0, words, 256):
             for column in np.ascontiguousarray(block[:, at : at + 256].T):
-                contiguous_streams ^= column
-                parts = [tables[3 - i][contiguous_streams >> np.uint32(8 * i) & np.uint32(255)] for i in range(4)]
-                contiguous_streams = parts[0] ^ parts[1] ^ parts[2] ^ parts[3]
+                registers ^= column
+                parts = [tables[3 - i][registers >> np.uint32(8 * i) & np.uint32(255)] for i in range(4)]
+                registers = parts[0] ^ parts[1] ^ parts[2] ^ parts[3]
         zeros = _zeros(4 * words)
-        while len(contiguous_streams) > 1:
-            contiguous_streams = _times(zeros, contiguous_streams[0::2]) ^ contiguous_streams[1::2]
+        while len(registers) > 1:
+            registers = _times(zeros, registers[0::2]) ^ registers[1::2]
             zeros = _times(zeros, zeros)
-        register = int(contiguous_streams[0])
+        register = int(registers[0])
     step = tables[0].tolist()
-    for byte in data[4 * CONTIGUOUS_STREAMS * words :]:
+    for byte in data[4 * LANES * words :]:
         register = step[(register ^ byte) & 255] ^ register >> 8
     return register ^ 0xFFFFFFFF
 
 
 def _times(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """A 32 x 32 matrix over GF(2), its columns (32,) uint32, times (N,) uint32 vectors."""
+    """Product over GF(2) of a 32 x 32 matrix, with columns (32,) uint32, and vectors (N,) uint32."""
     product = np.zeros_like(vectors)
     for bit in range(32):
         product ^= matrix[bit] * (vectors >> np.uint32(bit) & np.uint32(1))
@@ -225,7 +226,7 @@ def _times(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 
 
 def _zeros(count: int) -> np.ndarray:
-    """The matrix that `count` zero bytes are."""
+    """The matrix of `count` zero bytes."""
     power = np.uint32(1) << np.arange(32, dtype=np.uint32)
     result = power.copy()
     power = power >> 8 ^ _tables()[0][power & 255]

@@ -1,9 +1,9 @@
-"""Transformer-XL language models as the original code stores them, to ours and back, weight by weight.
+"""Conversion of the original Transformer-XL language models, to textgraft and back.
 
-The code came twice, with other names. "tensorflow": names such as transformer/layer_0/rel_attn/qkv/kernel, matrices as
-input x output, norms with an epsilon of 1e-12, an output layer that shares the input's tables. "pytorch": names such as
-layers.0.dec_attn.qkv_net.weight, matrices as output x input, and the clusters in the head's rows from the last to the
-first. A config has the names of their flags (n_layer, d_model, …).
+There are two versions with different names. "tensorflow": names such as transformer/layer_0/rel_attn/qkv/kernel,
+matrices as input x output, norms with an epsilon of 1e-12, an output layer that shares the input's tables. "pytorch":
+names such as layers.0.dec_attn.qkv_net.weight, matrices as output x input, and the clusters in the head's rows from the
+last to the first. A config has the names of their flags (n_layer, d_model, …).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from textgraft.nn.softmax import AdaptiveSoftmax, FullSoftmax
 
 Layout = Literal["tensorflow", "pytorch"]
 EPSILON = {"tensorflow": 1e-12, "pytorch": 1e-5}
-LARGEST = {"tensorflow": "transformer/adaptive_embed", "pytorch": "word_emb.emb_layers.0.weight"}
-COUNTS = "pos_emb.inv_freq"
-"""A buffer of the PyTorch code that holds no weights."""
+TABLE_NAMES = {"tensorflow": "transformer/adaptive_embed", "pytorch": "word_emb.emb_layers.0.weight"}
+BUFFER = "pos_emb.inv_freq"
+"""A buffer of the PyTorch code without weights."""
 
 
-def _as_it_is(value: Tensor) -> Tensor:
+def _identity(value: Tensor) -> Tensor:
     return value
 
 
-def _turned(value: Tensor) -> Tensor:
+def _transposed(value: Tensor) -> Tensor:
     return value.t()
 
 
@@ -43,36 +43,43 @@ def _reversed(value: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Stored:
-    """One of their weights: views into ours side by side (or stacked), then turned by what is its own inverse."""
+    """One original weight: views into textgraft weights, concatenated (or stacked), then transformed by a self-inverse
+    function.
+    """
 
     views: tuple[Tensor, ...]
-    turn: Callable[[Tensor], Tensor] = _as_it_is
+    transform: Callable[[Tensor], Tensor] = _identity
     stacked: bool = False
 
     def value(self) -> Tensor:
-        whole = torch.stack(self.views) if self.stacked else torch.cat(self.views)
-        return self.turn(whole).contiguous()
+        joined = torch.stack(self.views) if self.stacked else torch.cat(self.views)
+        return self.transform(joined).contiguous()
 
     @torch.no_grad()
     def fill(self, value: Tensor) -> None:
-        whole = self.turn(value)
-        parts = whole.unbind() if self.stacked else whole.split([len(view) for view in self.views])
+        transformed = self.transform(value)
+        parts = transformed.unbind() if self.stacked else transformed.split([len(view) for view in self.views])
         for view, part in zip(self.views, parts, strict=True):
             view.copy_(part)
 
 
 def from_original(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Model:
-    """The language model whose flags and weights these are, in float32 and in eval mode.
+    """Convert flags and weights to a language model, in float32 and eval mode.
 
-    Which of the two layouts it is shows in the names. `cutoffs` may have 0 and the size of the vocabulary at its ends.
-    Raises UserError for neither layout, for what we have no model for, where weights are missing or left over, or a
-    shape is not what the config says.
+    The layout is detected from the names. `cutoffs` may have 0 and the size of the vocabulary at its ends.
+
+    Raises:
+        UserError: The layout is unknown, an option is not supported, weights are missing or unexpected, or a shape is
+            wrong.
     """
     layout = _layout(weights)
-    given = {name: value for name, value in weights.items() if name != COUNTS}
-    model = build(_description(config, given, layout)).float()
+    original_weights = {name: value for name, value in weights.items() if name != BUFFER}
+    model = build(_description(config, original_weights, layout)).float()
     stored = _stored(model, layout)
-    missing, left_over = sorted(stored.keys() - given.keys()), sorted(given.keys() - stored.keys())
+    missing, left_over = (
+        sorted(stored.keys() - original_weights.keys()),
+        sorted(original_weights.keys() - stored.keys()),
+    )
     if missing or left_over:
         raise UserError(
             f"these are not the weights of this Transformer-XL (missing: {_listed(missing)}; left over: "
@@ -81,19 +88,20 @@ def from_original(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> M
         )
     for name, target in stored.items():
         expected = tuple(target.value().shape)
-        if tuple(given[name].shape) != expected:
-            raise UserError(f"'{name}' is {tuple(given[name].shape)}, not {expected} as the config says.")
-    covered = {(v.data_ptr(), v.shape): v.numel() for target in stored.values() for v in target.views}
-    assert sum(covered.values()) == sum(value.numel() for value in model.values().values())
+        if tuple(original_weights[name].shape) != expected:
+            raise UserError(f"'{name}' is {tuple(original_weights[name].shape)}, not {expected} as the config says.")
+    filled = {(v.data_ptr(), v.shape): v.numel() for target in stored.values() for v in target.views}
+    assert sum(filled.values()) == sum(value.numel() for value in model.values().values())
     for name, target in stored.items():
-        target.fill(given[name])
+        target.fill(original_weights[name])
     return model.eval()
 
 
 def to_original(model: Model, layout: Layout = "tensorflow") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The flags and the weights by which the original code knows this model.
+    """Flags and weights of the original code for a model.
 
-    Raises UserError for what it cannot be there: see `from_original` for what the layouts hold.
+    Raises:
+        UserError: The layout cannot represent the model; see `from_original`.
     """
     encoder, head = model.encoder, model.head
     if not isinstance(encoder, TransformerXL) or not isinstance(head, LanguageModelHead):
@@ -123,18 +131,18 @@ def to_original(model: Model, layout: Layout = "tensorflow") -> tuple[dict[str, 
 
 
 def _layout(weights: Mapping[str, Tensor]) -> Layout:
-    for layout, name in LARGEST.items():
-        if any(given.startswith(name) for given in weights):
+    for layout, name in TABLE_NAMES.items():
+        if any(weight.startswith(name) for weight in weights):
             return layout  # type: ignore[return-value]
-    raise UserError("these are no weights of Transformer-XL's original code.", remedy=f"It has {LARGEST}.")
+    raise UserError("these are not weights of the original Transformer-XL code.", remedy=f"It has {TABLE_NAMES}.")
 
 
 def _description(config: Mapping[str, Any], weights: Mapping[str, Tensor], layout: Layout) -> dict[str, Any]:
-    """Encoder and head for their flags; absent ones are as their code has them."""
+    """Descriptions of encoder and head for the flags; absent flags have the defaults of the original code."""
     vocab_size, width = config.get("vocab_size", config.get("n_token")), config["d_model"]
     if config.get("d_embed", -1) not in (-1, width):
         raise UserError(
-            f"embeddings of {config['d_embed']} and layers of {width}.", remedy="Only equal ones are known."
+            f"embeddings of {config['d_embed']} and layers of {width}.", remedy="Only equal widths are supported."
         )
     cutoffs = [cutoff for cutoff in config.get("cutoffs", []) if cutoff not in (0, vocab_size)]
     div_value = float(config.get("div_val", 1)) if cutoffs else 1.0
@@ -166,7 +174,9 @@ def _description(config: Mapping[str, Any], weights: Mapping[str, Tensor], layou
         shares = _shared_projections(config.get("tie_projs", config.get("share_proj", False)), len(cutoffs))
         if div_value > 1 and encoder["project_first"] and shares[0]:
             raise UserError(
-                "the first cluster shares its matrix.", where="tie_projs", remedy="We know it only unshared."
+                "the first cluster shares its matrix.",
+                where="tie_projs",
+                remedy="Only an unshared matrix is supported.",
             )
         if len(set(shares[1:])) > 1:
             raise UserError("some clusters share their matrices, and others do not.", where="tie_projs")
@@ -175,9 +185,11 @@ def _description(config: Mapping[str, Any], weights: Mapping[str, Tensor], layou
 
 
 def _shared_projections(flags: bool | Sequence[bool], clusters: int) -> list[bool]:
-    """For each cluster whether it shares its matrix; one flag, or a list cut short, goes for the rest."""
-    given = [flags] if isinstance(flags, bool) else list(flags)
-    return (given + given[-1:] * (1 + clusters))[: 1 + clusters]
+    """For each cluster whether it shares its matrix; a single flag, or the last of a short list, applies
+    to the rest.
+    """
+    values = [flags] if isinstance(flags, bool) else list(flags)
+    return (values + values[-1:] * (1 + clusters))[: 1 + clusters]
 
 
 def _is_tied(weights: Mapping[str, Tensor], layout: Layout, cutoffs: Sequence[int]) -> bool:
@@ -192,13 +204,13 @@ def _is_tied(weights: Mapping[str, Tensor], layout: Layout, cutoffs: Sequence[in
 
 
 def _stored(model: Model, layout: Layout) -> dict[str, Stored]:
-    """Their name of every weight, and where it is in ours."""
+    """Original name of every weight, and its place in the model."""
     return _of_tensorflow(model) if layout == "tensorflow" else _of_pytorch(model)
 
 
 def _linear(name: str, module: nn.Linear, layout: Layout) -> dict[str, Stored]:
     if layout == "tensorflow":
-        stored = {f"{name}/kernel": Stored((module.weight,), _turned)}
+        stored = {f"{name}/kernel": Stored((module.weight,), _transposed)}
         return stored | ({} if module.bias is None else {f"{name}/bias": Stored((module.bias,))})
     stored = {f"{name}.weight": Stored((module.weight,))}
     return stored | ({} if module.bias is None else {f"{name}.bias": Stored((module.bias,))})
@@ -252,9 +264,9 @@ def _of_tensorflow(model: Model) -> dict[str, Stored]:
             stored[f"{below}cutoff_{i}/lookup_table"] = Stored((table,))
         if projection is not None:
             stored[f"{below}cutoff_{i}/proj_W"] = Stored((projection,))
-            of_output = output.first_projection if i == 0 else output.projections[i - 1]
-            if of_output is not None and of_output is not projection:
-                stored[f"{above}cutoff_{i}/proj"] = Stored((of_output,))
+            output_projection = output.first_projection if i == 0 else output.projections[i - 1]
+            if output_projection is not None and output_projection is not projection:
+                stored[f"{above}cutoff_{i}/proj"] = Stored((output_projection,))
     stored[f"{above}cutoff_0/cluster_W"] = Stored((output.cluster_weight,))
     stored[f"{above}cutoff_0/cluster_b"] = Stored((output.cluster_bias,))
     return stored
@@ -267,7 +279,7 @@ def _of_pytorch(model: Model) -> dict[str, Stored]:
     for name, ours in (("r_w_bias", "u"), ("r_r_bias", "v")):
         if encoder.config.shared_biases:
             stored[name] = Stored((getattr(encoder, ours),))
-        else:  # not in their code, but in what others made of it
+        else:  # not in the original code, but in derived versions
             for index, block in enumerate(encoder.layers):
                 stored[f"layers.{index}.dec_attn.{name}"] = Stored((getattr(block.attention, ours),))
     table_name, output_name = "word_emb.emb_layers.{}.weight", "crit.out_layers.{}.{}"
@@ -290,14 +302,14 @@ def _of_pytorch(model: Model) -> dict[str, Stored]:
     for i, ((table, projection), bias) in enumerate(zip(parts, output.bias.split(output.sizes), strict=True)):
         stored |= {table_name.format(i): Stored((table,)), output_name.format(i, "weight"): Stored((table,))}
         stored[output_name.format(i, "bias")] = Stored((bias,))
-        stored[f"word_emb.emb_projs.{i}"] = Stored((projection,), _turned)
-        of_output = output.first_projection if i == 0 else output.projections[i - 1]
-        assert of_output is not None
-        stored[f"crit.out_projs.{i}"] = Stored((of_output,), _turned)
+        stored[f"word_emb.emb_projs.{i}"] = Stored((projection,), _transposed)
+        output_projection = output.first_projection if i == 0 else output.projections[i - 1]
+        assert output_projection is not None
+        stored[f"crit.out_projs.{i}"] = Stored((output_projection,), _transposed)
     return stored
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first few of many names, and how many more there are."""
+    """The first few of many names, and their number."""
     more = f", … ({len(names)} in all)" if len(names) > 8 else ""
     return (", ".join(names[:8]) + more) or "none"

@@ -1,1 +1,1 @@
-"""Kernels and number formats for processors: int8, bfloat16, denormals, LSTM inference."""
+"""CPU kernels and number formats: int8, bfloat16, denormals, LSTM inference."""

@@ -1,6 +1,6 @@
-"""Denormals, numbers nearer to zero than 1e-38, with which a processor may count many times as slowly.
+"""Denormals, numbers below 1e-38 in float32, with which a CPU may be many times slower.
 
-A gate of an LSTM that stands still has gradients of this size, and so do those of all layers below it.
+A saturated LSTM gate has gradients of this size, and so do all layers below it.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from contextlib import contextmanager
 
 import torch
 
-LEAST = 5e-324  # the smallest denormal, of Python's own numbers
-GRAIN = 32_768  # how many numbers torch gives to each thread at least
+SMALLEST_DENORMAL = 5e-324  # of a Python float
+ELEMENTS_PER_THREAD = 32_768  # minimum number of elements for a torch thread
 
 
 def are_flushed() -> bool:
-    """Whether what this thread computes is 0 where it would be denormal."""
-    return LEAST * 1.0 == 0.0
+    """True if this thread computes 0 in place of denormals."""
+    return SMALLEST_DENORMAL * 1.0 == 0.0
 
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """Compute 0 for a denormal, and read one as 0, on this thread; a processor that cannot goes on as it does."""
-    before = are_flushed()
+    """Context in which this thread flushes denormals to zero, inputs and outputs; no effect on CPUs without support."""
+    previous = are_flushed()
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(before)
+        torch.set_flush_denormal(previous)
 
 
 def start_workers() -> None:
-    """Start the threads among which torch divides its work, where it has not; they flush denormals from then on.
+    """Start torch's worker threads, unless they exist, so that they flush denormals from then on.
 
-    A thread is born with the setting of the one that starts it, and torch has no way to change it in the others later:
-    where torch has computed something large before textgraft does, only the calling thread ever flushes. Not done by an
-    import, because a process that forks after it could not compute in its children.
+    A thread inherits the setting of the thread that starts it, and torch cannot change it in the others later: where
+    torch has computed something large before textgraft does, only the calling thread ever flushes. This is not done by
+    an import, because a process that forks afterwards could not compute in its children.
     """
     with flushed():
-        torch.zeros(torch.get_num_threads() * GRAIN, device="cpu").add_(1)
+        torch.zeros(torch.get_num_threads() * ELEMENTS_PER_THREAD, device="cpu").add_(1)

@@ -68,7 +68,7 @@ class Alignment:
 
 
 class _Decoder:
-    """The translations of B texts as decoding.Continuing wants them."""
+    """The translations of B texts as decoding.NextTokenModel wants them."""
 
     def __init__(self, model: Model, ids: Sequence[np.ndarray], pad_id: int, precision: str) -> None:
         assert isinstance(model.head, TranslationHead)
