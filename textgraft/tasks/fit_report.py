@@ -103,7 +103,7 @@ class FitReport:
 
 def _candidates(run: Mapping[str, Any], first: str, left_out: Mapping[str, str]) -> dict[str, CandidateReport]:
     """By name: first those of which the answer is made, then the others, then those that were left out."""
-    results, choice = run["results"], run.get("blend")
+    results, choice = run["results"], run.get("ensemble")
     if choice:
         metric = results["metric"]
         scored = [CandidateReport(one[metric], one["weight"]) for one in choice["candidates"].values()]

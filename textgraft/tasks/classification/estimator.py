@@ -288,7 +288,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.models_ = models
         self.classifier_ = Classifier.of(models, precision=self.precision)
         self.classes_, self.answers_ = classes, answers
-        method = run.get("method", ENSEMBLE if "blend" in run else FINE_TUNED)
+        method = run.get("method", ENSEMBLE if "ensemble" in run else FINE_TUNED)
         alone = f"The language model alone, fine-tuned by the recipe '{run.get('recipe')}'."
         left_out = _left_out(run, self.class_weights) if method == ENSEMBLE else {}
         self.report_: FitReport | None = None
@@ -313,9 +313,9 @@ def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:
     """Reasons for candidates of the ensemble that run.json does not mention."""
     weighted = not isinstance(class_weights, str) or class_weights != "none"
     why = "class weights are for a fine-tuned language model alone" if weighted else "there are no unlabelled texts"
-    if not weighted and "blend" not in run:
+    if not weighted and "ensemble" not in run:
         why = "the labels are too few to choose by"
-    mentioned = run.get("blend", {}).get("candidates", {})
+    mentioned = run.get("ensemble", {}).get("candidates", {})
     return {name: why for name in CANDIDATE_METHODS if name not in mentioned}
 
 
