@@ -473,5 +473,5 @@ def test_distilbert_is_the_default_and_a_wrong_recipe_is_explained(tmp_path: Pat
     with pytest.raises(UserError, match="label_smoothing is for classifiers"):
         load_distil_recipe(str(path))
     known = load_distil_recipe("distilbert")
-    with pytest.raises(UserError, match="nothing to learn"):
+    with pytest.raises(UserError, match="there is no loss"):
         DistilRecipe(known.name, "", "", known.stage, soft=0.0, hard=0.0, hidden=0.0)

@@ -220,7 +220,7 @@ def test_token_ids_are_refused_and_there_is_no_table() -> None:
     encoder = made()
     with pytest.raises(UserError, match="needs words as characters"):
         encoder(Batch(torch.zeros(1, 2, dtype=torch.int64), torch.ones(1, 2, dtype=torch.bool)))
-    with pytest.raises(UserError, match="no table"):
+    with pytest.raises(UserError, match="no token table"):
         encoder.tied()
 
 
