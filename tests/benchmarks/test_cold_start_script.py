@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from made_up_reviews import reviews
 
 from textgraft.core.context import QUIET
@@ -17,6 +18,7 @@ from textgraft.tasks.export import export
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "cold_start.py"
 
 
+@pytest.mark.slow
 def test_the_graph_answers_alike_and_is_lighter(tiny_lm: Path, tmp_path: Path) -> None:
     examples = Examples(*reviews(20), "single")
     options = FinetuneOptions(recipe="frozen", baselines=False)

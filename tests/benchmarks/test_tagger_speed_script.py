@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from made_up_tags import write_sentences
 
 from textgraft.nn.cpu.int8 import int8_is_native
@@ -15,6 +16,7 @@ from textgraft.nn.cpu.precision import bf16_is_native
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tagger_speed.py"
 
 
+@pytest.mark.slow
 def test_our_sides_take_turns(tmp_path: Path) -> None:
     write_sentences(tmp_path / "some.conll", 70, 1, names=True)
     command = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from programs import Desk, Program, call
 
 
@@ -30,6 +31,7 @@ def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     run("adapt", desk / "pool.txt", "--model", out, "--out", tmp_path / "lm").mistake(str(out))
 
 
+@pytest.mark.slow
 def test_the_language_model_reads_the_unlabelled_text_or_it_says_why_not(desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "clf"
     command = ["finetune", desk / "train.csv", "--out", out, "--model", desk.lm, "--test", desk / "test.csv"]

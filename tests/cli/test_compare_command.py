@@ -57,6 +57,7 @@ def test_compare_from_files_to_report(desk: Desk, tmp_path: Path) -> None:
     assert not re.search(r"(?:src|href)=\"(?!#)|<script", page)  # nothing is fetched or run
 
 
+@pytest.mark.slow
 def test_families_by_name_and_features_of_several_models(desk: Desk, tmp_path: Path, run: Program) -> None:
     flair, vectors = write_family(tmp_path / "models", "flair"), write_vectors(tmp_path / "models")
     names = [f"flair@{flair}", f"features@{vectors}+{desk.lm}", f"vectors@{vectors}", "features"]

@@ -68,6 +68,7 @@ def test_train_as_json_with_pairs_held_out(made: Made, tmp_path: Path, run: Prog
     assert (head["score"], head["reach"]) == ("additive", "local-p")
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
     # Long enough that a busy machine, too, gets to the interruption before the end.
     asked = [*arguments(made.folder, 500), "--minutes", "0.1", "--out", tmp_path / "again"]

@@ -60,6 +60,7 @@ def test_a_language_model_teaches_half_of_itself(run: Program, desk: Desk, tmp_p
     assert loading.load_network(out).model.encoder.config.num_layers == 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_the_same_command_end_with_the_same_bits(run: Program, desk: Desk, tmp_path: Path) -> None:
     out, whole = tmp_path / "small", tmp_path / "whole"
     arguments = ["distil", desk.lm, desk / "pool.txt", "--recipe", recipe(tmp_path, 6), "--precision", "fp32", "-q"]

@@ -101,6 +101,7 @@ def test_the_tables_on_stdout_say_the_same(whole: dict[str, Any], desk: Desk, tm
     assert {**numbers(again), "run": None, "asked": None} == {**numbers(whole), "run": None, "asked": None}
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_and_ends_with_the_same_numbers(whole: dict[str, Any], desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "transfer"
     arguments = asked(desk, out, "--test", desk / "test.csv", "--json")

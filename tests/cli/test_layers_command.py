@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from made_up_tags import write_encoder, write_sentences
-from programs import Desk, Program, spawn, unchanged
+from programs import Desk, Program, call, unchanged
 
 FROZEN = """
 name = "frozen quick"
@@ -35,10 +35,10 @@ def drawn(page: Path) -> list[str]:
     return [" ".join(part for part in svg.itertext() if part.strip()) for svg in plots]
 
 
-def test_words_in_a_process_of_its_own(desk: Desk, tmp_path: Path) -> None:
+def test_words_as_json(desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "words"
     arguments = ["inspect", "words", desk.lm, desk / "pool.txt", "--word", "actor", "--word", "FILM", "--out", out]
-    shown = spawn(*arguments, "--occurrences", "5", "--neighbours", "2", "--pool", "20", "--json")
+    shown = call(*arguments, "--occurrences", "5", "--neighbours", "2", "--pool", "20", "--json")
     assert shown.code == 0, shown
     assert "all words with lm" in shown.err  # the progress
     found = shown.json()

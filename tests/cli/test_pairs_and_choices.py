@@ -243,6 +243,7 @@ def test_inspect_transfer_on(
     assert (out / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_inspect_transfer_reads_the_columns_named(run: Program, desk: Path, tiny_lm: Path, tmp_path: Path) -> None:
     common = ("--model", tiny_lm, "--recipe", desk / "quick.toml", "--layers", "1", "--seeds", "1", "--quiet")
     files = (desk / "train.jsonl", "--test", desk / "test.jsonl", "--max-tokens", "32", *common, "--json")

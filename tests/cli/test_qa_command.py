@@ -68,6 +68,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert done.err == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
     arguments = ["qa", "finetune", made / "train.json", "--out", tmp_path / "again", "--test", made / "test.json"]
     arguments += ["--model", made / "bert", "--recipe", made / "quick-8.toml", "--max-tokens", "24", "--stride", "6"]

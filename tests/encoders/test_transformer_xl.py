@@ -310,6 +310,7 @@ class Repeating:
         return np.repeat(stretches, 2, axis=1).reshape(-1)[start : min(stop, self.num_tokens)]
 
 
+@pytest.mark.slow
 def test_a_run_carries_memory_of_one_length_and_learns_what_only_memory_tells() -> None:
     """With windows no longer than a stretch, its first telling lies mostly in the memory."""
     losses = {}
