@@ -174,7 +174,7 @@ def ensemble(draw: Draw, stage: Stage) -> np.ndarray:
 
 
 def of_folds(draw: Draw) -> list[Trained]:
-    """The networks that a blend's evidence needs anyway, each trained without a fifth of the labels, and one on all."""
+    """The networks that model selection needs anyway, each trained without a fifth of the labels, and one on all."""
     kept = [kept for kept, _ in selection_splits(draw.train, draw.seed)]
     parts = [*(draw.train.take(indices) for indices in kept), draw.train]
     return [trained(replace(draw, train=part), stage=recommended_recipe(draw)) for part in parts]

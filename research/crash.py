@@ -5,8 +5,8 @@
 
 A tiny model goes from text to a classifier: pretrain (tokenizer, token shards, word vectors where gensim is
 installed, training), adapt (on a vocabulary of its own), fine-tuning on several seeds, fine-tuning on folds, and a
-blend with linear classifiers. Each result is made once in peace; then anew, by processes that are killed at random
-moments and repeated, until one comes to the end. The weights, the tokenizer and all scores are compared by sha256 to
+weighted ensemble with linear classifiers. Each result is made once in peace; then anew, by processes that are killed
+at random moments and repeated, until one comes to the end. The weights, the tokenizer and all scores are compared by sha256 to
 those made in peace. Exits with 1 if anything differs.
 
 Each life is a fork of this process, which has only imported the libraries, so that the moments fall on the work
@@ -178,7 +178,7 @@ def make_classifier(folder: Path, out: Path, *, seed: int = 0, seeds: int = 1, f
     finetune(labelled(40, seed=2), out, model=model, valid=valid, options=options, context=QUIET)
 
 
-def make_blend(folder: Path, out: Path) -> None:
+def make_ensemble(folder: Path, out: Path) -> None:
     """A language model and linear classifiers, weighed by what they say of two folds."""
     options = FinetuneOptions(folds=2, settings=Settings(save_seconds=0.0))
     texts = (folder / "pool.txt").read_text(encoding="utf-8").splitlines()[:300]
@@ -192,7 +192,7 @@ STAGES: dict[str, Callable[[Path, Path], None]] = {
     "adapted": make_adapted,
     "seeds": partial(make_classifier, seeds=2),
     "folds": partial(make_classifier, seed=7, folds=2),
-    "blend": make_blend,
+    "ensemble": make_ensemble,
 }
 """What makes each result, from those before it; the order is that of the pipeline."""
 
@@ -240,7 +240,7 @@ def work_path(out: Path) -> Path:
 def hashes(out: Path) -> dict[str, str]:
     """sha256 of what must not depend on how often a run was killed; of run.json without times and places.
 
-    A blend has a folder for each of its members.
+    An ensemble has a folder for each of its members.
     """
     kept = [path for path in sorted(out.rglob("*")) if path.name in ("model.safetensors", "tokenizer.json")]
     files = {str(path.relative_to(out)): path.read_bytes() for path in kept}

@@ -1,4 +1,4 @@
-"""How the answers of a blend's candidates are best put together: `python research/pooling.py trec --labels 100,500`.
+"""How the predictions of an ensemble's candidates are best combined: `python research/pooling.py trec --labels 100`.
 
 `finetune` averages probabilities, with weights that make the log loss of held-out folds small. Here the same candidates
 of the same draws as in `research/curves.py NAME --methods default` are put together in other ways too: by the mean of

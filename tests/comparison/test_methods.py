@@ -129,7 +129,7 @@ def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> No
         one._adapt_stage = Stage  # type: ignore[method-assign]
     method.prepare(pool, tmp_path / "prepared")
     answers = method.train_and_predict(train, test.texts, Labels.fit(train), 4, tmp_path / "cell")
-    assert made.comparison.outcomes[0].name == "blend"
+    assert made.comparison.outcomes[0].name == "ensemble"
     np.testing.assert_array_equal(answers.outputs, made.comparison.outcomes[0].outputs[0])
     assert answers.about.startswith(made.comparison.outcomes[0].about)
 

@@ -206,9 +206,9 @@ def test_the_card_says_what_it_is() -> None:
     assert "Chosen: a \\| b.\n" in card
     assert "neural network" not in model_card({"name": "reviews", "stage": "finetune"})
     weights = {"linear": {"weight": 0.4}, "lsa": {"weight": 0.6}, "ulmfit": {"weight": 0.0}}
-    both = {"name": "reviews", "stage": "finetune", "blend": {"candidates": weights}}
+    both = {"name": "reviews", "stage": "finetune", "ensemble": {"candidates": weights}}
     assert "averaged with weights" in model_card(both)
-    alone = both | {"blend": {"candidates": weights | {"linear": {"weight": 0.0}}}}
+    alone = both | {"ensemble": {"candidates": weights | {"linear": {"weight": 0.0}}}}
     assert "averaged with weights" not in model_card(alone)
 
 

@@ -37,7 +37,7 @@ def test_twenty_kills_in_three_stages_change_no_bit() -> None:
     assert result["different"] == []
     assert result["kills"] == 20
     kills = {name: sum(stage["killed"].values()) for name, stage in result["stages"].items()}
-    assert kills == dict.fromkeys(("lm", "adapted", "seeds", "folds", "blend"), 4)
+    assert kills == dict.fromkeys(("lm", "adapted", "seeds", "folds", "ensemble"), 4)
 
 
 PIPELINE = """

@@ -40,7 +40,7 @@ def test_verdict_names_the_best_baseline_and_whether_it_is_chance(targets):
     alone = Comparison(labels(), targets, (answering("ulmfit", 320, targets),)).verdict()
     assert alone.endswith("no baseline was run.")
     linear = answering("linear", 320, targets)
-    blend = Comparison(labels(), targets, (answering("blend", 320, targets),), parts=(linear,)).verdict()
+    blend = Comparison(labels(), targets, (answering("ensemble", 320, targets),), parts=(linear,)).verdict()
     assert blend.endswith("It is linear alone, and nothing else was trained to be beside it.")
 
 

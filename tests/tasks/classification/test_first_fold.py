@@ -128,8 +128,8 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
     assert json.loads((folder / "run.json").read_text())["stage"] == "adapt"
     before = adapt(POOL, tmp_path / "before", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
     alike = run(tmp_path / "alike", before, options=NOT_ADAPTED)
-    assert done.record["blend"]["candidates"] == alike.record["blend"]["candidates"]
-    for name in ("blend", "ulmfit"):
+    assert done.record["ensemble"]["candidates"] == alike.record["ensemble"]["candidates"]
+    for name in ("ensemble", "ulmfit"):
         assert np.array_equal(answers(done, name), answers(alike, name)), name
     assert {path.name for path in tmp_path.iterdir()} == {"out", "out.lm", "before", "alike"}
 
@@ -149,7 +149,7 @@ def test_each_of_several_is_judged_and_reads_for_itself(
     assert trained == ["ulmfit as it is, fold 1 of 2", *(f"gpt {name}" for name in ("as it is, fold 1 of 2", *AFTER))]
     assert done.language_models == {"gpt": tmp_path / "out.gpt.lm"}
     assert {path.name for path in tmp_path.iterdir()} == {"gpt", "out", "out.gpt.lm"}
-    assert done.record["blend"]["left_out"]["ulmfit"] == "so the judge says"
+    assert done.record["ensemble"]["left_out"]["ulmfit"] == "so the judge says"
     assert "; the language model was so the judge says" in done.comparison.chosen
 
 
@@ -162,10 +162,10 @@ def test_who_is_not_does_not_and_it_says_so(
     assert done.language_models == {}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert "ulmfit" not in done.record["results"]["methods"]
-    assert "ulmfit-probe" in done.record["blend"]["candidates"]  # of the model as it is
-    assert done.record["blend"]["left_out"]["ulmfit"] == "so the judge says"
+    assert "ulmfit-probe" in done.record["ensemble"]["candidates"]  # of the model as it is
+    assert done.record["ensemble"]["left_out"]["ulmfit"] == "so the judge says"
     saved = textgraft.load(done.folder, precision="fp32").outputs(TEST.texts)
-    assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
+    assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
 
 
 def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_read(
@@ -192,7 +192,7 @@ def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(early_rejection, "SURE", 1.1)
     monkeypatch.setattr(early_rejection, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
     monkeypatch.setattr(early_rejection, "losses", lambda kind, targets, outputs: -np.asarray(outputs).max(axis=1))
-    said = run(tmp_path / "out", tiny_lm).record["blend"]["left_out"]["ulmfit"]
+    said = run(tmp_path / "out", tiny_lm).record["ensemble"]["left_out"]["ulmfit"]
     assert said.startswith("given up before it read the unlabelled texts, after 1 of 2 folds: accuracy ")
 
 
@@ -223,7 +223,7 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
     done = run(tmp_path / "out", tiny_lm, options=replace(OPTIONS, adapt=briefly, minutes=1e-6))
     assert trained == ["as it is, fold 1 of 2"]
     assert done.language_models == {}
-    assert "its trainings would take" in done.record["blend"]["left_out"]["ulmfit"]
+    assert "its trainings would take" in done.record["ensemble"]["left_out"]["ulmfit"]
 
 
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:

@@ -110,13 +110,13 @@ def answers(done: FinetuneResult, name: str) -> np.ndarray:
 
 def test_what_is_saved_is_what_was_measured_and_chosen(blended: FinetuneResult) -> None:
     done = blended
-    comparison, choice = done.comparison, done.record["blend"]
-    assert comparison.outcomes[0].name == "blend"
+    comparison, choice = done.comparison, done.record["ensemble"]
+    assert comparison.outcomes[0].name == "ensemble"
     assert list(choice["candidates"]) == ["linear", "lsa", "co-training", "ulmfit-probe", "ulmfit"]
     weights = {name: one["weight"] for name, one in choice["candidates"].items()}
     assert sum(weights.values()) == pytest.approx(1)
     mean = sum(weight * answers(done, name) for name, weight in weights.items() if weight)
-    assert answers(done, "blend") == pytest.approx(mean)
+    assert answers(done, "ensemble") == pytest.approx(mean)
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(mean, abs=1e-5)
     assert len(saved.members) == sum(weight > 0 for weight in weights.values())
@@ -133,13 +133,13 @@ def test_it_says_what_it_chose_and_why(blended: FinetuneResult) -> None:
         spoken = "the language model" if name == "ulmfit" else name
         assert (f"{100 * weight:.0f} % {spoken}" if weight < 1 else f"{spoken} alone") in sentence
     if "ulmfit" not in done.counted:
-        score = 100 * done.record["blend"]["candidates"]["ulmfit"]["accuracy"]
+        score = 100 * done.record["ensemble"]["candidates"]["ulmfit"]["accuracy"]
         assert f"; the language model ({score:.1f} % out of fold) adds nothing." in sentence
     assert sentence in done.comparison.table()
     report = (done.folder / "report.html").read_text()
     assert sentence in report
     assert "candidate co-training" in report
-    assert json.loads((done.folder / "run.json").read_text())["blend"]["chosen"] == sentence
+    assert json.loads((done.folder / "run.json").read_text())["ensemble"]["chosen"] == sentence
     assert sentence.rstrip(".") in (done.folder / "README.md").read_text()
 
 
@@ -152,7 +152,7 @@ def test_no_space_has_read_a_text_that_is_held_out(blended: FinetuneResult) -> N
 def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(blended: FinetuneResult) -> None:
     done = blended
     rows = list(done.record["results"]["methods"])
-    assert rows[0] == "blend"
+    assert rows[0] == "ensemble"
     probe = ["ulmfit-probe"] if "ulmfit-probe" in done.counted else []
     assert sorted(rows[1:]) == sorted(["linear", "lsa", "co-training", "ulmfit", *probe])
     assert [line.split()[0] for line in done.comparison.table().splitlines()[1 : 1 + len(rows)]] == rows
@@ -173,7 +173,7 @@ def test_a_probe_reads_the_test_texts_only_where_it_counts(
     done = quick(test=TEST)
     assert read == [len(TRAIN), *([len(TEST)] if counts else [])]
     assert ("ulmfit-probe" in done.record["results"]["methods"]) == counts
-    assert done.record["blend"]["candidates"]["ulmfit-probe"]["accuracy"] > 0
+    assert done.record["ensemble"]["candidates"]["ulmfit-probe"]["accuracy"] > 0
 
 
 def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(
@@ -182,7 +182,7 @@ def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(
     shouted = [text.upper() for text in TRAIN.texts[:5]]
     labels = [*TRAIN.labels[:5], *TEST.labels]
     done = quick(test=Examples([*shouted, *TEST.texts], labels, "single"))
-    right = np.argmax(answers(done, "blend"), axis=1) == done.comparison.targets
+    right = np.argmax(answers(done, "ensemble"), axis=1) == done.comparison.targets
     told = f"5 of them are in the training texts too; on the other 30 it has {100 * right[5:].mean():.1f} % ["
     assert told in done.comparison.verdict()
     assert told in (done.folder / "report.html").read_text()
@@ -191,12 +191,12 @@ def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(
 
 def test_measured_on_folds_it_says_so(quick: Callable[..., FinetuneResult]) -> None:
     done = quick()
-    assert list(done.record["blend"]["candidates"]) == ["linear", "ulmfit-probe", "ulmfit"]
+    assert list(done.record["ensemble"]["candidates"]) == ["linear", "ulmfit-probe", "ulmfit"]
     assert len(done.comparison.targets) == 24
     assert "The scores are of the same texts" in done.comparison.chosen
-    ours = mean_loss("single", done.comparison.targets, answers(done, "blend"))
+    ours = mean_loss("single", done.comparison.targets, answers(done, "ensemble"))
     assert "ulmfit-probe" in done.record["results"]["methods"]  # it has read all that there is
-    for name, found in done.record["blend"]["candidates"].items():
+    for name, found in done.record["ensemble"]["candidates"].items():
         assert found["log_loss"] == pytest.approx(mean_loss("single", done.comparison.targets, answers(done, name)))
         assert ours <= found["log_loss"] + 1e-12
 
@@ -209,17 +209,17 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
         values = [float(name == "pos") + i % 5 / 10 for i, name in enumerate(names)]
     train = Examples(texts, values, kind)  # type: ignore[arg-type]
     done = quick(train, test=train.take(range(10)), unlabelled=POOL)
-    assert list(done.record["blend"]["candidates"]) == ["linear", "lsa", "ulmfit-probe", "ulmfit"]
-    assert "one label" in done.record["blend"]["left_out"]["co-training"]
+    assert list(done.record["ensemble"]["candidates"]) == ["linear", "lsa", "ulmfit-probe", "ulmfit"]
+    assert "one label" in done.record["ensemble"]["left_out"]["co-training"]
     saved = textgraft.load(done.folder, precision="fp32").outputs(texts[:10])
-    assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
+    assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
 
 
 def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..., FinetuneResult]) -> None:
     texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
     done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["...", "..."])
     for name in ("lsa", "co-training"):
-        assert "no text has a single word" in done.record["blend"]["left_out"][name]
+        assert "no text has a single word" in done.record["ensemble"]["left_out"][name]
         assert name not in done.record["results"]["methods"]
 
 
@@ -237,7 +237,7 @@ def test_who_asks_about_the_language_model_gets_it_alone(
     name = "scratch" if "from_scratch" in asked else "ulmfit"
     beside = [] if "baselines" in asked else ["linear", "lsa"]
     assert list(done.record["results"]["methods"]) == [name, *beside]
-    assert "blend" not in done.record
+    assert "ensemble" not in done.record
     assert "chosen" not in done.record["results"]
 
 
@@ -290,7 +290,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.25, 0.0, 0.25]))
     done = quick(test=TEST, model=f"{tiny_lm}+{other}", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
     seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
-    assert seeds == {"blend": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}  # no probe counts
+    assert seeds == {"ensemble": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}  # no probe counts
     blend, linear, forward, backward = (o.outputs for o in done.comparison.outcomes)
     assert blend == pytest.approx(0.5 * linear + 0.25 * forward + 0.25 * backward)
     assert "50 % linear, 25 % the language model, 25 % the language model (ulmfit-backward)" in done.comparison.chosen
@@ -306,7 +306,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
     grown = ["ulmfit", "gpt", "ulmfit-2"]
     assert list(done.members) == list(done.stages) == grown
-    assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["blend"]["candidates"])
+    assert {"gpt", "gpt-probe", "ulmfit", "ulmfit-2-probe"} <= set(done.record["ensemble"]["candidates"])
     assert np.array_equal(answers(done, "ulmfit"), answers(done, "ulmfit-2"))
     assert not np.array_equal(answers(done, "ulmfit"), answers(done, "gpt"))
     assert [loading.load_network(done.folder / name).model.encoder.method for name in grown] == [
@@ -315,7 +315,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
         "ulmfit",
     ]
     saved = textgraft.load(done.folder, precision="fp32")
-    assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "blend"), abs=1e-5)
+    assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "ensemble"), abs=1e-5)
 
 
 def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_lone_linear_classifier_is_saved_as_one(
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
     done = quick(test=TEST)
     run = json.loads((done.folder / "run.json").read_text())
-    assert "linear alone; the language model (" in run["blend"]["chosen"]
+    assert "linear alone; the language model (" in run["ensemble"]["chosen"]
     assert run["linear"].startswith("TF-IDF of ")
     assert (run["base"], run["licence"], run["recipe"]) == (None, None, None)
     assert (done.folder / "model.safetensors").exists()
@@ -357,7 +357,7 @@ def test_a_lone_linear_classifier_is_saved_as_one(
     assert rival is not None
     assert rival.name == "ulmfit"
     result = textgraft.evaluate(done.folder, TEST)
-    assert result["metrics"]["accuracy"] == run["results"]["methods"]["blend"]["accuracy"]["mean"]
+    assert result["metrics"]["accuracy"] == run["results"]["methods"]["ensemble"]["accuracy"]["mean"]
 
 
 def answer(right: bool) -> np.ndarray:
@@ -424,13 +424,13 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
     done = quick(test=TEST, unlabelled=POOL)
     assert trained == ["fold 1 of 2"]
     assert asked == [12]
-    assert next(iter(done.record["results"]["methods"])) == "blend"
+    assert next(iter(done.record["results"]["methods"])) == "ensemble"
     assert "ulmfit" not in done.record["results"]["methods"]
-    assert done.record["blend"]["left_out"]["ulmfit"].endswith("so the judge says")
+    assert done.record["ensemble"]["left_out"]["ulmfit"].endswith("so the judge says")
     assert "; the language model was given up after 1 of 2 folds: so the judge says." in done.comparison.chosen
     assert "so the judge says" in (done.folder / "report.html").read_text()
     saved = textgraft.load(done.folder, precision="fp32").outputs(TEST.texts)
-    assert saved == pytest.approx(answers(done, "blend"), abs=1e-5)
+    assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
 
 
 OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (1, 7)]
@@ -490,7 +490,7 @@ def test_another_question_is_not_mixed_in(
 
 def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[..., FinetuneResult]) -> None:
     done = quick(test=TEST, options=FinetuneOptions(folds=2, minutes=1e-6, settings=SETTINGS))
-    choice = done.record["blend"]
+    choice = done.record["ensemble"]
     assert set(choice["candidates"]) == {"linear"}
     assert "its trainings would take" in choice["left_out"]["ulmfit"]
     assert "its reading would take" in choice["left_out"]["ulmfit-probe"]

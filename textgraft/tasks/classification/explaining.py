@@ -1,9 +1,9 @@
-"""Which words a classifier's answer hangs on: how it changes where one is left out.
+"""Explanations of a classifier's prediction by its words: how it changes when one is left out.
 
-Erasure (Li, Monroe & Jurafsky 2016, arXiv:1612.08220; occlusion, Zeiler & Fergus 2014). It asks nothing of a
-classifier but its answers, so that networks, counters, blends and graphs are explained alike, and what it says is what
-the classifier does, not what its gradients suggest. It does not see what several words do only together: of two that
-say the same, each may be left out without a change.
+Erasure (Li, Monroe & Jurafsky 2016, arXiv:1612.08220; occlusion, Zeiler & Fergus 2014). It uses
+nothing of a classifier but its predictions, so networks, linear classifiers, ensembles and ONNX graphs are explained
+alike, by what the classifier does and not by what its gradients suggest. It does not show what several words do only
+together: of two synonyms each may be left out without a change.
 """
 
 from __future__ import annotations

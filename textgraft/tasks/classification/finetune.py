@@ -111,7 +111,7 @@ class FinetuneOptions:
         validate_layer_aggregation(self.layer_aggregation)
         self._validate_method()
         allowed_seconds(self.minutes)  # an impossible one is refused now
-        if self.minutes is not None and not self.blends:
+        if self.minutes is not None and not self.selects:
             message = "minutes bound a language model that may be left out, and here it is all that is asked for."
             raise UserError(message, remedy="Leave out the minutes, or what asks for it, such as a recipe.")
         for name in ("seeds", "max_tokens"):
@@ -159,10 +159,10 @@ class FinetuneOptions:
     def default_model(self, train: Examples) -> str:
         """The language model where none is named."""
         usual = default_models_for(train.texts)
-        return usual.ensemble if self.blends else usual.alone
+        return usual.ensemble if self.selects else usual.alone
 
     @property
-    def blends(self) -> bool:
+    def selects(self) -> bool:
         """True where linear classifiers may be part of the ensemble.
 
         Not where the language model is what is asked about, nor with class weights, which linear ones know nothing of.
@@ -230,7 +230,7 @@ def finetune(
     selection, options = begun.selection, begun.options
     # The quick ones first, so that a mistake they trip over is reported before the long training.
     methods = options.candidate_methods
-    linear = linear_candidates(selection, methods=methods) if options.blends and selection.splits else None
+    linear = linear_candidates(selection, methods=methods) if options.selects and selection.splits else None
     choice: WeightedEnsemble | None = None
     if linear is None:
         begun = begun.adapted_readings()
@@ -364,15 +364,15 @@ def validate_candidates(linear: LinearCandidates, options: FinetuneOptions) -> N
 
 
 def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -> Sequence[Split]:
-    """The folds that are asked for; if none are, those that a blend needs, or five where nothing else is `measured` on.
+    """The folds of the options; else those of model selection, or five where there is no other evaluation split.
 
-    Raises UserError for folds that cannot be made, but for a blend's, which can do without.
+    Raises UserError for folds that cannot be made, except those of model selection, which is then skipped.
     """
-    if options.folds is None and options.blends:
+    if options.folds is None and options.selects:
         splits = selection_splits(train, options.settings.seed)
         if splits or (measured and options.method == ENSEMBLE):
             return splits
-    count = options.folds if options.folds is not None else 0 if measured and not options.blends else 5
+    count = options.folds if options.folds is not None else 0 if measured and not options.selects else 5
     if count == 0 and not measured:
         raise UserError("there is nothing to measure on.", remedy="Give a test set, or ask for folds.")
     return stratified_folds(train, count, options.settings.seed) if count else ()
@@ -436,7 +436,7 @@ def _language_model_comparison(
     """The classifiers of the language model first, then the linear baselines."""
     outcome, parts = _outcomes(members, "scratch" if options.from_scratch else " + ".join(members))
     comparison = compare_methods(selection, outcome, baselines=options.baselines, parts=parts)
-    if not options.blends:
+    if not options.selects:
         return comparison
     labels = len(selection.train)
     why = "no folds were asked for" if options.folds == 0 else f"{labels:,} labels leave none to hold out"
@@ -490,7 +490,7 @@ def _choice_record(choice: WeightedEnsemble | None, names: Collection[str]) -> d
     if choice is None:
         return {}
     grown = {*names, *map(linear_probe_name, names)}
-    return {"blend": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
+    return {"ensemble": choice.record()} | ({} if grown & {c.name for c in choice.kept} else FROM_NO_MODEL)
 
 
 def _member_record(member: Member, first_seed: int) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _note(record: dict[str, Any]) -> str:
 
 def _tried(record: dict[str, Any]) -> dict[str, Any]:
     """Each candidate's scores out of fold and its weight, and what was left out."""
-    choice = record.get("blend") or {}
+    choice = record.get("ensemble") or {}
     tried = {f"candidate {name}": scores for name, scores in choice.get("candidates", {}).items()}
     return tried | ({"left_out": choice["left_out"]} if choice.get("left_out") else {})
 

@@ -70,7 +70,7 @@ class WeightedEnsemble:
         weights = [self.weights[c.name] for c in self.kept]
         mean = partial(np.average, axis=0, weights=weights)
         return Outcome(
-            name="blend",
+            name="ensemble",
             outputs=mean(np.broadcast_arrays(*(c.outcome.outputs for c in self.kept))),
             raw=mean(np.broadcast_arrays(*(c.outcome.raw for c in self.kept))),
             minutes=(shared_seconds + self.seconds) / 60,
@@ -240,7 +240,7 @@ def weighted_ensemble(
     shares = _shares(weights, scores, metric, language_models, given_up)
     chosen = f"Chosen on {len(selection.train):,} labels by {evidence(selection)}: {shares}."
     if selection.evaluation is None:
-        chosen += " The scores are of the same texts, which flatters the blend a little."
+        chosen += " The scores are of the same texts, which is slightly optimistic for the ensemble."
     return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, given_up)
 
 

@@ -17,15 +17,15 @@ def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     command += ["-u", desk / "pool.txt", "--no-adapt", "--folds", "2", "--precision", "fp32"]
     done = call(*command)
     assert done.code == 0, done
-    assert done.out.splitlines()[1].startswith("blend ")
+    assert done.out.splitlines()[1].startswith("ensemble ")
     assert "Chosen on 24 labels by 2-fold cross-validation: " in done.out
     assert "candidate co-training: " in done.err
     results = json.loads((out / "run.json").read_text())["results"]
     assert results["chosen"] in done.out
-    assert next(iter(results["methods"])) == "blend"
+    assert next(iter(results["methods"])) == "ensemble"
 
     evaluated = run("evaluate", out, desk / "test.csv", "--json", "--precision", "fp32").json()
-    assert evaluated["metrics"]["accuracy"] == results["methods"]["blend"]["accuracy"]["mean"]
+    assert evaluated["metrics"]["accuracy"] == results["methods"]["ensemble"]["accuracy"]["mean"]
     rows = run("predict", out, "--text", "great superb", "--text", "awful poor", "--json").json()["predictions"]
     assert [row["label"] for row in rows] == ["pos", "neg"]
     run("adapt", desk / "pool.txt", "--model", out, "--out", tmp_path / "lm").mistake(str(out))
