@@ -117,7 +117,7 @@ def test_mistakes(folder: Path, desk: Desk, tmp_path: Path, run: Program) -> Non
     with unchanged(tmp_path):
         run("vectors", "neighbours", folder, "quen").mistake("no word 'quen'", "Did you mean 'queen'")
         run("vectors", "neighbours", tmp_path / "no.vec", "a").mistake("no.vec")
-        run("vectors", "neighbours", desk.lm, "a").mistake("holds no word vectors")
+        run("vectors", "neighbours", desk.lm, "a").mistake("has no word vectors")
         run("vectors", "evaluate", folder).mistake("nothing to evaluate on", "--similarity")
         run("vectors", "convert", folder, "--to", "word3vec", "--out", tmp_path / "x").mistake(
             "Did you mean 'word2vec'"

@@ -232,7 +232,7 @@ def test_killed_anywhere_it_goes_on_and_ends_with_the_same_files(
     def counted(*args: Any, **more: Any) -> Any:
         if len(trained) == 7:
             raise KeyboardInterrupt
-        if not (more["folder"] / f"{more['title']}.safetensors").exists():
+        if not (more["context"].work / f"{more['title']}.safetensors").exists():
             trained.append(more["title"])
         return real(*args, **more)
 

@@ -420,7 +420,7 @@ def test_the_language_model_is_adapted_to_unlabelled_texts(options: dict[str, An
     stored = clone(TextClassifier(**options, unlabelled=pool))
     assert stored.unlabelled == pool
     np.testing.assert_array_equal(stored.fit(texts, labels).predict_proba(texts), adapted.predict_proba(texts))
-    with pytest.raises(UserError, match=r"nothing would read them. Leave adapt at True"):
+    with pytest.raises(UserError, match=r"nothing would be trained on them. Leave adapt at True"):
         TextClassifier(**options, adapt=False).fit(texts, labels, unlabelled=pool)
 
 

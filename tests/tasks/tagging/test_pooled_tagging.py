@@ -197,7 +197,7 @@ def test_killed_it_ends_with_the_same_bits(sources: Path, tmp_path: Path, monkey
 
 def test_mistakes_are_explained(sources: Path, tmp_path: Path) -> None:
     for name, message in (
-        (f"pooled:{sources / 'words.txt'}", "nothing to pool"),
+        (f"pooled:{sources / 'words.txt'}", "pooling has no effect"),
         (f"pooled:{sources / 'lstm'}@lats", "unknown layer aggregation 'lats'"),
         ("pooled:", "a name is missing"),
         ("pooled:nothing-of-that-name", "no model 'nothing-of-that-name'"),
