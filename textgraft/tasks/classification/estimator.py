@@ -29,7 +29,8 @@ from textgraft.models.loading import OpenedModels
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 from textgraft.tasks.classification.ensemble import save_ensemble
-from textgraft.tasks.classification.finetune import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
@@ -167,7 +168,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             folds; an unknown model, method or recipe; a method that needs unlabelled texts without any; and unlabelled
             texts that nothing would read.
         """
-        texts = check_texts(X)
+        texts = validate_texts(X)
         targets = Targets.read(y)
         check_consistent_length(texts, targets.labels)
         kind: TargetKind = "single" if targets.answers == "single" else "multi"
@@ -199,7 +200,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = self.classifier_.labels.names
-        outputs = self.classifier_.outputs(check_texts(X))
+        outputs = self.classifier_.outputs(validate_texts(X))
         probabilities = np.zeros((len(outputs), len(self.classes_)))
         for column, label in enumerate(map(str, self.classes_.tolist())):
             if label in names:
@@ -323,7 +324,7 @@ def _single_texts(unlabelled: Iterable[str] | None) -> list[str] | None:
     """Unlabelled texts as a list, the two texts of a pair apart; None where there are none."""
     if unlabelled is None:
         return None
-    texts = check_texts(unlabelled, name="unlabelled")
+    texts = validate_texts(unlabelled, name="unlabelled")
     return [part for text in texts for part in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
 
 
@@ -356,7 +357,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Raises UserError for an unknown model or pooling, layers that it cannot read so, and texts that are no strings.
         """
-        texts = check_texts(X)
+        texts = validate_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
         self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
@@ -367,7 +368,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: Iterable[str]) -> np.ndarray:
         """(N, D) float32 vectors, or (N, 3 D) with pooling "concat"."""
         check_is_fitted(self)
-        texts = check_texts(X)
+        texts = validate_texts(X)
         if not texts:
             return np.zeros((0, self._n_features_out), dtype=np.float32)
         tokenizer = self.artifact_.tokenizer
@@ -381,7 +382,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
 
-def check_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
+def validate_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
     """X as a list of strings; of Pairs, where X has two strings in each row.
 
     Raises UserError, with the place, for anything that is not one string a text, or two.

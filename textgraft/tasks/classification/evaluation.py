@@ -214,8 +214,8 @@ def on_held_out(comparison: Comparison, folds: Sequence[Sequence[int]] | None) -
     return replace(
         comparison,
         targets=comparison.targets[indices],
-        outcomes=tuple(_only(o, indices) for o in comparison.outcomes),
-        parts=tuple(_only(o, indices) for o in comparison.parts),
+        outcomes=tuple(_take(o, indices) for o in comparison.outcomes),
+        parts=tuple(_take(o, indices) for o in comparison.parts),
     )
 
 
@@ -246,5 +246,5 @@ def _predictions(baseline: Baseline, selection: SelectionContext) -> Outcome:
     return Outcome(baseline.name, answers[None], answers[None], meter.seconds / 60, meter.peak_mb, baseline.about)
 
 
-def _only(outcome: Outcome, indices: np.ndarray) -> Outcome:
+def _take(outcome: Outcome, indices: np.ndarray) -> Outcome:
     return replace(outcome, outputs=outcome.outputs[:, indices], raw=outcome.raw[:, indices])

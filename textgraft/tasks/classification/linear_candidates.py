@@ -22,7 +22,7 @@ from textgraft.models.artifact import Predictor
 from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.selection_context import SelectionContext
 
-FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
+WITHOUT_LANGUAGE_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """Keys of run.json that are empty for a classifier without a language model."""
 CANDIDATE_METHODS = ("linear", "lsa", "co-training")
 """The linear methods among which `finetune` selects. Means of count-based word vectors are left out: they are the best
@@ -154,4 +154,4 @@ def _fitted(
 
 def _artifact(model: FittedModel, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
     about = {"linear": model.about, "temperature": temperature}
-    return LinearArtifact(model, labels, {**run, **FROM_NO_MODEL, **about})
+    return LinearArtifact(model, labels, {**run, **WITHOUT_LANGUAGE_MODEL, **about})

@@ -29,15 +29,18 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
     if isinstance(head, ChoiceHead):
         graph, found = new_graph(model.encoder, options=("questions", "options"))
         scores = heads.classification(graph, head.score, read(graph, model.layer_aggregation, found[0]), found, "mask")
-        said = heads.choice_probabilities(graph, scores, "options", temperature)
+        probabilities_output = heads.choice_probabilities(graph, scores, "options", temperature)
         shape: tuple[str | int, ...] = ("questions", "options")
     else:
         assert isinstance(head, ClassificationHead)
         graph, found = new_graph(model.encoder)
         logits = heads.classification(graph, head, read(graph, model.layer_aggregation, found[0]), found, "mask")
-        said, shape = heads.answers(graph, logits, labels.kind, temperature), ("batch", head.config.outputs)
+        probabilities_output, shape = (
+            heads.answers(graph, logits, labels.kind, temperature),
+            ("batch", head.config.outputs),
+        )
     return OnnxClassifier(
-        graph=graph.model({"answers": (said, "float32", shape)}),
+        graph=graph.model({"answers": (probabilities_output, "float32", shape)}),
         tokenizer=artifact.tokenizer,
         max_tokens=longest(model.encoder, artifact.run["max_tokens"]),
         tokens_per_batch=tokens_per_batch(artifact.model),

@@ -10,11 +10,11 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, InputKind, Pair, TargetKind
-from textgraft.tasks.classification.explaining import explained, stretches, variants
+from textgraft.tasks.classification.explaining import explained, removable_spans, variants
 from textgraft.tasks.classification.predictor import Classifier, Prediction
 from textgraft.tasks.service import Request, Several, Text
 
-MOST_EXPLAINED = 10
+MAX_EXPLAINED = 10
 """Each of which is read once for every word."""
 
 
@@ -83,10 +83,10 @@ class ClassificationService:
         texts = self._texts(request)
         if not request.explain:
             return texts
-        if len(texts) > MOST_EXPLAINED:
+        if len(texts) > MAX_EXPLAINED:
             remedy = "Send several requests, or a file to textgraft explain."
-            raise UserError(f"{len(texts)} texts are to be explained, and {MOST_EXPLAINED} may be.", remedy=remedy)
-        return [asked for text in texts for asked in variants(text, stretches(text))]
+            raise UserError(f"{len(texts)} texts are to be explained, and {MAX_EXPLAINED} may be.", remedy=remedy)
+        return [asked for text in texts for asked in variants(text, removable_spans(text))]
 
     def answer(self, items: Sequence[str]) -> list[Prediction]:
         return list(self.classifier.predict(items))
@@ -96,9 +96,9 @@ class ClassificationService:
             return {"predictions": [self._told(request, answer) for answer in answers]}
         told, rest = [], iter(answers)
         for text in self._texts(request):
-            found = stretches(text)
+            found = removable_spans(text)
             own = list(islice(rest, len(found) + 1))
-            told.append(self._told(request, own[0]) | {"explanation": explained(text, found, own).listed()})
+            told.append(self._told(request, own[0]) | {"explanation": explained(text, found, own).as_json()})
         return {"predictions": told}
 
     def _told(self, request: PredictRequest, answer: Prediction) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedClassifier:
     """One classifier's weights by name, its logits for each set of texts asked for, and its history."""
 
     values: dict[str, Tensor]
@@ -99,9 +99,9 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         **source.classifier(),
     }
     if plan.layer_aggregation != LAST:
-        _read_through(plan.layer_aggregation, description, source)
+        _aggregate_layers(plan.layer_aggregation, description, source)
     if plan.stage.pooling is not None:
-        _pool_by(plan.stage.pooling, description)
+        _set_pooling(plan.stage.pooling, description)
     if not plan.words:
         description["head"]["words_dim"] = 0
     if plan.labels.kind == "choice":
@@ -117,7 +117,7 @@ def new_classifier(plan: Plan, seed: int) -> Model:
     return model
 
 
-def _read_through(layer_aggregation: str, description: dict[str, Any], encoder: Encoder) -> None:
+def _aggregate_layers(layer_aggregation: str, description: dict[str, Any], encoder: Encoder) -> None:
     """Let the head of a classifier's description read other layers than the last.
 
     A family whose head looks at one position, a mark or the last token, does so because the last layer has gathered the
@@ -129,10 +129,10 @@ def _read_through(layer_aggregation: str, description: dict[str, Any], encoder: 
         "input_dim": new_layer_aggregation(layer_aggregation, encoder.widths).output_dim,
     }
     if "pooling" in head:
-        _pool_by("mean", description)
+        _set_pooling("mean", description)
 
 
-def _pool_by(pooling: str, description: dict[str, Any]) -> None:
+def _set_pooling(pooling: str, description: dict[str, Any]) -> None:
     """Let the head make a text's vector so; a pooler, which knows one position of the last layer, is left behind."""
     description["head"]["pooling"] = pooling
     if "pooler" in description["encoder"]:
@@ -144,14 +144,14 @@ def classifier_to_train(plan: Plan, seed: int) -> Model:
 
     That is smoothed labels and, where the stage has an auxiliary loss, the language model's own head beside the new
     one, which goes on from where pretraining left it; from scratch it is fresh too. Raises UserError as
-    `refuse_unpredictive` does.
+    `validate_next_token_head` does.
     """
     model = new_classifier(plan, seed)
     if isinstance(model.head, ClassificationHead):
         model.head.label_smoothing = plan.stage.label_smoothing
     if not plan.stage.auxiliary_lm_weight:
         return model
-    refuse_unpredictive(plan.language_model, plan.stage)
+    validate_next_token_head(plan.language_model, plan.stage)
     source = plan.language_model.head
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -167,7 +167,7 @@ def classifier_to_train(plan: Plan, seed: int) -> Model:
     return model
 
 
-def refuse_unpredictive(language_model: Model, stage: Stage) -> None:
+def validate_next_token_head(language_model: Model, stage: Stage) -> None:
     """Raises UserError where the stage has an auxiliary loss and the model does not predict the next token."""
     if not stage.auxiliary_lm_weight or isinstance(language_model.head, LanguageModelHead):
         return
@@ -186,7 +186,7 @@ def train_classifier(
     title: str,
     watched: str | None = None,
     within: float | None = None,
-) -> Trained:
+) -> TrainedClassifier:
     """Train one classifier and predict other sets of texts.
 
     The result is kept in the run's folder as `title`.safetensors and taken from there next time; while training, a
@@ -223,19 +223,19 @@ def train_classifier(
     settings = replace(plan.settings.of(plan.stage), seed=seed)
     run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
     if watched is not None:
-        run.validate = _watching(run, plan, evaluated[watched])
+        run.validate = _monitor(run, plan, evaluated[watched])
     checkpoint = context.work / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=context.show, within=within)
     model.auxiliary, model.contrastive_temperature = None, 0.0  # only for training, no part of the classifier
-    logits = {name: _answers(model, plan, part) for name, part in evaluated.items() if part.sequences}
-    trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
+    logits = {name: _predict(model, plan, part) for name, part in evaluated.items() if part.sequences}
+    trained = TrainedClassifier(model.values(), logits, run.progress.history, run.progress.seconds)
     _write(done, trained)
     checkpoint.unlink(missing_ok=True)
     return _read(done)
 
 
 @torch.no_grad()
-def _answers(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
+def _predict(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
     """Logits for each text; where only the head has learned, of what it has seen of the part for an earlier one."""
     precision = plan.settings.precision
     if (
@@ -251,7 +251,7 @@ def _answers(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
     return answers
 
 
-def drop_weights(trained: Trained, folder: Path, title: str) -> Trained:
+def drop_weights(trained: TrainedClassifier, folder: Path, title: str) -> TrainedClassifier:
     """`trained` without its weights, in `folder` too: the answers of many trainings take little room."""
     if trained.values:
         trained = replace(trained, values={})
@@ -259,17 +259,17 @@ def drop_weights(trained: Trained, folder: Path, title: str) -> Trained:
     return trained
 
 
-def _write(path: Path, trained: Trained) -> None:
+def _write(path: Path, trained: TrainedClassifier) -> None:
     tensors = {f"model.{n}": t for n, t in trained.values.items()}
     tensors |= {f"logits.{n}": torch.from_numpy(a) for n, a in trained.logits.items()}
     save_checkpoint(path, tensors, {"history": trained.history, "seconds": trained.seconds})
 
 
-def _read(path: Path) -> Trained:
+def _read(path: Path) -> TrainedClassifier:
     tensors, state = load_checkpoint(path)
     values = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     logits = {n.removeprefix("logits."): t.numpy() for n, t in tensors.items() if n.startswith("logits.")}
-    return Trained(values, logits, state["history"], state["seconds"])
+    return TrainedClassifier(values, logits, state["history"], state["seconds"])
 
 
 def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scores] | None:
@@ -288,7 +288,7 @@ def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scor
     return validate
 
 
-def _watching(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], Scores]:
+def _monitor(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], Scores]:
     """A validator whose last verdict is always the best."""
     kind, targets = plan.labels.kind, watched.targets
     assert targets is not None
@@ -321,7 +321,7 @@ def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> flo
     return float(torch.nn.functional.mse_loss(x[:, 0], y))
 
 
-def as_model(plan: Plan, trained: Trained) -> Model:
+def as_model(plan: Plan, trained: TrainedClassifier) -> Model:
     """The classifier that `trained` holds, in eval mode."""
     model = new_classifier(plan, seed=0)
     load_values(model, trained.values)
