@@ -296,7 +296,7 @@ def _outputs(plan: Plan, model: Model, data: DistilData, name: str) -> np.ndarra
 def _agreement(labels: Labels, answers: np.ndarray, outputs: np.ndarray) -> dict[str, Any]:
     """Share of texts with the teacher's decision, with a 95 % interval; for a numeric target, the distance."""
     scores = document_scores(labels.kind, _as_targets(answers, labels.kind), outputs)
-    scores = scores * labels.std if labels.kind == "numeric" else scores
+    scores = labels.unscaled_errors(scores)
     return {"texts": len(scores), "metric": HEADLINE[labels.kind], **bootstrap_interval(scores)._asdict()}
 
 

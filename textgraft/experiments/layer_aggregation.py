@@ -160,7 +160,7 @@ class Labelling:
         targets = self.encoded["test"].targets
         assert targets is not None
         scores = document_scores(kind, targets, outputs_from_logits(trained.logits["test"], kind))
-        scores = scores * self.labels.std if kind == "numeric" else scores
+        scores = self.labels.unscaled_errors(scores)
         return {"part": scores.tolist(), "whole": [1] * len(scores), "minutes": trained.seconds / 60}
 
 

@@ -296,7 +296,7 @@ def _stage(stage: Stage, kind: Kind, groups: int) -> Stage:
 
 def _in_target_units(setup: TransferSetup, scores: np.ndarray) -> np.ndarray:
     """Absolute errors of a numeric target in the user's unit; other scores unchanged."""
-    return scores * setup.labels.std if setup.labels.kind == "numeric" else scores
+    return setup.labels.unscaled_errors(scores)
 
 
 def _scores(setup: TransferSetup, trained: TrainedClassifier) -> np.ndarray:
