@@ -1,4 +1,4 @@
-"""Train one classifier: a language model's encoder, a fresh head, the phases of a recipe."""
+"""Training of one classifier: a language model's encoder, a fresh head, the phases of a recipe."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from textgraft.training.phases import Stage
 class EncodedTexts:
     """Token ids of N texts and, where known, their targets.
 
-    `read` are vectors of the texts that a language model has given, by what they are for: for texts that many trainings
-    are asked about and that a model which has not learned need not read again. None: nothing is kept.
+    `read` caches vectors of the texts by purpose, for texts that many trainings predict with the same frozen encoder.
+    None: no cache.
     """
 
     sequences: Sequence[TokenIds]
@@ -75,7 +75,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """One classifier's weights by name, its logits for each set of texts asked for, and its history."""
+    """A trained classifier: weights by name, logits for each evaluated set of texts, history and seconds."""
 
     values: dict[str, Tensor]
     logits: dict[str, np.ndarray]
@@ -84,9 +84,10 @@ class TrainedClassifier:
 
 
 def new_classifier(plan: Plan, seed: int) -> Model:
-    """The pretrained encoder under a fresh head; all of it fresh if the plan is from scratch.
+    """Graft a fresh head onto the pretrained encoder; the encoder is fresh too if the plan is from scratch.
 
-    Raises UserError for a layer aggregation that the encoder's layers do not allow.
+    Raises:
+        UserError: The encoder's layers do not allow the layer aggregation.
     """
     source = plan.language_model.encoder
     description = plan.language_model.describe()
@@ -118,10 +119,9 @@ def new_classifier(plan: Plan, seed: int) -> Model:
 
 
 def _aggregate_layers(layer_aggregation: str, description: dict[str, Any], encoder: Encoder) -> None:
-    """Let the head of a classifier's description read other layers than the last.
+    """Let the head of a classifier's description use other layers than the last, with mean pooling.
 
-    A family whose head looks at one position, a mark or the last token, does so because the last layer has gathered the
-    text there. Of other layers the mean is taken.
+    A head on one position (a special token, or the last one) needs the last layer, which represents the text there.
     """
     head = description["head"]
     head |= {
@@ -133,18 +133,19 @@ def _aggregate_layers(layer_aggregation: str, description: dict[str, Any], encod
 
 
 def _set_pooling(pooling: str, description: dict[str, Any]) -> None:
-    """Let the head make a text's vector so; a pooler, which knows one position of the last layer, is left behind."""
+    """Set the head's pooling; a pooler, which is trained for one position of the last layer, is removed."""
     description["head"]["pooling"] = pooling
     if "pooler" in description["encoder"]:
         description["encoder"]["pooler"] = False
 
 
 def classifier_to_train(plan: Plan, seed: int) -> Model:
-    """`new_classifier` with what the stage adds to its loss.
+    """`new_classifier` with label smoothing and the auxiliary loss of the stage.
 
-    That is smoothed labels and, where the stage has an auxiliary loss, the language model's own head beside the new
-    one, which goes on from where pretraining left it; from scratch it is fresh too. Raises UserError as
-    `validate_next_token_head` does.
+    The auxiliary loss uses the pretrained head of the language model, or a fresh one from scratch.
+
+    Raises:
+        UserError: As `validate_next_token_head`.
     """
     model = new_classifier(plan, seed)
     if isinstance(model.head, ClassificationHead):
@@ -168,7 +169,7 @@ def classifier_to_train(plan: Plan, seed: int) -> Model:
 
 
 def validate_next_token_head(language_model: Model, stage: Stage) -> None:
-    """Raises UserError where the stage has an auxiliary loss and the model does not predict the next token."""
+    """Raise UserError where the stage has an auxiliary loss and the model does not predict the next token."""
     if not stage.auxiliary_lm_weight or isinstance(language_model.head, LanguageModelHead):
         return
     both = language_model.encoder.direction == "both"
@@ -189,8 +190,8 @@ def train_classifier(
 ) -> TrainedClassifier:
     """Train one classifier and predict other sets of texts.
 
-    The result is kept in the run's folder as `title`.safetensors and taken from there next time; while training, a
-    checkpoint lies beside it.
+    The result is saved in the run's folder as `title`.safetensors and loaded from there next time; a checkpoint is
+    saved beside it during training.
 
     Args:
         plan: What all classifiers of the fine-tuning share.
@@ -236,7 +237,7 @@ def train_classifier(
 
 @torch.no_grad()
 def _predict(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
-    """Logits for each text; where only the head has learned, of what it has seen of the part for an earlier one."""
+    """Logits for each text; where only the head was trained, from the cached inputs of the head."""
     precision = plan.settings.precision
     if (
         part.read is None
@@ -252,7 +253,7 @@ def _predict(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
 
 
 def drop_weights(trained: TrainedClassifier, folder: Path, title: str) -> TrainedClassifier:
-    """`trained` without its weights, in `folder` too: the answers of many trainings take little room."""
+    """`trained` without its weights, in `folder` too, so that the predictions of many trainings need little space."""
     if trained.values:
         trained = replace(trained, values={})
         _write(folder / f"{title}.safetensors", trained)
@@ -282,14 +283,14 @@ def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scor
         outputs = outputs_from_logits(logits, kind)
         loss = _mean_loss(logits, targets, kind)
         scores = {k: v for k, v in evaluate(kind, targets, outputs).items() if v is not None}
-        # The loss decides: with few validation texts accuracy is too coarse to tell two epochs apart.
+        # The loss selects the epoch: with few validation texts accuracy is too coarse to tell two epochs apart.
         return {"loss": loss, "score": -loss} | scores
 
     return validate
 
 
 def _monitor(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], Scores]:
-    """A validator whose last verdict is always the best."""
+    """A validator whose last score is always the best, so that the last weights are kept."""
     kind, targets = plan.labels.kind, watched.targets
     assert targets is not None
 
@@ -322,7 +323,7 @@ def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> flo
 
 
 def as_model(plan: Plan, trained: TrainedClassifier) -> Model:
-    """The classifier that `trained` holds, in eval mode."""
+    """The trained classifier as a model in eval mode."""
     model = new_classifier(plan, seed=0)
     load_values(model, trained.values)
     return model.eval()
