@@ -153,5 +153,5 @@ def test_a_classifier_is_asked_in_both_ways_at_first(classifier: Path, monkeypat
     assert asked == ["int8", "auto", "int8", "auto", "int8"]  # until 200 have been asked in both ways
     assert said == [[p.label for p in usual.predict(texts)]] * 3
     monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
-    with pytest.raises(UserError, match="of 120 texts keep their answer"):
+    with pytest.raises(UserError, match="of 120 texts keep their prediction"):
         load_classifier(classifier, precision="int8").outputs(texts)

@@ -60,7 +60,7 @@ def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path
         assert all(contexts[id][f["start"] : f["end"]] == f["text"] for f in found)
         assert sum(f["probability"] for f in found) == pytest.approx(1.0)
     card = (folder / "README.md").read_text()
-    assert "answer questions about a text" in card
+    assert "extractive question answering" in card
     assert "30 held-out questions" in card
     reader = QAModel(folder, precision="fp32")
     assert reader.evaluate(TEST)["exact_match"] == results["methods"]["QA model"]["exact_match"]
@@ -177,9 +177,9 @@ def test_a_reader_learns_on_from_where_it_was(bert: Path, tmp_path: Path) -> Non
 
 def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
     source = loading.load_network(bert)
-    asked = stage.fitted(QAOptions(), source, TRAIN)
+    asked = stage.resolved_options(QAOptions(), source, TRAIN)
     assert (asked.windows.max_tokens, asked.recipe) == (40, "transformer")
-    lstm = stage.fitted(QAOptions(search=SearchSettings(n_best=3)), encoder("lstm"), TRAIN)
+    lstm = stage.resolved_options(QAOptions(search=SearchSettings(n_best=3)), encoder("lstm"), TRAIN)
     assert (lstm.windows.max_tokens, lstm.recipe, lstm.search.n_best) == (384, "default", 3)
 
 

@@ -202,12 +202,12 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
     def attempt(test: Tagged, **others: Any) -> None:
         tag_finetune(TRAIN, tmp_path / "out", model=bert, test=test, options=options(tmp_path, **others), context=QUIET)
 
-    with pytest.raises(UserError, match="these tags are plain, and those to learn from IOB2"):
+    with pytest.raises(UserError, match="these tags are plain, and the training tags IOB2"):
         attempt(sentences(3, 1))
     empty = replace(TEST, sentences=(Sentence.of(["a"], ["O"]),))
     with pytest.raises(UserError, match="contain no entity"):
         attempt(empty)
-    for settings, told in (({"scheme": "IOB"}, "learned as 'IOB'"), ({"subword_pooling": "x"}, "no piece 'x'")):
+    for settings, told in (({"scheme": "IOB"}, "learned as 'IOB'"), ({"subword_pooling": "x"}, "unknown subword_pooling 'x'")):
         with pytest.raises(UserError, match=told):
             attempt(TEST, **settings)
     with pytest.raises(UserError, match="does not tag words"):

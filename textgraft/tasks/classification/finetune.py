@@ -220,7 +220,7 @@ def _language_model_comparison(
     if not options.selects:
         return comparison
     labels = len(selection.train)
-    why = "no folds were asked for" if options.folds == 0 else f"{labels:,} labels leave none to hold out"
+    why = "folds is 0" if options.folds == 0 else f"{labels:,} labels leave none to hold out"
     return replace(comparison, chosen=f"The language model alone: {why}, so there is nothing to choose by.")
 
 

@@ -27,14 +27,18 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
     head, temperature = model.head, artifact.run.get("temperature") or 1.0
     assert labels is not None
     if isinstance(head, ChoiceHead):
-        graph, found = new_graph(model.encoder, options=("questions", "options"))
-        scores = heads.classification(graph, head.score, read(graph, model.layer_aggregation, found[0]), found, "mask")
+        graph, graph_inputs = new_graph(model.encoder, options=("questions", "options"))
+        scores = heads.classification(
+            graph, head.score, read(graph, model.layer_aggregation, graph_inputs[0]), graph_inputs, "mask"
+        )
         outputs = heads.choice_probabilities(graph, scores, "options", temperature)
         shape: tuple[str | int, ...] = ("questions", "options")
     else:
         assert isinstance(head, ClassificationHead)
-        graph, found = new_graph(model.encoder)
-        logits = heads.classification(graph, head, read(graph, model.layer_aggregation, found[0]), found, "mask")
+        graph, graph_inputs = new_graph(model.encoder)
+        logits = heads.classification(
+            graph, head, read(graph, model.layer_aggregation, graph_inputs[0]), graph_inputs, "mask"
+        )
         outputs, shape = (
             heads.answers(graph, logits, labels.kind, temperature),
             ("batch", head.config.outputs),

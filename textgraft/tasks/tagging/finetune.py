@@ -339,7 +339,7 @@ def conll_predictions(evaluation_split: Tagged, predictions: list[TaggedSentence
     gold = Tagged(tuple(prediction.sentence for prediction in predictions), scheme)
     predicted = replace(gold, sentences=sentences).in_scheme(scheme)
     pairs = zip(evaluation_split.sentences, predicted.sentences, strict=True)
-    both = [[f"{a} {b}" for a, b in zip(true.tags, own.tags, strict=True)] for true, own in pairs]
+    both = [[f"{a} {b}" for a, b in zip(true.tags, guess.tags, strict=True)] for true, guess in pairs]
     plain = [
         replace(s, words=tuple("_".join(w.split()) or "_" for w in s.words), raw=()) for s in evaluation_split.sentences
     ]
