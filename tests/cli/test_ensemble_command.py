@@ -22,7 +22,7 @@ def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     assert "candidate co-training: " in done.err
     results = json.loads((out / "run.json").read_text())["results"]
     assert results["chosen"] in done.out
-    assert next(iter(results["methods"])) == "ensemble"
+    assert {"ensemble", "co-training", "linear"} <= set(results["methods"])
 
     evaluated = run("evaluate", out, desk / "test.csv", "--json", "--precision", "fp32").json()
     assert evaluated["metrics"]["accuracy"] == results["methods"]["ensemble"]["accuracy"]["mean"]
@@ -49,7 +49,7 @@ def test_the_language_model_reads_the_unlabelled_text_or_it_says_why_not(desk: D
 
 def test_minutes_are_for_a_language_model_that_may_be_left_out(desk: Desk, tmp_path: Path, run: Program) -> None:
     command = ["finetune", desk / "train.csv", "--out", tmp_path / "clf", "--minutes", "5"]
-    run(*command, "--recipe", desk / "quick.toml").mistake("all that is asked for", "Leave out the minutes")
+    run(*command, "--recipe", desk / "quick.toml").mistake("it is the only candidate", "Leave out the minutes")
     assert not list(tmp_path.iterdir())
 
 
