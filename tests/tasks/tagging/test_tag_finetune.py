@@ -207,7 +207,8 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
     empty = replace(TEST, sentences=(Sentence.of(["a"], ["O"]),))
     with pytest.raises(UserError, match="contain no entity"):
         attempt(empty)
-    for settings, told in (({"scheme": "IOB"}, "learned as 'IOB'"), ({"subword_pooling": "x"}, "unknown subword_pooling 'x'")):
+    mistakes = {"scheme": ("IOB", "learned as 'IOB'"), "subword_pooling": ("x", "unknown subword_pooling 'x'")}
+    for settings, told in (({name: value}, told) for name, (value, told) in mistakes.items()):
         with pytest.raises(UserError, match=told):
             attempt(TEST, **settings)
     with pytest.raises(UserError, match="does not tag words"):
