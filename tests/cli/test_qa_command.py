@@ -64,7 +64,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert (shown["labels"], shown["test_n"], shown["evaluation_split"]) == (10, 5, "test")
     asked = [q["id"] for a in json.loads((made / "test.json").read_text())["data"] for q in a["paragraphs"][0]["qas"]]
     assert json.loads((tmp_path / "out" / "predictions.json").read_text()).keys() < set(asked)
-    assert set(shown["methods"]) == {"reader", "sentence"}
+    assert set(shown["methods"]) == {"QA model", "sentence"}
     assert done.err == ""
 
 

@@ -110,7 +110,9 @@ def test_embed_takes_vectors(folder: Path, tmp_path: Path, run: Program) -> None
     np.testing.assert_allclose(
         embed(folder, ["man king"], pooling="max"), vectors.vectors(["man", "king"]).max(0)[None]
     )
-    run("embed", folder, texts, "--out", out, "--pooling", "last").mistake("pooling 'last' is not defined", "mean or max")
+    run("embed", folder, texts, "--out", out, "--pooling", "last").mistake(
+        "pooling 'last' is not defined", "mean or max"
+    )
 
 
 def test_mistakes(folder: Path, desk: Desk, tmp_path: Path, run: Program) -> None:

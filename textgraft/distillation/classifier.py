@@ -88,7 +88,7 @@ def distil_classifier(
     stage.refuse_for_classifiers(recipe)
     parts = _parts(texts, labelled, test)
     for part in parts.values():
-        teacher.check(part)
+        teacher.validate(part)
     targets = _targets(teacher.labels, parts, labelled, test)
     saved_members = [_saved_model(member) for member in teacher.members]
     identity = _identity(teacher, saved_members, source, stage, options) | {

@@ -13,6 +13,7 @@ RENAMED_IN_RUN = {
     "suits": "recommended_recipe",
     "piece": "subword_pooling",
     "blend": "ensemble",
+    "examined": "evaluation_split",
 }
 RENAMED_WEIGHTS = {"readout.": "layer_aggregation."}
 """Beginnings of the names of weights."""
