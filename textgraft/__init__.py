@@ -85,7 +85,7 @@ _PUBLIC = {
     "read": "textgraft.data.readers",
     "check": "textgraft.data.checks",
     "Tokenizer": "textgraft.text.tokenizer",
-    "Settings": "textgraft.training.loop",
+    "Settings": "textgraft.training.settings",
     "TextClassifier": "textgraft.tasks.classification.estimator",
     "TextEmbedder": "textgraft.tasks.classification.estimator",
     "SequenceTagger": "textgraft.tasks.tagging.estimator",

@@ -29,8 +29,8 @@ from textgraft.models import inference
 from textgraft.models.default_models import THAI
 from textgraft.tasks.classification import early_rejection, model_selection
 from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
-from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage
+from textgraft.training.settings import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from textgraft.tasks.tagging.finetune import STACKED, tag_finetune
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.tasks.tagging.stacked import Network, faster
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.stack import Stack
 
 FP32, AUTO = Settings(precision="fp32"), Settings()

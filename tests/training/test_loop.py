@@ -20,9 +20,10 @@ from textgraft.data.streams.base import ExampleStream, LanguageModelStream
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.denormals import are_flushed, flushed
 from textgraft.training import loop
-from textgraft.training.loop import Run, Scores, Settings, Step
+from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.schedules import SCHEDULES, one_cycle_momentum
+from textgraft.training.settings import Settings
 
 PLAIN = Settings(clip=None, precision="fp32")
 

@@ -223,9 +223,9 @@ def test_a_recipe_for_pretraining_is_like_one_of_these() -> None:
         ('like = "lstm-smal"', ["mine.toml, like", "unknown recipe 'lstm-smal'", "Did you mean 'lstm-small'?"]),
         ('like = "en-ulmfit"', ["mine.toml, like", "unknown recipe 'en-ulmfit'"]),
         ('like = "gone.toml"', ["mine.toml, like", "no such recipe file"]),
-        ("like = 3", ["mine.toml, like", "3, and not a recipe's name"]),
-        ('like = "mine.toml"', ["mine.toml, like", "like itself"]),
-        ('like = "other.toml"', ["other.toml, like", "like itself"]),
+        ("like = 3", ["mine.toml, like", "3 is not the name of a recipe"]),
+        ('like = "mine.toml"', ["mine.toml, like", "inherits from itself"]),
+        ('like = "other.toml"', ["other.toml, like", "inherits from itself"]),
         ('like = "lstm-small"', ["'name' is missing"]),
         (
             'like = "lstm-small"\nname = "x"\ndescription = ""\n[finetune]\nbatch_siz = 3',

@@ -111,8 +111,8 @@ def finetune(
     from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
     from textgraft.tasks.classification.preflight import check_finetune
     from textgraft.tasks.classification.sources import adapted_path
-    from textgraft.training.loop import Settings
     from textgraft.training.recipes import load_recipe
+    from textgraft.training.settings import Settings
 
     validate_out(out, overwrite)
     o.use_threads(threads)

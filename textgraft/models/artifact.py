@@ -34,9 +34,9 @@ from textgraft.models.model_folder import (
     config,
     read_config,
     read_files,
-    refuse_existing,
     run_record,
     to_json,
+    validate_new_path,
     write_folder,
 )
 from textgraft.models.upgrade import upgraded_weights
@@ -177,7 +177,7 @@ def save(
     Raises UserError where `folder` exists (without `overwrite`) or cannot be written.
     """
     folder = Path(folder)
-    refuse_existing(folder, overwrite)
+    validate_new_path(folder, overwrite)
     return write_folder(folder, {**artifact.files(half=half), **(documents or {})})
 
 

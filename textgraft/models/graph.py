@@ -50,7 +50,7 @@ class OnnxModel:
     """The bytes of a graph, with all it needs to be used; `run` is run.json's object, the rest config.json's.
 
     `tokens_per_batch` is how many positions are best read together (inference.tokens_per_batch of what it was made of);
-    `shows` are the names of what the graph answers. Raises UserError without onnxruntime.
+    `output_names` are the names of what the graph answers. Raises UserError without onnxruntime.
     """
 
     graph: bytes
@@ -61,7 +61,7 @@ class OnnxModel:
     run: dict[str, Any] = field(default_factory=dict)
 
     task: ClassVar[str]
-    shows: ClassVar[tuple[str, ...]]
+    output_names: ClassVar[tuple[str, ...]]
     has_vectors = False
 
     @property
@@ -84,10 +84,10 @@ class OnnxModel:
         self._session = onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {value.name for value in self._session.get_inputs()}
 
-    def read(
+    def run_graph(
         self, rows: Sequence[NDArray], starts: Sequence[int] | None = None, **more: NDArray
     ) -> list[NDArray[np.float32]]:
-        """What the graph `shows` of rows of token ids, (T,) each, the second text of a pair from `starts` on."""
+        """What the graph `output_names` of rows of token ids, (T,) each, the second text of a pair from `starts` on."""
         given = dict(more)
         if rows[0].ndim == 2:
             rows, given["spellings"] = number_distinct(rows, self.tokenizer.pad_id + 1)
@@ -99,7 +99,7 @@ class OnnxModel:
         second = places >= (lengths if starts is None else np.array(starts)[:, None])
         mask = places < lengths
         given |= {"ids": ids, "mask": mask, "segments": (second & mask).astype(np.int64)}
-        return list(self._session.run(self.shows, {name: given[name] for name in self._inputs}))
+        return list(self._session.run(self.output_names, {name: given[name] for name in self._inputs}))
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         """What a classifier answers (artifact.Predictor); others have no labels and are not asked."""

@@ -44,7 +44,7 @@ def tokens_per_batch(model: Model) -> int:
     return FEW_TOKENS if few else TOKENS_PER_BATCH
 
 
-def as_read_by(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:
+def head_inputs(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:
     """The examples as the model's head wants them: pairs in both orders, if it adds these up.
 
     Raises UserError where it does and something is no pair.
@@ -62,7 +62,7 @@ def predict_logits(model: Model, sequences: Sequence[TokenIds], pad_id: int, pre
 
     Of questions with options (N, most options), -inf where there are fewer.
     """
-    return _over_batches(model, as_read_by(model, sequences), pad_id, precision, model)
+    return _over_batches(model, head_inputs(model, sequences), pad_id, precision, model)
 
 
 @torch.no_grad()
@@ -74,12 +74,12 @@ def embed_sequences(
     precision: str = "auto",
     *,
     layers: str = LAST,
-    tell: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
 ) -> np.ndarray:
     """(N, D) float32 vectors: the encoder's top layer, or what `layers` reads (nn.layer_aggregation), pooled
     (nn.pooling).
 
-    `tell` hears how many texts are done, of which the longest come first.
+    `on_progress` hears how many texts are done, of which the longest come first.
 
     Raises UserError for questions with options, which have a vector for each option, for layers that cannot be read so,
     and for a mix that the model has not learned.
@@ -96,20 +96,31 @@ def embed_sequences(
             vectors = layer_aggregation(model.encoder(batch, keep="all").layers)
         return POOLINGS[pooling](vectors, batch.mask, model.encoder.direction)
 
-    return _over_batches(model, sequences, pad_id, precision, pooled, tell)
+    return _over_batches(model, sequences, pad_id, precision, pooled, on_progress)
 
 
 @torch.no_grad()
-def seen_by_head(
+def extract_features(
     model: Model,
     sequences: Sequence[TokenIds],
     pad_id: int,
     precision: str = "auto",
     *,
-    tell: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
 ) -> Tensor:
-    """(N, D) float32 what the layers of a classifier's head see of each example; `tell` hears how many are done."""
-    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors, tell))
+    """The input of a classifier's head for each example.
+
+    Args:
+        model: A classifier.
+        sequences: Token ids, (T,) each.
+        pad_id: Id of the padding token.
+        precision: A name of nn.cpu.precision.
+        on_progress: Called with the number of examples so far.
+
+    Returns:
+        (N, D) float32.
+    """
+    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors, on_progress))
 
 
 def frozen_layer_aggregation(model: Model, name: str) -> LayerAggregation | None:
@@ -134,7 +145,7 @@ def _over_batches(
     pad_id: int,
     precision: str,
     answer: Callable[[Batch], Tensor],
-    tell: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
 ) -> np.ndarray:
     was_training = model.training
     model.eval()
@@ -147,7 +158,7 @@ def _over_batches(
             with computing_in(precision, model.device, casts=casts):
                 results.append(answer(batch).float().cpu())
             rows += indices
-            tell(len(rows))
+            on_progress(len(rows))
     finally:
         model.train(was_training)
     width = max(result.shape[1] for result in results)

@@ -106,7 +106,7 @@ def open_models(name: str | Path, *, device: str = "cpu") -> OpenedModels:
     """
     if device not in ("auto", "cpu"):
         _resolved(device)  # a wrong one is reported before anything is read
-    if model_folder.is_foreign(name):
+    if model_folder.is_checkpoint_name(name):
         return _single(name, _on_device(load_network(name), device))
     folder = model_folder.find(name)
     config = model_folder.read_config(folder)
@@ -142,7 +142,7 @@ def load_network(name: str | Path) -> Artifact:
     Raises:
         UserError: For a model that is no network, and for missing, truncated, altered or later files.
     """
-    if model_folder.is_foreign(name):
+    if model_folder.is_checkpoint_name(name):
         checkpoint: Artifact = resolve(CHECKPOINT)(str(name))
         return checkpoint
     folder = model_folder.find(name)

@@ -79,9 +79,9 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """The head's raw scores."""
-        return self.continued(batch)[0]
+        return self.forward_with_state(batch)[0]
 
-    def continued(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+    def forward_with_state(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """The head's raw scores of texts that go on from a state, and the state to go on from."""
         encoded = self._encoded(batch.to(self.device), state)
         scores: Tensor = self.head(self._read(encoded))
@@ -90,10 +90,10 @@ class Model(nn.Module):
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         """What the head makes of the batch, which may be on another device than the model."""
         batch = batch.to(self.device)
-        if batch.seen is not None:
+        if batch.features is not None:
             head: Any = self.head
-            seen: Loss = head.loss_of(batch.seen, batch)
-            return seen
+            features: Loss = head.loss_of(batch.features, batch)
+            return features
         if self.contrastive_temperature:
             assert batch.targets is not None
             return contrastive_loss(self.vectors(batch), batch.targets, self.contrastive_temperature)

@@ -21,7 +21,7 @@ from textgraft.models.upgrade import upgraded_config, upgraded_run
 FORMAT = 1
 MODEL_FOLDERS = (Path(__file__).parents[1] / "pretrained", Path(__file__).parents[2] / "pretrained")
 """Where the models that ship are: inside an installed package, or beside it in a checkout."""
-FOREIGN, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
+TRANSFORMERS, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
 """How the names of other programs' models begin: the transformers library's, TensorFlow checkpoints, ELMo's files."""
 FLAIR = "flair:"
 """How Flair's files are named, which only `convert` opens, since they are pickles (conversion.legacy.flair)."""
@@ -39,7 +39,7 @@ def config_of(description: Mapping[str, Any], hashes: Mapping[str, str]) -> byte
     return to_json(content | {"sha256": _digest(content)})
 
 
-def refuse_existing(folder: Path, overwrite: bool | None = False) -> None:
+def validate_new_path(folder: Path, overwrite: bool | None = False) -> None:
     """Raises UserError if `folder` is there already and may not be replaced; None: nor could it be."""
     if folder.exists() and not overwrite:
         remedy = "Name another." if overwrite is None else "Name another, or pass --overwrite to replace it."
@@ -112,13 +112,13 @@ def bundled_name(folder: Path) -> str:
     return folder.name if folder.resolve().parent in [base.resolve() for base in MODEL_FOLDERS] else ""
 
 
-def is_foreign(name: str | Path) -> bool:
+def is_checkpoint_name(name: str | Path) -> bool:
     """Whether a name is of another library's checkpoint (conversion.hub). Raises UserError for what is no name."""
     if not isinstance(name, str | os.PathLike):
         remedy = "Give the path of a model's folder, or the name of one that ships."
         message = f"this is of type {type(name).__name__}, not the name of a model."
         raise UserError(message, where="model", remedy=remedy)
-    return str(name).startswith((FOREIGN, TENSORFLOW, ELMO))
+    return str(name).startswith((TRANSFORMERS, TENSORFLOW, ELMO))
 
 
 def names() -> list[str]:
@@ -140,7 +140,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=RESTORE) from error
     if theirs:
         message = "this is a model of the transformers library."
-        raise UserError(message, where=str(folder), remedy=f"Name it {FOREIGN}{folder}.")
+        raise UserError(message, where=str(folder), remedy=f"Name it {TRANSFORMERS}{folder}.")
     if version != FORMAT:
         remedy = "Install a newer textgraft." if isinstance(version, int) and version > FORMAT else RESTORE
         raise UserError(

@@ -21,7 +21,7 @@ from textgraft.tasks.registry import task_of
 
 TOLERANCE = 1e-4
 """Probabilities may differ by so much; sums in another order do, by far less."""
-LEAST_TEXTS = 50
+MIN_TEXTS = 50
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def export(
     Raises UserError for a model that cannot be a graph, and for a graph whose answers differ from the original's.
     """
     out = Path(out)
-    model_folder.refuse_existing(out, overwrite)
+    model_folder.validate_new_path(out, overwrite)
     artifact = loading.load_network(model)
     made = graph_of(artifact, str(model))
     difference = largest_difference(artifact, made)
@@ -73,9 +73,9 @@ def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -
 
     Raises UserError where even the weights alone move too many.
     """
-    if len(texts) < LEAST_TEXTS:
+    if len(texts) < MIN_TEXTS:
         message = f"{len(texts)} texts are too few to see what int8 does to the answers."
-        raise UserError(message, remedy=f"Name {LEAST_TEXTS} or more with --texts; they need no labels.")
+        raise UserError(message, remedy=f"Name {MIN_TEXTS} or more with --texts; they need no labels.")
     from textgraft.onnx.int8 import LADDER, in_int8
 
     if (path := task_of(whole.head_name).graph_outputs) is None:

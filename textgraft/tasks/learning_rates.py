@@ -19,11 +19,11 @@ from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model
 from textgraft.tasks.classification.training import Plan, classifier_to_train
 from textgraft.tasks.language_modeling.adapt import held_out, with_dropout_of
-from textgraft.training.loop import Settings
-from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
+from textgraft.training.lr_finder import HIGHEST, STEPS, RangeTestResult, range_test, suggest_rates
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase, ScheduleRow, Stage, schedule_curve, schedule_table
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 StageName = Literal["finetune", "adapt"]
 MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
@@ -87,7 +87,7 @@ def lr_find(
     steps: int = STEPS,
     highest: float = HIGHEST,
     settings: Settings | None = None,
-) -> Finding:
+) -> RangeTestResult:
     """A learning-rate range test (Smith 2017): of the classifier on labelled `Examples`, or of the language model.
 
     Plain texts test the recipe's adapt stage, labelled ones its finetune stage. Either may be pairs, which adapting
@@ -107,7 +107,7 @@ def lr_find(
     else:
         tested, stream = _language_model(source, data, stage, settings)
     chosen = _phase(stage.plan(len(tested.layer_groups())), phase)
-    return read_off([*range_test(tested, stream, chosen, settings.of(stage), steps=steps, highest=highest)])
+    return suggest_rates([*range_test(tested, stream, chosen, settings.of(stage), steps=steps, highest=highest)])
 
 
 def _phase(plan: Sequence[Phase], name: str | None) -> Phase:

@@ -12,9 +12,9 @@ from annotated_types import MaxLen, MinLen
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
-MOST_TEXTS = 1000
+MAX_TEXTS = 1000
 """Of one request; whoever has more sends several, or a file to `textgraft predict`."""
-Several = MinLen(1), MaxLen(MOST_TEXTS)
+Several = MinLen(1), MaxLen(MAX_TEXTS)
 
 
 def whole(text: str) -> str:
@@ -33,7 +33,7 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @property
-    def takes_long(self) -> bool:
+    def is_slow(self) -> bool:
         """Whether to read it and to tell its answers may take so long that nobody should wait for that."""
         return False
 
@@ -48,11 +48,11 @@ class Service(Protocol):
     def about(self) -> dict[str, Any]:
         """What a program or a page wants to know of the model, beside its path and task."""
 
-    def read(self, request: Any) -> list[Any]:
+    def to_items(self, request: Any) -> list[Any]:
         """The items of a request."""
 
     def answer(self, items: Sequence[Any]) -> list[Any]:
         """An answer to each item, computed together. Raises UserError for an item that the model cannot read."""
 
-    def tell(self, request: Any, answers: Sequence[Any]) -> dict[str, Any]:
+    def to_response(self, request: Any, answers: Sequence[Any]) -> dict[str, Any]:
         """The answers to a request's items, as JSON."""

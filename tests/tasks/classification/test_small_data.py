@@ -13,7 +13,7 @@ from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.tasks.classification.finetune import FinetuneOptions, FinetuneResult, finetune
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 RECIPE = """
 name = "two epochs"

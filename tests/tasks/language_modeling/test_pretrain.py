@@ -27,7 +27,8 @@ from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.tasks.language_modeling.tokenize import tokenize
 from textgraft.training.driver import work_folder
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 
 PATIENT = Settings(precision="fp32", patience=2, save_seconds=0)
 
@@ -68,7 +69,7 @@ def test_patience_ends_it_says_so_and_keeps_the_best(
     assert best > 0
     step = run["history"][best]["step"]
     told = " ".join(capsys.readouterr().err.split())
-    assert "stopped after 2 validations without a gain; kept as it was at" in told
+    assert "stopped after 2 validations without an improvement; kept the state at" in told
     assert f"step {step})" in told
     # All held-out text is fewer tokens than a look during training reads; the weights are rounded to half precision.
     assert run["held_out"]["after"]["score"] == pytest.approx(max(scores), rel=1e-4)

@@ -311,7 +311,7 @@ def test_a_tokenizer_of_another_kind_is_refused(elmo: Path, tiny_recipe: Path, t
         )
     ids = tmp_path / "ids.json"
     Tokenizer.train(reviews(50)[0], kind="word", min_frequency=1).save(ids)
-    with pytest.raises(UserError, match="reads spelled words"):
+    with pytest.raises(UserError, match="character-encoded words"):
         pretrain(
             [pool],
             tmp_path / "lm2",

@@ -19,7 +19,8 @@ from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import TextByLanguage, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 
 THAI = ("หนัง", "เรื่อง", "นี้", "สนุก", "มาก", "เพลง", "ดี", "ไม่", "ชอบ", "นักแสดง", "เล่น", "บท", "เศร้า", "ยาว")
 RECIPE = """

@@ -12,7 +12,8 @@ from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 
 FP32 = Settings(precision="fp32", seed=1)
 

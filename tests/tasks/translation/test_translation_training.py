@@ -27,8 +27,9 @@ from textgraft.nn.attention_scores import REACHES, SCORES
 from textgraft.tasks.translation import train as stage
 from textgraft.tasks.translation.predictor import NEVER, Translator, _Decoder
 from textgraft.tasks.translation.train import CoVeOptions, cove_train, load_translation_recipe
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.recipes import RECIPE_FOLDERS, recipe_names
+from textgraft.training.settings import Settings
 
 TRAIN, VALID = pairs(400, 1), pairs(40, 2)
 FEW = pairs(60, 1)
@@ -71,7 +72,7 @@ def test_it_looks_at_the_word_it_translates(translator: Translator) -> None:
             hits += LEXICON.get(found.source[int(weights.argmax())]) == word
             total += 1
     assert hits > 0.6 * total
-    assert translator.align("red dog").listed()["target"][-1] == "xxeos"
+    assert translator.align("red dog").to_dict()["target"][-1] == "xxeos"
 
 
 def test_the_record_says_what_was_learned_from(learned: Path) -> None:

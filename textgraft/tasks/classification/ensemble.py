@@ -32,7 +32,7 @@ def save_ensemble(
     folder = Path(folder)
     own = {name: member.files() for name, member in members.items()}
     again = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in own.items())
-    model_folder.refuse_existing(folder, overwrite or again)
+    model_folder.validate_new_path(folder, overwrite or again)
     files = {"run.json": model_folder.to_json(dict(run))}
     for name, inside in own.items():
         files |= {f"{name}/{file}": data for file, data in inside.items()}

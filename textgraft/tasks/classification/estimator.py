@@ -33,8 +33,8 @@ from textgraft.tasks.classification.finetune import ENSEMBLE, FINE_TUNED, LINEAR
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 TargetForm = Literal["single", "indicator", "sets"]
 """What y looks like: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""

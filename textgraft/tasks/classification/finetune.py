@@ -58,14 +58,14 @@ from textgraft.training.driver import (
     allowed_seconds,
     content_hash,
     put_in_place,
-    refuse_existing,
     remove_work,
+    validate_new_path,
     work_folder,
 )
-from textgraft.training.loop import Settings, prepared
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import ancestry, provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings, prepared
 
 MAX_TOKENS = 512
 ENSEMBLE, LINEAR_PROBE, FINE_TUNED = "ensemble", "linear-probe", "fine-tuned"
@@ -218,7 +218,7 @@ def finetune(
         options = replace(options, adapt=prepared(context, options.adapt)[1])
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
-    refuse_existing(out, context.overwrite)
+    validate_new_path(out, context.overwrite)
     validate_not_single_text(unlabelled, name="unlabelled")
     train, valid, test = read(train), read_optional(valid), read_optional(test)
     parts = {"train": train, **parts_by_name(valid=valid, test=test)}
@@ -318,7 +318,7 @@ def _begun(
     recipes = {name: model.recommended_recipe(options.language_recipe, kind) for name, model in models.items()}
     stages = {name: load_recipe(recipe).finetune for name, recipe in recipes.items()}
     for name, model in models.items():
-        stages[name].refuse_kind(labels.kind)
+        stages[name].validate_label_kind(labels.kind)
         new_layer_aggregation(options.layer_aggregation, model.model.encoder.widths)  # an impossible one is refused now
         refuse_unpredictive(model.model, stages[name])
     if adapted is not None:
@@ -402,7 +402,7 @@ def _described(part: Examples) -> dict[str, Any]:
 def _selected(linear: LinearCandidates, begun: _Begun) -> tuple[WeightedEnsemble, dict[str, Member]]:
     """The weighted ensemble of linear candidates and language models; and the language models that were trained."""
     language_models = [_language_model(begun, name) for name in begun.readings]
-    choice, members = select_models(linear, language_models, begun.selection, within=begun.training_config.seconds)
+    choice, members = select_models(linear, language_models, begun.selection, max_seconds=begun.training_config.seconds)
     if begun.options.method == ENSEMBLE:
         return choice, members
     how = f"measured on {len(begun.selection.train):,} labels by {evidence(begun.selection)}"

@@ -39,7 +39,7 @@ def check_finetune(
         refuse_unpredictive(network, stage)
     refuse_single_texts(train, options)
     labels = Labels.fit(train)
-    stage.refuse_kind(labels.kind)
+    stage.validate_label_kind(labels.kind)
     labels.class_weights(train, options.class_weights)
     for part in held_out:
         labels.encode(part)

@@ -27,7 +27,7 @@ class PredictRequest(Request):
     explain: bool = False
 
     @property
-    def takes_long(self) -> bool:
+    def is_slow(self) -> bool:
         """A long Thai text is cut into words by its dictionary."""
         return self.explain
 
@@ -78,7 +78,7 @@ class ClassificationService:
         }[self.classifier.reads]
         return [made(given) for given in request.texts]
 
-    def read(self, request: PredictRequest) -> list[str]:
+    def to_items(self, request: PredictRequest) -> list[str]:
         """The texts, each before its variants where they are to be explained: these wait like anybody's texts."""
         texts = self._texts(request)
         if not request.explain:
@@ -91,7 +91,7 @@ class ClassificationService:
     def answer(self, items: Sequence[str]) -> list[Prediction]:
         return list(self.classifier.predict(items))
 
-    def tell(self, request: PredictRequest, answers: Sequence[Prediction]) -> dict[str, Any]:
+    def to_response(self, request: PredictRequest, answers: Sequence[Prediction]) -> dict[str, Any]:
         if not request.explain:
             return {"predictions": [self._told(request, answer) for answer in answers]}
         told, rest = [], iter(answers)

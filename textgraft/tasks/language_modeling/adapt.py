@@ -28,22 +28,23 @@ from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.driver import (
     content_hash,
     drive,
-    measured,
+    held_out_scores,
     put_in_place,
-    refuse_existing,
+    validate_new_path,
     weights_hash,
     work_folder,
 )
-from textgraft.training.loop import Run, Settings, prepared
+from textgraft.training.loop import Run
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings, prepared
 
 HELD_OUT_TOKENS = 100_000
 FEW = 1_000
 """Texts of which it is found out beforehand whether they are too few; more are enough."""
-LEAST_WORDS = 30_000
+MIN_WORDS = 30_000
 """How many words of the texts an ELMo's own vocabulary may have, if it had fewer before."""
 TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bias"}
 """The values of a language model that have a row for each token."""
@@ -88,7 +89,7 @@ def adapt(
     validate_not_single_text(texts, name="texts")
     context, settings = prepared(context, settings or Settings())
     if not reuse:
-        refuse_existing(out, context.overwrite)
+        validate_new_path(out, context.overwrite)
     model = model or default_models_for(texts).alone
     begun = _begun(texts, model, recipe, own_vocabulary, settings)
     source, stage, learns = begun.source, begun.stage, objective(begun.source.model, str(model))
@@ -103,11 +104,11 @@ def adapt(
     validate = learns.validator(adapted, valid, source.tokenizer, tokens=math.inf)
     shown: dict[str, Any] = {"title": "adapt", "show": context.show}
     source.model.to(resolve_device(settings.device))
-    before = measured(validate, source.model, valid.num_tokens, **shown)
+    before = held_out_scores(validate, source.model, valid.num_tokens, **shown)
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
     with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", **shown)
-    after = measured(validate, adapted, valid.num_tokens, **shown)
+    after = held_out_scores(validate, adapted, valid.num_tokens, **shown)
     data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}
     about: dict[str, Any] = {"data": data, "recipe": begun.recipe, "settings": settings.of(stage)}
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)
@@ -117,7 +118,7 @@ def adapt(
     return out
 
 
-def check_adapt(
+def validate_adapt(
     texts: Sequence[str], out: Path, model: str | Path, recipe: str, settings: Settings, *, overwrite: bool = False
 ) -> None:
     """Raises the UserError that `adapt` with `reuse` would raise later."""
@@ -145,7 +146,7 @@ class _Begun:
 
 def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
     """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
-    source = with_a_task(loading.load_network(model), settings.seed)
+    source = with_language_model_head(loading.load_network(model), settings.seed)
     objective(source.model, str(model))
     recipe = source.recommended_recipe(recipe)
     stage = load_recipe(recipe).adapt
@@ -177,7 +178,7 @@ def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
             where=str(out),
             remedy="Name another --out, pass --overwrite, or remove it.",
         )
-    refuse_existing(out, overwrite)
+    validate_new_path(out, overwrite)
     return False
 
 
@@ -223,12 +224,12 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
         elif isinstance(old, BytePairTokenizer):
             settings["model"] = "byte_level"
         elif isinstance(old, CharacterEncodingTokenizer):
-            settings |= {"model": "spelling", "vocab_size": max(old.vocab_size, LEAST_WORDS)}
+            settings |= {"model": "spelling", "vocab_size": max(old.vocab_size, MIN_WORDS)}
         Tokenizer.train(texts, **settings).save(path)
     return Tokenizer.load(path)
 
 
-def with_a_task(source: Artifact, seed: int) -> Artifact:
+def with_language_model_head(source: Artifact, seed: int) -> Artifact:
     """A bare encoder that looks both ways under a fresh head that tells masked tokens; any other model as it is.
 
     Of an ELMo the head tells the words on either side, and knows only marks until the model moves to a vocabulary.

@@ -23,23 +23,24 @@ from textgraft.nn.uninitialized import Uninitialized
 from textgraft.tasks.language_modeling.pretraining_text import (
     Paths,
     PretrainingText,
-    kept_tokenizer,
-    of_language,
+    load_or_train_tokenizer,
+    naming_language,
     pretraining_text,
 )
 from textgraft.tasks.language_modeling.token_shards import Corpora
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.driver import drive, measured, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Settings, load_values, prepared
-from textgraft.training.neighbour_attention import refuse_without_neighbours, start_near
+from textgraft.training.driver import drive, held_out_scores, put_in_place, validate_new_path, weights_hash, work_folder
+from textgraft.training.loop import Run, load_values
+from textgraft.training.neighbour_attention import init_neighbour_attention, validate_position_table
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.settings import Settings, prepared
 from textgraft.training.token_vectors import (
     cached_token_vectors,
+    embedding_table,
     gensim_word2vec,
-    only_table,
     start_from_vectors,
 )
 
@@ -101,7 +102,7 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
     """A recipe by name or path. Raises UserError for unknown keys, and where it describes no model."""
     path = find_recipe(name, "pretrain")
     recipe = read_toml(path, PretrainRecipe, "pretrain")
-    recipe.stage.refuse_for_classifiers(str(path))
+    recipe.stage.validate_no_classifier_settings(str(path))
     for key in recipe.tokenizer:
         if key not in TOKENIZER_SETTINGS:
             where = f"{path}, tokenizer"
@@ -112,9 +113,9 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
         with torch.device("meta"), Uninitialized():  # takes neither time nor memory
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
-                only_table(model)
+                embedding_table(model)
             if recipe.start_near:
-                refuse_without_neighbours(model.encoder, recipe.start_near)
+                validate_position_table(model.encoder, recipe.start_near)
         _check_reading(model, spelled=recipe.tokenizer.get("model") == "spelling")
     except UserError as error:
         raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
@@ -183,7 +184,7 @@ def pretrain(
             not fit; or `model` has another shape, or is given beside a `tokenizer`.
     """
     out, options = Path(out), options or PretrainOptions()
-    refuse_existing(out, overwrite=None)
+    validate_new_path(out, overwrite=None)
     context, settings = prepared(context, options.settings)
     plan, tokens, show = load_pretrain_recipe(options.recipe), options.tokens, context.show
     before = None if model is None else _model_before(plan, model, tokenizer)
@@ -195,7 +196,7 @@ def pretrain(
     if before is not None:
         tok = before.tokenizer
     else:
-        tok = kept_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
+        tok = load_or_train_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
     learner = new_language_model(plan, tok.vocab_size, settings.seed)
     _check_reading(learner, spelled=tok.spells)
     corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
@@ -261,7 +262,7 @@ def _asked(
     """Everything that the result depends on; two runs that differ in any of it are different runs."""
     return {
         "stage": "pretrain",
-        **text.asked(),  # which also finds out whether all of it is there
+        **text.identity(),  # which also finds out whether all of it is there
         "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
         "recipe": plan.identity(),
         "settings": settings.identity(),
@@ -282,7 +283,7 @@ def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None
 def _check_held_out(corpora: Corpora, model: Model, tokenizer: Tokenizer, learns: Objective, stage: Stage) -> None:
     """Raises UserError for a language with too little held-out text: now, and not when the training is done."""
     for language, part in corpora.held_by_language.items():
-        with of_language(language):
+        with naming_language(language):
             learns.stream(model, part, tokenizer, stage, 0)
 
 
@@ -292,7 +293,7 @@ def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Obje
     for name, part in {"": corpora.held, **corpora.held_by_language}.items():
         validate = learns.validator(model, part, tokenizer, tokens=math.inf)
         title = f"pretrain, {name}" if name else "pretrain"
-        scores[name] = measured(validate, model, part.num_tokens, title=title, show=show)
+        scores[name] = held_out_scores(validate, model, part.num_tokens, title=title, show=show)
     held = {"tokens": corpora.held.num_tokens, "words": corpora.held.num_words, "after": scores.pop("")}
     if not corpora.languages:
         return {"held_out": held}
@@ -339,7 +340,7 @@ def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, pa
         vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
         start_from_vectors(model, vectors)
     if recipe.start_near:
-        start_near(model.encoder, recipe.start_near)
+        init_neighbour_attention(model.encoder, recipe.start_near)
     if recipe.start_from_counts:
         counts = np.zeros(size, dtype=np.int64)
         for first in range(0, corpus.num_tokens, COUNTED_AT_ONCE):

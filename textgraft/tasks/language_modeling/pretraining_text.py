@@ -35,7 +35,7 @@ class PretrainingText(Protocol):
     @property
     def languages(self) -> list[str]: ...
 
-    def asked(self) -> dict[str, Any]: ...
+    def identity(self) -> dict[str, Any]: ...
 
     def names(self) -> list[str]: ...
 
@@ -55,7 +55,7 @@ class PlainText:
     def languages(self) -> list[str]:
         return []
 
-    def asked(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         _refuse_too_few(self.sources, self.valid)
         valid = fingerprints(self.valid) if self.valid is not None else None
         return {"sources": fingerprints(self.sources), "valid": valid}
@@ -87,9 +87,9 @@ class TextByLanguage:
     def languages(self) -> list[str]:
         return list(self.sources)
 
-    def asked(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         for language, paths in self.sources.items():
-            with of_language(language):
+            with naming_language(language):
                 _refuse_too_few(paths, None if self.valid is None else self.valid[language])
         valid = _fingerprints(self.valid) if self.valid is not None else None
         return {"sources": _fingerprints(self.sources), "valid": valid, "smoothing": self.smoothing}
@@ -111,7 +111,7 @@ class TextByLanguage:
         for language, paths in self.sources.items():
             folders = folder / part("train", language), folder / part("valid", language)
             valid = None if self.valid is None else self.valid[language]
-            with of_language(language):
+            with naming_language(language):
                 train[language], held[language] = built(paths, valid, tokenizer, folders, show=show)
         return mixed(train, held, self.smoothing, seed)
 
@@ -120,7 +120,7 @@ class TextByLanguage:
         if not path.exists():
             sizes = {}
             for language, paths in self.sources.items():
-                with of_language(language):
+                with naming_language(language):
                     sizes[language] = sum(map(len, read_texts(paths)))
             write_atomically(path, json.dumps(sizes).encode())
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -153,7 +153,7 @@ def pretraining_text(
     return TextByLanguage(labelled, held, smoothing)
 
 
-def kept_tokenizer(
+def load_or_train_tokenizer(
     text: PretrainingText, given: Path | str | None, every: int, settings: Mapping[str, Any], folder: Path
 ) -> Tokenizer:
     """The tokenizer that `folder` keeps; on first use the `given` one, else the text's own."""
@@ -184,7 +184,7 @@ def _listed(paths: str | Path | Paths) -> Paths:
 def _fingerprints(sources: Mapping[str, Paths]) -> list[dict[str, Any]]:
     found = []
     for language, paths in sources.items():
-        with of_language(language):
+        with naming_language(language):
             found += [{"language": language, **file} for file in fingerprints(paths)]
     return found
 
@@ -225,7 +225,7 @@ def _kept(texts: Iterator[str]) -> Iterator[str]:
 
 
 @contextmanager
-def of_language(language: str) -> Iterator[None]:
+def naming_language(language: str) -> Iterator[None]:
     """Whatever UserError comes from inside says which language it is about."""
     try:
         yield

@@ -116,7 +116,7 @@ class TokenFolder:
             raise UserError(message, where=str(path), remedy=_AGAIN) from error
         return content
 
-    def asked(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """What the tokens are, wherever they lie."""
         known = {"name": TOKENS, "sha256": hashlib.sha256(json.dumps(self.manifest).encode()).hexdigest()}
         return {"sources": [known], "valid": None, **({"smoothing": self.smoothing} if self.languages else {})}

@@ -11,10 +11,10 @@ from textgraft.core.errors import UserError
 from textgraft.core.files import cannot_write
 from textgraft.models import model_folder
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
-from textgraft.tasks.language_modeling.pretraining_text import Paths, kept_tokenizer, pretraining_text
+from textgraft.tasks.language_modeling.pretraining_text import Paths, load_or_train_tokenizer, pretraining_text
 from textgraft.tasks.language_modeling.token_shards import TokenFolder
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.driver import alone, work_folder
+from textgraft.training.driver import locked, work_folder
 
 SCAFFOLDING = ("plan.json", "characters.json")
 """What a build needs in its folder, and a reader does not."""
@@ -40,16 +40,16 @@ def tokenize(
     Raises UserError if `out` exists or cannot be written, and as `pretrain` does for sources and recipes.
     """
     out = Path(out)
-    model_folder.refuse_existing(out, overwrite=None)
+    model_folder.validate_new_path(out, overwrite=None)
     plan = load_pretrain_recipe(recipe)
     text = pretraining_text(sources, valid, plan.smoothing)
     if isinstance(text, TokenFolder):
         raise UserError("these are tokens already.", where=str(text.folder), remedy="Give them to textgraft pretrain.")
     given = None if tokenizer is None else Tokenizer.load(tokenizer).fingerprint
     settings = {"every": plan.tokenizer_every, **plan.tokenizer} if given is None else {"given": given}
-    folder = work_folder(out, {"stage": "tokenize", **text.asked(), "tokenizer": settings})
-    with alone(folder):
-        made = kept_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
+    folder = work_folder(out, {"stage": "tokenize", **text.identity(), "tokenizer": settings})
+    with locked(folder):
+        made = load_or_train_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
         text.corpora(made, folder, seed=0, show=show)  # not kept: some systems rename no folder with a mapped file
         TokenFolder.write(folder, made, text.names(), text.languages)
     try:
@@ -62,6 +62,6 @@ def tokenize(
     return out
 
 
-def counted(folder: Path | str) -> dict[str, Any]:
+def token_counts(folder: Path | str) -> dict[str, Any]:
     """How many texts, tokens, words and characters a folder of tokens holds, by corpus (train, valid)."""
     return TokenFolder(Path(folder), 1.0).counts()

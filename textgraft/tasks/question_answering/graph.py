@@ -23,13 +23,13 @@ class OnnxSpanModel(OnnxModel):
     direction: Direction = "both"
 
     task = "span"
-    shows = ("logits",)
+    output_names = ("logits",)
 
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """For each window its logits (T, 2) of beginning and ending."""
         found: dict[int, np.ndarray] = {}
         for indices in budget_batches([len(w.ids) for w in windows], tokens=self.tokens_per_batch, rows=ROWS):
             chosen = [windows[i] for i in indices]
-            (logits,) = self.read([w.ids for w in chosen], [w.second for w in chosen])
+            (logits,) = self.run_graph([w.ids for w in chosen], [w.second for w in chosen])
             found |= {i: row[: len(windows[i].ids)] for i, row in zip(indices, logits, strict=True)}
         return [found[i] for i in range(len(windows))]

@@ -37,12 +37,12 @@ class QuestionAnsweringService:
     def about(self) -> dict[str, Any]:
         return {"reads": "questions", "may_be_none": self.reader.search.may_be_none}
 
-    def read(self, request: AnswerRequest) -> list[Paragraph]:
+    def to_items(self, request: AnswerRequest) -> list[Paragraph]:
         return [Paragraph(asked.context, (Question("", asked.question),)) for asked in request.questions]
 
     def answer(self, items: Sequence[Paragraph]) -> list[dict[str, Any]]:
         replies = self.reader.answer(Squad((Article("", tuple(items)),)))
         return [{"answer": reply.text, "best": reply.listed()} for reply in replies]
 
-    def tell(self, request: AnswerRequest, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def to_response(self, request: AnswerRequest, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {"answers": [answer | {"best": answer["best"][: request.n_best]} for answer in answers]}

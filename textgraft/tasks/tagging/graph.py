@@ -30,7 +30,7 @@ class OnnxTagger(OnnxModel):
     direction: Direction = "both"
 
     task = "tagging"
-    shows = ("tags", "probabilities")
+    output_names = ("tags", "probabilities")
 
     @property
     def config(self) -> OnnxTagger:
@@ -62,7 +62,7 @@ class OnnxTagger(OnnxModel):
                 words[place, window.start : window.start + len(window.spans)] = row * width + window.positions(
                     self.subword_pooling
                 )
-            tags, sure = self.read([window.ids for _, window in rows], words=words)
+            tags, sure = self.run_graph([window.ids for _, window in rows], words=words)
             for place, i in enumerate(indices):
                 found[i] = tags[place, : lengths[i]], sure[place, : lengths[i]]
         return [found[i] for i in range(len(lengths))]

@@ -61,7 +61,7 @@ class Alignment:
     target: tuple[str, ...]
     weights: np.ndarray
 
-    def listed(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         rounded = [[round(float(weight), 6) for weight in row] for row in self.weights]
         return {"source": list(self.source), "target": list(self.target), "weights": rounded}

@@ -30,11 +30,12 @@ from textgraft.tasks.translation.predictor import (
     translation_targets,
 )
 from textgraft.text.tokenizer import DEFAULT_VOCAB_SIZES, MIN_FREQUENCY, Tokenizer
-from textgraft.training.driver import drive, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Scores, Settings, prepared
+from textgraft.training.driver import drive, put_in_place, validate_new_path, weights_hash, work_folder
+from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import STRICT, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.settings import Settings, prepared
 
 RECIPES = "cove"
 TOKENIZER_SETTINGS = ("vocab_size", "min_frequency", "max_characters", "segmenter")
@@ -95,7 +96,7 @@ def load_translation_recipe(name: str) -> TranslationRecipe:
     """A recipe by name or path. Raises UserError for unknown keys, and where it describes no translator."""
     path = find_recipe(name, RECIPES)
     recipe = read_toml(path, TranslationRecipe, RECIPES)
-    recipe.stage.refuse_for_classifiers(str(path))
+    recipe.stage.validate_no_classifier_settings(str(path))
     for table in ("tokenizer", "target_tokenizer"):
         for key in getattr(recipe, table):
             if key not in TOKENIZER_SETTINGS:
@@ -155,7 +156,7 @@ def cove_train(
     out, options = Path(out), options or CoVeOptions()
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
-    refuse_existing(out, context.overwrite)
+    validate_new_path(out, context.overwrite)
     validate_types(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
     if options.bleu:
         sacrebleu()
