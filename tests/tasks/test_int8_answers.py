@@ -73,10 +73,8 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             assert [r.probabilities for r in replies] == [r.probabilities for r in done.replies]
             assert Tagger(folder, precision="fp32").source.precision == "fp32"  # type: ignore[attr-defined]
             card = (folder / "README.md").read_text("utf-8")
-            assert (
-                f"- inference precision: int8, {done.record['in_int8']['same']} of {test.words} tags stay in int8"
-                in card
-            )
+            same = done.record["in_int8"]["same"]
+            assert f"- inference precision: int8, {same} of {test.words} tags are the same in int8" in card
             with monkeypatch.context() as patched:  # who asks for it by name has it compared again
                 patched.setattr(agreement, "MIN_AGREEMENT", 1.01)
                 assert len(Tagger(folder).tag(test.sentences)) == len(test)

@@ -340,7 +340,7 @@ def test_a_loss_that_is_not_finite_is_the_users_to_mend(clip: float | None) -> N
     with torch.no_grad():
         model.values()["head.layers.6.bias"].fill_(math.nan)
     before = torch.get_rng_state()
-    with pytest.raises(UserError, match=r"phase 'p', step 1: the loss is not a number.*learning rate"):
+    with pytest.raises(UserError, match=r"phase 'p', step 1: the loss is not a finite number.*learning rate"):
         trained(model, [Phase("p", 1, 0.01)], replace(PLAIN, clip=clip))
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -349,13 +349,13 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights() -> None:
     model = classifier()
     model.values()["encoder.embedding.weight"].register_hook(lambda grad: grad * math.inf)  # type: ignore[no-untyped-call]
     before = copied(model)
-    with pytest.raises(UserError, match="the gradient is not a number"):
+    with pytest.raises(UserError, match="the gradient is not a finite number"):
         trained(model, [Phase("p", 1, 0.01)])
     assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
 
 
 def test_a_validation_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(UserError, match=r"step 5: the validation score is not a number"):
+    with pytest.raises(UserError, match=r"step 5: the validation score is not a finite number"):
         trained(classifier(), [Phase("p", 1, 0.01)], validate=Scripted(math.nan))
 
 

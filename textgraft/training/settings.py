@@ -44,9 +44,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         minimum = {"seed": 0, "accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
-        wrong = [
-            name for name, low in minimum.items() if (value := getattr(self, name)) is not None and not value >= low
-        ]
+        values = {name: getattr(self, name) for name in minimum}
+        wrong = [name for name, value in values.items() if value is not None and not value >= minimum[name]]
         if wrong:
             raise UserError(f"{wrong[0]} is {values[wrong[0]]}.", remedy=f"Give {minimum[wrong[0]]} or more.")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
