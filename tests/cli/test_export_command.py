@@ -69,7 +69,7 @@ def test_int8_is_written_only_where_answers_stay(
     run(*command).mistake("0 texts are too few", "--texts")
     with_texts = (*command, "--texts", desk.folder / "pool.txt")
     monkeypatch.setattr(exporting, "MIN_AGREEMENT", 1.01)
-    run(*with_texts).mistake("of the answers stay", "Export it without --int8")
+    run(*with_texts).mistake("of the predictions are the same", "Export it without --int8")
     assert not (tmp_path / "small").exists()
     monkeypatch.setattr(exporting, "MIN_AGREEMENT", 0.5)
     done = run(*with_texts, "--json").json()

@@ -65,7 +65,7 @@ def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path
     recipe.write_text(text.replace("validate_every", 'recommended_recipe = "frozen"\nvalidate_every'))
     assert run(*command, "--out", tmp_path / "lm").code == 0
     model = ["--model", tmp_path / "lm", "--quiet"]
-    run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases to adapt in", "frozen")
+    run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases for adapting", "frozen")
     assert load_network(tmp_path / "lm").recommended_recipe("default") == "frozen"
     assert load_network(tmp_path / "lm").recommended_recipe("full") == "full"
     named = ["--recipe", "ulmfit", "--minutes", "0.01"]

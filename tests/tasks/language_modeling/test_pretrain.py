@@ -147,7 +147,7 @@ def test_output_biases_start_from_the_training_texts_counts(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.drive", caught)
-    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.COUNTED_AT_ONCE", 100)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.COUNT_CHUNK", 100)
     told = Path(recipe).with_name("told.toml")
     told.write_text(Path(recipe).read_text().replace("licence =", "start_from_counts = true\nlicence ="))
     for name, path in (("plain", recipe), ("counts", told)):
@@ -284,7 +284,10 @@ def test_one_text_is_too_few_and_nothing_is_left_of_it(pool: Path, recipe: str, 
     one, held = tmp_path / "one.txt", tmp_path / "held.txt"
     one.write_text("a film that was good in its way and bad in another\n")
     held.write_text("\n \n")
-    for valid, message in ((None, r"one\.txt: there is one text, and it would be held out"), (held, "not one text")):
+    for valid, message in (
+        (None, r"one\.txt: there is a single text, which would be held out"),
+        (held, "not one text"),
+    ):
         with pytest.raises(UserError, match=message):
             pretrain(one, tmp_path / "lm", valid=valid, options=PretrainOptions(recipe=recipe), context=QUIET)
         with pytest.raises(UserError, match=message):

@@ -232,7 +232,7 @@ def test_one_language_is_all_of_it(sources: Mapping[str, list[str | Path]], reci
 def test_a_language_that_is_spelt_like_none(
     language: str, sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=r"is not how a language is spelt.*en, th or zh-Hans"):
+    with pytest.raises(UserError, match=r"is not a language code.*en, th or zh-Hans"):
         pretrain({language: sources["en"]}, tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
     assert not (tmp_path / "lm.run").exists()
 
@@ -246,7 +246,7 @@ def test_mistakes_name_the_language(sources: dict[str, list[str | Path]], recipe
         ({**sources, "lo": [tmp_path / "nowhere.txt"]}, r"language lo, .*nowhere\.txt: no such file"),
         (
             {**sources, "lo": [tmp_path / "one.txt"]},
-            r"language lo, .*one\.txt: there is one text, and it would be held",
+            r"language lo, .*one\.txt: there is a single text, which would be held",
         ),
         ({}, "no languages were named"),
     ]

@@ -109,7 +109,7 @@ def test_a_model_of_another_shape_is_refused(
 ) -> None:
     path = tmp_path / "other.toml"
     path.write_text(tiny_recipe.read_text().replace("hidden_dim = 24", other))
-    with pytest.raises(UserError, match=r"not a model as the recipe 'tiny' makes it"):
+    with pytest.raises(UserError, match=r"does not have the architecture of the recipe 'tiny'"):
         pretrain([more], tmp_path / "on", model=tiny_lm, options=PretrainOptions(recipe=str(path)), context=QUIET)
     assert not (tmp_path / "on.run").exists()
 

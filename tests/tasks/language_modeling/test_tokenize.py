@@ -165,7 +165,7 @@ def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recip
     Tokenizer.train(reviews(100, 7)[0], vocab_size=120).save(smaller)
     strange = tokenize([pool], tmp_path / "strange", recipe=recipe, tokenizer=smaller, show=False)
     assert Tokenizer.load(strange / "tokenizer.json").fingerprint == Tokenizer.load(smaller).fingerprint
-    with pytest.raises(UserError, match="made by another tokenizer"):
+    with pytest.raises(UserError, match="of another tokenizer"):
         pretrain(
             [strange],
             tmp_path / "third",
@@ -173,7 +173,7 @@ def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recip
             options=PretrainOptions(recipe=recipe, settings=again),
             context=QUIET,
         )
-    with pytest.raises(UserError, match="made by another tokenizer"):
+    with pytest.raises(UserError, match="of another tokenizer"):
         pretrain(
             [tokens],
             tmp_path / "fourth",
@@ -192,7 +192,7 @@ def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path
         assert not (tmp_path / "lm").exists()
 
     refused("read alone", [tokens, pool])
-    refused("held-out text beside a folder of tokens", [tokens], [pool])
+    refused("held-out text is given beside a folder of tokens", [tokens], [pool])
     with pytest.raises(UserError, match="tokens already"):
         tokenize([tokens], tmp_path / "again", recipe=recipe, show=False)
     with pytest.raises(UserError, match=r"nowhere\.txt"):
@@ -204,7 +204,7 @@ def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path
     [
         ("tokens.json", "damaged"),
         ("tokenizer.json", "tokenizer.json"),
-        ("train/index.json", "altered since it was made"),
+        ("train/index.json", "altered since it was written"),
         ("train/tokens-00000.bin", "bytes instead of"),
         ("valid/starts-00000.bin", "bytes instead of"),
     ],

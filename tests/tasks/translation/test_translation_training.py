@@ -286,7 +286,7 @@ def test_three_recipes_ship() -> None:
     ("old", "new", "said"),
     [
         ("[tokenizer]\nmin_frequency", "[tokenizer]\nkind", "unknown key 'kind'"),
-        ("hidden_dim = 16", "hidden_dims = 16", "describes no translator"),
+        ("hidden_dim = 16", "hidden_dims = 16", "not the recipe of a translator"),
         ("num_layers = 1", 'score = "genral"', "Did you mean 'general'"),
         ("num_layers = 1", 'score = "dot"\nhidden_dim = 31', "not a TOML file"),
         ("batch_size = 16", "batch_size = 16\nauxiliary_lm_weight = 0.5", "auxiliary loss is for classifiers"),
