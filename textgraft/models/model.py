@@ -155,13 +155,13 @@ class Model(nn.Module):
     def values(self) -> dict[str, Tensor]:
         """Every parameter and persistent buffer by name, a shared one once, as saved and loaded."""
         named = dict(self.named_parameters()) | dict(self.named_buffers())
-        lasting = self.state_dict().keys()
-        return {name: value for name, value in named.items() if name in lasting}
+        persistent = self.state_dict().keys()
+        return {name: value for name, value in named.items() if name in persistent}
 
     def multiplied(self) -> int:
-        """How many weights each token is multiplied with: all matrices but tables that the input alone looks up.
+        """Number of weights that each token is multiplied with: all matrices but tables that only the input uses.
 
-        A training step takes about six operations for each and token (Kaplan et al. 2020, §2.1).
+        A training step takes about six operations per such weight and token (Kaplan et al. 2020, §2.1).
         """
         tables = [m for m in self.encoder.modules() if isinstance(m, nn.Embedding)]
         heads = [self.head] if self.auxiliary is None else [self.head, self.auxiliary]
@@ -174,7 +174,7 @@ class Model(nn.Module):
         return _name(self.encoder, ENCODERS)
 
     def describe(self) -> dict[str, Any]:
-        """The configs as JSON, from which `build` makes the same model with fresh weights."""
+        """The configs as JSON values, from which `build` builds the same model with random weights."""
         return {"encoder": _described(self.encoder, ENCODERS), "head": _described(self.head, HEADS)}
 
 

@@ -286,7 +286,7 @@ def test_one_text_is_too_few_and_nothing_is_left_of_it(pool: Path, recipe: str, 
     held.write_text("\n \n")
     for valid, message in (
         (None, r"one\.txt: there is a single text, which would be held out"),
-        (held, "not one text"),
+        (held, "contains no text"),
     ):
         with pytest.raises(UserError, match=message):
             pretrain(one, tmp_path / "lm", valid=valid, options=PretrainOptions(recipe=recipe), context=QUIET)

@@ -155,7 +155,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     pretrain(sources, tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     from textgraft.tasks.language_modeling import pretraining_text as module
 
-    built, save = module.built, Run.save
+    build, save = module.build_corpora, Run.save
 
     def stopping(count: int) -> None:
         made: list[int] = []
@@ -164,10 +164,10 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
             if len(made) == count:
                 raise KeyboardInterrupt
             made.append(1)
-            return built(*arguments, **named)  # type: ignore[arg-type]
+            return build(*arguments, **named)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "built", fatal)
+            patch.setattr(module, "build_corpora", fatal)
             killed()
 
     def killed() -> None:

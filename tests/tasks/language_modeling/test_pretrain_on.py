@@ -128,7 +128,7 @@ def test_dropouts_may_be_others(tiny_lm: Path, tiny_recipe: Path, more: Path, tm
 
 
 def test_a_tokenizer_beside_a_model_is_refused(tiny_lm: Path, tiny_recipe: Path, more: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="keeps the tokenizer that it has"):
+    with pytest.raises(UserError, match="keeps the tokenizer of the model"):
         pretrain(
             [more],
             tmp_path / "on",

@@ -191,7 +191,7 @@ def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path
             pretrain(sources, tmp_path / "lm", valid=valid, options=PretrainOptions(recipe=recipe), context=QUIET)
         assert not (tmp_path / "lm").exists()
 
-    refused("read alone", [tokens, pool])
+    refused("must be the only source", [tokens, pool])
     refused("held-out text is given beside a folder of tokens", [tokens], [pool])
     with pytest.raises(UserError, match="tokens already"):
         tokenize([tokens], tmp_path / "again", recipe=recipe, show=False)

@@ -86,7 +86,7 @@ def test_the_record_says_what_was_learned_from(learned: Path) -> None:
     }
     assert run["held_out"]["after"]["loss"] == pytest.approx(min(row["loss"] for row in run["history"]), rel=1e-5)
     assert run["held_out"]["after"]["perplexity"] < 1.5
-    assert "A translator" in (learned / "README.md").read_text()
+    assert "A translation model" in (learned / "README.md").read_text()
     assert not learned.with_name("cove.run").exists()
 
 
@@ -234,7 +234,7 @@ def test_a_table_that_stays_as_given_has_words_that_no_pair_has(tmp_path: Path) 
 
 
 def test_a_frozen_table_without_vectors_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no vectors to start it from"):
+    with pytest.raises(UserError, match="no vectors to initialize it"):
         cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, recipe=frozen_recipe(tmp_path)), context=QUIET)
     assert list(tmp_path.glob("cove*")) == []
 

@@ -269,7 +269,7 @@ def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
     """
     if any(isinstance(module, AdaptiveEmbedding) for module in source.model.encoder.modules()):
         message = "this model has an adaptive embedding, whose vocabulary cannot be replaced."
-        raise UserError(message, remedy="Adapt without a new vocabulary (--own-vocabulary).")
+        raise UserError(message, remedy="Adapt without --own-vocabulary.")
     old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
     description = source.model.describe()
     for part in description.values():
