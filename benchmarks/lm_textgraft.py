@@ -23,8 +23,9 @@ from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHea
 from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.softmax import AdaptiveSoftmax, OutputLayer, SampledSoftmax
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 UNREGULARISED = {
     "encoder": dict.fromkeys(("embedding_dropout", "input_dropout", "weight_dropout", "hidden_dropout"), 0.0),

@@ -56,9 +56,10 @@ from textgraft.tasks.classification.training import (
 )
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.driver import content_hash
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 MAX_TOKENS = 256
 PAPER = {"embedding_dropout": 0.02, "input_dropout": 0.25, "weight_dropout": 0.2, "hidden_dropout": 0.15}

@@ -29,8 +29,8 @@ from textgraft.models.model import Model
 from textgraft.nn import batch_norm
 from textgraft.tasks.classification.ensemble_weights import mean_loss
 from textgraft.tasks.classification.training import EncodedTexts, Plan, as_model, train_classifier
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from record import Record

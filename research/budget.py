@@ -38,9 +38,10 @@ from textgraft.tasks.language_modeling.pretrain import (
     start_model,
 )
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 from textgraft.training.token_vectors import cached_token_vectors
 
 HERE = Path(__file__).parent

@@ -44,7 +44,7 @@ from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 LIFE = 0.6
 """The longest that a life may last before it is killed, as a share of the time that the result takes in peace."""

@@ -28,8 +28,9 @@ from textgraft.models.inference import predict_logits
 from textgraft.nn.cpu import precision
 from textgraft.nn.cpu.denormals import flushed
 from textgraft.tasks.classification.training import Plan, classifier_to_train
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from timing import clocks, since

@@ -18,7 +18,7 @@ from textgraft.data.conll import read_conll
 from textgraft.experiments.layer_aggregation import LayerOptions, inspect_layers, sampled
 from textgraft.experiments.layer_aggregation_report import table_rows
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 HERE = Path(__file__).parent
 

@@ -33,8 +33,8 @@ from textgraft.models import loading
 from textgraft.tasks.tagging.finetune import STACKED, TAGGER, TagOptions, tag_finetune
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.training.driver import weights_hash
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.stack import Stack
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))

@@ -33,9 +33,10 @@ from textgraft.models import loading
 from textgraft.models.model import Model, build
 from textgraft.tasks.language_modeling.adapt import held_out
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.perplexity import language_model_validator
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 HERE = Path(__file__).parent
 WINDOW, MEMORIES = 32, (0, 32, 64, 128)

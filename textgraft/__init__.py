@@ -1,6 +1,6 @@
 """textgraft: graft a task onto a pretrained language model.
 
-The verbs of the command line are functions of the same names here, imported when first used.
+The verbs of the command line are functions of the same names here, imported on first use.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _PUBLIC = {
     "read": "textgraft.data.readers",
     "check": "textgraft.data.checks",
     "Tokenizer": "textgraft.text.tokenizer",
-    "Settings": "textgraft.training.loop",
+    "Settings": "textgraft.training.settings",
     "TextClassifier": "textgraft.tasks.classification.estimator",
     "TextEmbedder": "textgraft.tasks.classification.estimator",
     "SequenceTagger": "textgraft.tasks.tagging.estimator",
@@ -95,7 +95,7 @@ __all__ = ["__version__", *_PUBLIC]
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion and help: the module has them only once they are used."""
+    """The public names, for completion and help, before they are imported."""
     return sorted({*globals(), *__all__})
 
 

@@ -1,4 +1,4 @@
-"""`textgraft.predict`, `evaluate` and `embed`: a finished model at work in one call, on anything that `read` takes."""
+"""`textgraft.predict`, `evaluate` and `embed`: use a trained model in one call."""
 
 from __future__ import annotations
 
@@ -30,12 +30,17 @@ def predict(
     precision: str = "auto",
     device: str = "cpu",
 ) -> Iterator[Prediction]:
-    """One prediction a text, or a pair (two strings in a tuple), in order, from a stream of any length.
+    """Predict labels for a stream of texts of any length, in order.
 
-    `model` is a folder, or what `load` gives, which has its precision and device already. There is no label below a
-    confidence of `abstain_below`. `device` is one of core.device.DEVICES.
+    Args:
+        model: Name or folder of a classifier, or a loaded one, which has its precision and device.
+        texts: Texts, or pairs (tuples of two strings).
+        abstain_below: Predictions of lower confidence have no label.
+        precision: A name of nn.cpu.precision.
+        device: A name of core.device.DEVICES.
 
-    Raises UserError where `model` is no classifier or cannot be loaded, and for a device that is not there.
+    Raises:
+        UserError: `model` is not a classifier or cannot be loaded, or the device is not available.
     """
     return as_classifier(model, precision=precision, device=device).predict(texts, abstain_below=abstain_below)
 
@@ -43,15 +48,22 @@ def predict(
 def evaluate(
     model: Classifier | str | Path, data: Any, *, precision: str = "auto", device: str = "cpu", **columns: Any
 ) -> dict[str, Any]:
-    """How good a classifier is on labelled texts: what Classifier.evaluate says.
+    """Evaluate a classifier on labelled texts (Classifier.evaluate).
 
-    `model` is what `predict` takes, `data` and `columns` what `read` does. Raises UserError for labels unseen in
-    training, and as `predict` does.
+    Args:
+        model: As in `predict`.
+        data: As in `read`.
+        precision: A name of nn.cpu.precision.
+        device: A name of core.device.DEVICES.
+        columns: Further arguments of `read`.
+
+    Raises:
+        UserError: A label did not occur in training, or as `predict`.
     """
-    asked = as_classifier(model, precision=precision, device=device)
-    if asked.reads == "choices":
+    classifier = as_classifier(model, precision=precision, device=device)
+    if classifier.reads == "choices":
         columns = {"kind": "choice", **columns}
-    return asked.evaluate(read(data, **columns))
+    return classifier.evaluate(read(data, **columns))
 
 
 def embed(
@@ -63,14 +75,25 @@ def embed(
     layers: str = LAST,
     device: str = "cpu",
 ) -> np.ndarray:
-    """(N, D) float32 vectors of the model's top layer, `pooling` one of nn.pooling.POOLINGS.
+    """Embed texts.
 
-    `layers`, one of nn.layer_aggregation.LAYER_AGGREGATIONS, reads others; a mix only from a model that has learned it.
-    The members of an ensemble stand side by side. A linear classifier gives a text's coordinates in its space, a folder
-    of word vectors the mean (or max) of the vectors of a text's words. `max_tokens` is for language models; a
-    classifier reads as much as it was trained on. Raises UserError for an unknown pooling or layer aggregation, for
-    layers that the model does not have, for a model without vectors, and for a device (core.device.DEVICES) that is not
-    there.
+    The vectors of an ensemble's members are concatenated. A linear classifier's are its features, those of static word
+    vectors the mean (or maximum) over a text's words.
+
+    Args:
+        model: As in `predict`, or any other model with vectors.
+        texts: N texts or pairs.
+        pooling: A name of nn.pooling.POOLINGS.
+        max_tokens: Maximum length, for language models; a classifier has that of its training.
+        layers: A name of nn.layer_aggregation.LAYER_AGGREGATIONS; one with parameters only for a model trained with it.
+        device: A name of core.device.DEVICES.
+
+    Returns:
+        (N, D) float32.
+
+    Raises:
+        UserError: An unknown pooling or layer aggregation, layers that the model does not have, a model without
+            vectors, or a device that is not available.
     """
     members = _embedders(model, pooling, layers, device)
     return predictor.embed(members, list(each_text(texts)), pooling=pooling, max_tokens=max_tokens, layers=layers)
@@ -85,15 +108,18 @@ def embed_stream(
     layers: str = LAST,
     device: str = "cpu",
 ) -> Iterator[np.ndarray]:
-    """What `embed` gives for a stream of any length, in blocks (n, D) of no more than STREAM_TEXTS texts, in order.
+    """`embed` for a stream of any length, in constant memory.
 
-    Memory does not grow with the stream. Raises UserError at once where `embed` does for what is asked, and for a text
-    when it comes.
+    Returns:
+        An iterator over blocks (n, D) of at most STREAM_TEXTS texts, in order.
+
+    Raises:
+        UserError: As `embed`; for invalid texts during iteration.
     """
     members, source = _embedders(model, pooling, layers, device), each_text(texts)
 
     def blocks() -> Iterator[np.ndarray]:
-        # A transformer's parts are so many and so small that taking each from the system would take a quarter longer.
+        # A transformer's tensors are many and small: allocating each from the system would take a quarter longer.
         recurrent = any(isinstance(member, Artifact) and member.model.encoder.recurrent for member in members)
         with mmap_large_blocks() if recurrent else nullcontext():
             for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), []):

@@ -69,7 +69,7 @@ def test_int8_is_written_only_where_answers_stay(
     run(*command).mistake("0 texts are too few", "--texts")
     with_texts = (*command, "--texts", desk.folder / "pool.txt")
     monkeypatch.setattr(exporting, "MIN_AGREEMENT", 1.01)
-    run(*with_texts).mistake("of the answers stay", "Export it without --int8")
+    run(*with_texts).mistake("of the predictions are the same", "Export it without --int8")
     assert not (tmp_path / "small").exists()
     monkeypatch.setattr(exporting, "MIN_AGREEMENT", 0.5)
     done = run(*with_texts, "--json").json()
@@ -133,5 +133,5 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
     assert load_graph(exported, config | {"onnx": before}).tokens_per_batch == 16_384
     damaged = ({"max_tokens": 9, "tokens_per_batch": "all"}, {"max_tokens": 9, "stride": 3})
     for about in (*damaged, {"max_tokens": 9, "task": "generation"}, {}):
-        with pytest.raises(UserError, match="describes no graph"):
+        with pytest.raises(UserError, match="not the config of a graph"):
             load_graph(exported, config | {"onnx": about})

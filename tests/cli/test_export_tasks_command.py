@@ -89,4 +89,4 @@ def test_a_reader_and_its_graph_say_the_same(run: Program, folder: Path, tmp_pat
     run("tag", "predict", graph, "--text", "good").mistake("does not tag words")
     run("predict", graph, "--text", "good").mistake("it answers questions", "textgraft qa")
     int8 = ("export", reader, "--onnx", tmp_path / "int8", "--int8", "--texts", texts(tmp_path))
-    run(*int8).mistake("there is no int8 for QA models")
+    run(*int8).mistake("int8 is not supported for QA models")

@@ -97,7 +97,7 @@ def test_a_file_more_than_once_is_several_of_one_language(texts: Path, tmp_path:
         (["--language", "en"], ["--language", "'en' is not of the form", "th=thai/*.txt"]),
         (["--language", "=DIR/zh.txt"], ["is not of the form LANGUAGE=FILES"]),
         (["--language", "zh="], ["is not of the form LANGUAGE=FILES"]),
-        (["--language", "old english=DIR/en-1.txt"], ["'old english' is not how a language is spelt", "zh-Hans"]),
+        (["--language", "old english=DIR/en-1.txt"], ["'old english' is not a language code", "zh-Hans"]),
         (["--language", "en=DIR/nowhere.txt"], ["language en", "nowhere.txt"]),
         (["--language", "en=DIR/en-1.txt", "--language", "zh=DIR/none.txt"], ["language zh", "contains no text"]),
         (["DIR/en-1.txt", "--language", "en"], ["--language", "'en' names no files", "the recipe says which"]),

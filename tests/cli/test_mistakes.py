@@ -180,7 +180,7 @@ def test_recipes_that_do_not_fit(desk: Desk, tmp_path: Path, run: Program) -> No
         with unchanged(tmp_path):
             run(*command, "--quiet").mistake(*parts)
     run("pretrain", desk / "pool.txt", "--out", tmp_path / "lm", "--recipe", "en-ulmft").mistake("'en-ulmfit'?")
-    run("schedule", "frozen", "--stage", "adapt").mistake("does nothing in the stage adapt")
+    run("schedule", "frozen", "--stage", "adapt").mistake("has no phases in the stage adapt")
     run("schedule", "ulmfit", "--stage", "train").mistake("unknown stage 'train'", "Known: finetune, adapt")
     find = ["lr-find", desk / "train.csv", "--model", desk.lm]
     run(*find, "--phase", "hed", "--recipe", desk / "quick.toml").mistake("Did you mean 'head'?")

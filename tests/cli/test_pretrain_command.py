@@ -44,7 +44,7 @@ def test_patience_and_a_compressed_folder(desk: Desk, tmp_path: Path, run: Progr
     (tmp_path / "texts" / "a.txt.gz").write_bytes(gzip.compress((desk / "pool.txt").read_bytes()))
     done = run("pretrain", tmp_path / "texts", "--out", tmp_path / "lm", "--recipe", recipe, "--patience", "1")
     assert done.code == 0, done
-    assert "stopped after 1 validation without a gain" in " ".join(done.err.split())
+    assert "stopped after 1 validation without an improvement" in " ".join(done.err.split())
     assert load_network(tmp_path / "lm").run["stopped_by"] == "patience"
     run("pretrain", tmp_path / "texts", "--out", tmp_path / "x", "--recipe", recipe, "--patience", "0").mistake(
         "--patience", "equal to 1"
@@ -65,7 +65,7 @@ def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path
     recipe.write_text(text.replace("validate_every", 'recommended_recipe = "frozen"\nvalidate_every'))
     assert run(*command, "--out", tmp_path / "lm").code == 0
     model = ["--model", tmp_path / "lm", "--quiet"]
-    run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases to adapt in", "frozen")
+    run("adapt", desk / "pool.txt", *model, "--out", tmp_path / "x").mistake("no phases for adapting", "frozen")
     assert load_network(tmp_path / "lm").recommended_recipe("default") == "frozen"
     assert load_network(tmp_path / "lm").recommended_recipe("full") == "full"
     named = ["--recipe", "ulmfit", "--minutes", "0.01"]

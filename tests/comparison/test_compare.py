@@ -367,7 +367,7 @@ def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
         ({"methods": ["features@nowhere"]}, ["no model 'nowhere'"]),
         ({"methods": ["features@en-ulmfit@top"]}, ["unknown layer aggregation 'top'"]),
         ({"methods": ["features@en-ulmfit+"]}, ["en-ulmfit+: a model's name is missing", "MODEL+MODEL"]),
-        ({"methods": ["no-adapt@en-ulmfit+en-ulmfit"]}, ["a model comes twice"]),
+        ({"methods": ["no-adapt@en-ulmfit+en-ulmfit"]}, ["a model is named twice"]),
         ({"methods": ["default@en-ulmfit+nowhere"]}, ["no model 'nowhere'"]),
         ({"methods": ["vectors"], "unlabelled": ["one"]}, ["'vectors' needs unlabelled texts"]),
         ({"methods": ["vectors@en-ulmfit"], "unlabelled": POOL}, ["this is a model, not word vectors", "features@"]),

@@ -30,8 +30,8 @@ from textgraft.models.default_models import THAI
 from textgraft.tasks.classification import early_rejection, model_selection
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
-from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage
+from textgraft.training.settings import Settings
 
 
 @pytest.fixture(autouse=True)

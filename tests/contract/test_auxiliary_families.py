@@ -26,8 +26,8 @@ from textgraft.tasks.classification.training import (
     train_classifier,
 )
 from textgraft.text.tokenizer import PairMarks
-from textgraft.training.loop import Settings
 from textgraft.training.phases import Phase, Stage
+from textgraft.training.settings import Settings
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 LENGTHS = (9, 7, 2, 1, 5, 12, 3, 8)

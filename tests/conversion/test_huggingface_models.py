@@ -20,8 +20,8 @@ from textgraft.models import artifact, loading
 from textgraft.models.model import build
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.text.wordpiece import WordPieceTokenizer, train
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import find_recipe
+from textgraft.training.settings import Settings
 
 transformers = pytest.importorskip("transformers")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from textgraft.core.context import QUIET, RunContext
-from textgraft.training.loop import Settings, prepared
+from textgraft.training.settings import Settings, prepared
 
 
 def test_the_context_prevails_and_takes_the_rest_from_the_settings() -> None:

@@ -21,8 +21,9 @@ from textgraft.nn import chunked
 from textgraft.nn.chunked import COMPILED_FROM, chunked_cross_entropy
 from textgraft.nn.recurrent import LSTMLayer
 from textgraft.training import driver
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 

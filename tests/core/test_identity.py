@@ -20,8 +20,8 @@ from textgraft.tasks.question_answering.finetune import QAOptions
 from textgraft.tasks.tagging.finetune import TagOptions
 from textgraft.tasks.tagging.stacked import Network
 from textgraft.tasks.translation.train import CoVeOptions, load_translation_recipe
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 OPTIONS = [
     *(Settings(), Network(), FinetuneOptions(), TagOptions(), QAOptions(), CoVeOptions(), DistilOptions()),

@@ -333,7 +333,7 @@ def test_what_a_classifier_cannot_teach_is_explained(teacher: Path, tiny_lm: Pat
 
 @pytest.mark.parametrize("recipe", ["contrastive", "multifit", "gpt"])
 def test_recipes_that_want_labels_are_refused(recipe: str, teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="that learn from labels") as raised:
+    with pytest.raises(UserError, match="that are trained on labels") as raised:
         distil(teacher, POOL, tmp_path / "out", student=tiny_lm, options=DistilOptions(recipe), context=QUIET)
     assert raised.value.where == recipe
     assert not list(tmp_path.iterdir())

@@ -43,9 +43,10 @@ from textgraft.distillation.losses import (
 from textgraft.distillation.students import fresh_half_of, half_of, kept_layers
 from textgraft.heads.base import Head
 from textgraft.models.model import Model, build, with_dropout
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase, Stage
+from textgraft.training.settings import Settings
 
 NUMBERS = st.lists(st.floats(-8, 8), min_size=3, max_size=3)
 TEMPERATURES = st.floats(0.2, 10)

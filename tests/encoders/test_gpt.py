@@ -18,8 +18,9 @@ from textgraft.data.streams.base import ScatteredStream
 from textgraft.encoders.gpt import GPT, GPTConfig
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
 from textgraft.models.model import Model
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 V, SHAPE = 19, {"embedding_dim": 8, "num_layers": 2, "num_heads": 2, "max_length": 12}
 

@@ -20,8 +20,9 @@ from textgraft.data.streams.base import LanguageModelStream
 from textgraft.encoders.transformer_xl import RelativeAttention, TransformerXL, TransformerXLConfig, shifted
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
 from textgraft.models.model import Model
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 V, SHAPE = 19, {"embedding_dim": 8, "hidden_dim": 12, "num_layers": 2, "num_heads": 2, "memory_length": 4}
 EXACT = {"rtol": 1e-9, "atol": 1e-11}

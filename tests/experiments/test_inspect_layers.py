@@ -19,7 +19,7 @@ from textgraft.experiments.layer_aggregation import sampled, summary, verdict
 from textgraft.experiments.layer_aggregation_report import table_rows
 from textgraft.models import loading
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 RECIPE = """
 name = "frozen quick"

@@ -15,7 +15,7 @@ from textgraft.core.identity import changed_keys
 from textgraft.data.batch import Batch
 from textgraft.heads.contrastive import contrastive_loss
 from textgraft.models.model import Model, build
-from textgraft.training.contrastive import contrast_backward
+from textgraft.training.contrastive import contrastive_backward
 from textgraft.training.phases import Phase, Stage
 
 V = 30
@@ -71,7 +71,7 @@ def batch() -> Batch:
 def gradients(model: Model, parts: list[Batch]) -> tuple[float, int, dict[str, torch.Tensor]]:
     model.zero_grad()
     torch.manual_seed(3)
-    loss = contrast_backward(model, parts)
+    loss = contrastive_backward(model, parts)
     return float(loss.total), loss.count, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
@@ -119,11 +119,11 @@ def test_the_model_asks_the_head_again_when_the_contrast_is_over() -> None:
 def test_what_cannot_be_contrasted_is_refused() -> None:
     phase = Phase("contrast", 1, 0.001, contrastive_temperature=0.1)
     stage = Stage((phase,))
-    stage.refuse_kind("single")
+    stage.validate_label_kind("single")
     with pytest.raises(UserError, match="these have a number"):
-        stage.refuse_kind("numeric")
+        stage.validate_label_kind("numeric")
     with pytest.raises(UserError, match="contrastive phases are for classifiers"):
-        stage.refuse_for_classifiers("recipe")
+        stage.validate_no_classifier_settings("recipe")
     for wrong in ({"trainable": 1}, {"only": -1}, {"contrastive_temperature": -0.1}):
         with pytest.raises(UserError):
             replace(phase, **wrong)

@@ -141,9 +141,9 @@ def test_another_format_version(version: Any, remedy: str, folder: Path) -> None
     [
         ("encoder", {"name": "awd_lsmt"}, "unknown encoder 'awd_lsmt'.*Did you mean 'awd_lstm'"),
         ("head", {"name": "clasification"}, "unknown head 'clasification'.*Did you mean 'classification'"),
-        ("encoder", {"colour": "red"}, "has a setting missing or one it does not know.*colour"),
-        ("encoder", {"vocab_size": "many"}, "this describes no model"),
-        ("encoder", {"vocab_size": -1}, "this describes no model"),
+        ("encoder", {"colour": "red"}, "has a missing or an unknown setting.*colour"),
+        ("encoder", {"vocab_size": "many"}, "not the config of a model"),
+        ("encoder", {"vocab_size": -1}, "not the config of a model"),
         ("head", {"pooling": "men"}, "unknown pooling 'men'.*Did you mean 'mean'"),
         ("encoder", {"cell": "gru"}, "unknown cell 'gru'.*Known: lstm, qrnn"),
         ("encoder", {"direction": "both"}, "unknown direction 'both'.*Known: left, right"),
@@ -187,7 +187,7 @@ def test_weights_that_do_not_fit_are_listed(folder: Path, tmp_path: Path) -> Non
     values["encoder.embedding.weight"] = torch.zeros(3, 6)
     save_file(values, tmp_path / "other.safetensors")
     replace_file(folder, "model.safetensors", (tmp_path / "other.safetensors").read_bytes())
-    with pytest.raises(UserError, match="the weights do not fit the config") as caught:
+    with pytest.raises(UserError, match="the weights do not match the config") as caught:
         loading.load_network(folder)
     message = str(caught.value)
     assert caught.value.where == str(folder / "model.safetensors")

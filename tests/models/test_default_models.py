@@ -30,7 +30,7 @@ from textgraft.models.model_folder import names
 from textgraft.tasks import learning_rates
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.question_answering import finetune as qa
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 TEXTS = ["ดีมาก ชอบมาก", "แย่ ไม่ชอบเลย", "สนุกดี", "น่าเบื่อมาก", "ดีจริง ๆ", "ไม่ดีเลย"] * 4
 LABELS = ["ดี", "แย่"] * 12

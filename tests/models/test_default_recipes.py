@@ -15,9 +15,9 @@ from textgraft.models.default_recipes import default_recipes, defaults_path, rec
 from textgraft.models.loading import load_network
 from textgraft.models.model import ENCODERS
 from textgraft.models.model_folder import find, names
-from textgraft.training.loop import Settings
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe, recipe_names
+from textgraft.training.settings import Settings
 
 BUNDLED = {
     "en-bert-small": "transformer-small",

@@ -89,7 +89,7 @@ def test_every_head_of_the_registry_has_a_task() -> None:
 
 
 def test_a_model_of_no_predictor_is_refused_with_what_to_do(tiny_lm: Path) -> None:
-    with pytest.raises(UserError, match=r"predicts nothing yet: it is a language model.*textgraft finetune"):
+    with pytest.raises(UserError, match=r"has no predictor: it is a language model.*textgraft finetune"):
         textgraft.load(tiny_lm)
 
 

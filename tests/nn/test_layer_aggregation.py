@@ -225,7 +225,7 @@ def test_a_mix_trains_with_the_head_and_lower_layers_get_gradients_through_it() 
 
 def test_mistakes() -> None:
     with pytest.raises(
-        UserError, match="the head reads vectors of width 6, and the layer aggregation 'concat-last-4' has 24"
+        UserError, match="the head takes vectors of width 6, and the layer aggregation 'concat-last-4' has 24"
     ):
         tagger("concat-last-4")
     with pytest.raises(UserError, match="unknown layer aggregation 'top'"):
@@ -233,7 +233,7 @@ def test_mistakes() -> None:
     head = {"name": "classification", "input_dim": 6, "outputs": 2, "pooling": "pooled", "layer_aggregation": "sum"}
     with pytest.raises(UserError, match="pooling 'pooled' uses the last layer, not the layer aggregation 'sum'"):
         build({"encoder": SMALL | {"pooler": True}, "head": head})
-    with pytest.raises(UserError, match="setting missing or one it does not know"):  # it predicts by the last layer
+    with pytest.raises(UserError, match="a missing or an unknown setting"):  # it predicts by the last layer
         build({"encoder": SMALL, "head": {"name": "masked_language_model", "input_dim": 6, "layer_aggregation": "sum"}})
 
 
@@ -255,7 +255,7 @@ def test_vectors_of_texts_are_pooled_from_the_layers_asked_for() -> None:
             alone = Batch(ids=torch.from_numpy(ids)[None], mask=torch.ones(1, len(ids), dtype=torch.bool))
             expected = EXPECTED[name](model.encoder(alone, keep="all").layers)[0].mean(dim=0)
             torch.testing.assert_close(row, expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(UserError, match="'mix' has to be learned, and this model has not"):
+    with pytest.raises(UserError, match="'mix' has parameters, which this model was not trained with"):
         embed_sequences(model, texts, 1, layers="mix")
     learned = tagger("mix")
     with torch.no_grad():

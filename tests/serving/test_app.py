@@ -161,14 +161,14 @@ def test_a_text_that_takes_long_to_cut_keeps_nobody_else(models: dict[str, Path]
     free = threading.Event()
 
     class Slow(ClassificationService):
-        def read(self, request: Any) -> Any:
+        def to_items(self, request: Any) -> Any:
             assert free.wait(60)
-            return super().read(request)
+            return super().to_items(request)
 
-        def tell(self, request: Any, answers: Any) -> Any:
+        def to_response(self, request: Any, answers: Any) -> Any:
             told.set()
             assert shown.wait(60)
-            return super().tell(request, answers)
+            return super().to_response(request, answers)
 
     told, shown = threading.Event(), threading.Event()
     service = open_service(models["single"])

@@ -19,7 +19,7 @@ CONTEXT = "river stone 42 lamp. garden 17 bread. " * 3
 def told(folder: Path, body: dict[str, Any]) -> Any:
     service = open_service(folder, precision="fp32")
     request = service.Request.model_validate(body)
-    answer = service.tell(request, service.answer(service.read(request)))
+    answer = service.to_response(request, service.answer(service.to_items(request)))
     (found,) = answer.values()
     return found
 

@@ -26,7 +26,7 @@ from textgraft.tasks.tagging.finetune import STACKED, tag_finetune
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.tasks.tagging.stacked import Network, validated_in_int8
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.stack import Stack
 
 FP32, AUTO = Settings(precision="fp32"), Settings()
@@ -74,10 +74,8 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
             assert [r.probabilities for r in predictions] == [r.probabilities for r in done.predictions]
             assert Tagger(folder, precision="fp32").source.precision == "fp32"  # type: ignore[attr-defined]
             card = (folder / "README.md").read_text("utf-8")
-            assert (
-                f"- inference precision: int8, {done.record['in_int8']['same']} of {test.words} tags stay in int8"
-                in card
-            )
+            same = done.record["in_int8"]["same"]
+            assert f"- inference precision: int8, {same} of {test.words} tags are the same in int8" in card
             with monkeypatch.context() as patched:  # who asks for it by name has it compared again
                 patched.setattr(agreement, "MIN_AGREEMENT", 1.01)
                 assert len(Tagger(folder).tag(test.sentences)) == len(test)

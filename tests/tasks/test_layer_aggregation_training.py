@@ -35,8 +35,8 @@ from textgraft.tasks.question_answering.finetune import new_qa_model, qa_finetun
 from textgraft.tasks.tagging.finetune import tag_finetune
 from textgraft.text.wordpiece import train as train_wordpiece
 from textgraft.training.driver import work_path
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 FP32 = Settings(precision="fp32")
 TRAIN, TEST = sentences(40, 1, names=True), sentences(10, 2, names=True)
@@ -268,5 +268,5 @@ def test_a_phase_that_trains_nothing_the_head_reads_says_so(tagging_bert: Path, 
     path = tmp_path / "top.toml"
     path.write_text(FROZEN.format(epochs=1).replace("trainable = 1", "only = -2"))
     asked = TagOptions(recipe=str(path), settings=FP32, layer_aggregation="second-to-last", baseline=False)
-    with pytest.raises(UserError, match="nothing that the phase 'head' trains is read by the head"):
+    with pytest.raises(UserError, match="the head does not depend on any parameter that the phase 'head' trains"):
         tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)

@@ -37,8 +37,9 @@ from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training import driver
 from textgraft.training.driver import Stopped, TooSlow, drive, weights_hash, work_folder
-from textgraft.training.loop import Run, Scores, Settings, Step
+from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 PHASES = [Phase("head", 1, 0.01, trainable=1), Phase("all", 2, 0.01)]
 OFTEN = Settings(precision="fp32", save_seconds=0.0)
@@ -326,7 +327,7 @@ import torch
 torch.set_num_threads(1)
 from textgraft.core.context import QUIET
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 from textgraft.training.driver import Stopped
 texts = Path(sys.argv[1]).read_text().splitlines()
 settings = Settings(precision="fp32", save_seconds=0.05)
@@ -352,7 +353,7 @@ def test_ctrl_c_to_a_process_then_two_more_processes_and_this_one_agree_to_the_b
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=60)
     assert process.returncode == 3, errors
-    assert "The same command goes on from here." in said
+    assert "Run the same command again to resume." in said
     assert "Traceback" not in errors
     assert not out.exists()
     subprocess.run(command, check=True)
@@ -411,13 +412,13 @@ def test_a_finetuning_is_told_from_one_of_another_model(tiny_lm: Path, tmp_path:
 
 def test_a_training_that_would_take_too_long_is_left_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooSlow) as early:
-        drive(small_run(), tmp_path / "a", title="t", show=False, within=1e-9)
+        drive(small_run(), tmp_path / "a", title="t", show=False, max_seconds=1e-9)
     assert early.value.seconds == early.value.spent  # nothing is projected from the first steps
     monkeypatch.setattr(driver, "PROJECTED_FROM", 0.0)
     with pytest.raises(TooSlow) as late:
-        drive(small_run(), tmp_path / "b", title="t", show=False, within=1e-9)
+        drive(small_run(), tmp_path / "b", title="t", show=False, max_seconds=1e-9)
     assert late.value.seconds > late.value.spent
-    assert drive(small_run(), tmp_path / "c", title="t", show=False, within=1e9).progress.finished
+    assert drive(small_run(), tmp_path / "c", title="t", show=False, max_seconds=1e9).progress.finished
 
 
 def test_how_long_it_takes_is_told_by_epochs() -> None:
@@ -434,13 +435,13 @@ def test_how_long_it_takes_is_told_by_epochs() -> None:
 def test_held_out_text_is_read_before_ones_eyes(show: bool, capsys: pytest.CaptureFixture[str]) -> None:
     heard: list[bool] = []
 
-    def validate(model: Model, tell: Callable[[int], None] = lambda count: None) -> Scores:
+    def validate(model: Model, on_progress: Callable[[int], None] = lambda count: None) -> Scores:
         heard.append(model.training or torch.is_grad_enabled())
-        tell(1_500_000)
+        on_progress(1_500_000)
         return {"score": 1.0}
 
     model = classifier().train()
-    assert driver.measured(validate, model, 2_000_000, title="adapt", show=show) == {"score": 1.0}
+    assert driver.held_out_scores(validate, model, 2_000_000, title="adapt", show=show) == {"score": 1.0}
     assert heard == [False]
     told = " ".join(capsys.readouterr().err.split())
     assert ("adapt: held-out text" in told and "1.50 M tokens" in told) == show

@@ -18,8 +18,9 @@ from textgraft.models import inference
 from textgraft.models.model import Model, build
 from textgraft.training import frozen_features, loop
 from textgraft.training.driver import Stopped, drive
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 FP32 = Settings(precision="fp32")
 HEAD = Phase("head", 4, 0.02, trainable=1, weight_decay=0.01)
@@ -56,7 +57,7 @@ def test_the_head_learns_what_it_learned_from_texts_read_again_and_again(
 ) -> None:
     phases, settings = [HEAD, Phase("all", 1, 0.01)], Settings(precision=precision)
     once = ended(Run(still(), phases, examples(), settings))
-    monkeypatch.setattr(loop, "seen_once", lambda *_: None)
+    monkeypatch.setattr(loop, "extract_frozen_features", lambda *_: None)
     again = ended(Run(still(), phases, examples(), settings))
     expected, found = copied(again.model), copied(once.model)
     tolerance = 1e-5 if precision == "fp32" else 0.05
@@ -94,7 +95,7 @@ def test_ctrl_c_while_texts_are_read_stops_before_the_next_batch(
     signal.signal(signal.SIGINT, before)
     assert len(read) == 1
     assert sum(read) < 40
-    assert "t: reading" in capfd.readouterr().err
+    assert "t: encoding" in capfd.readouterr().err
     again = drive(Run(still(), [HEAD], examples(count=40), FP32), tmp_path / "c", title="t", show=False)
     torch.testing.assert_close(copied(again.model), copied(whole.model), rtol=0, atol=0)
 
@@ -102,7 +103,7 @@ def test_ctrl_c_while_texts_are_read_stops_before_the_next_batch(
 def seen_of(model: Model, stream: Stream, phase: Phase) -> Tensor | None:
     run = Run(model, [phase], stream, FP32)
     next(run.steps())
-    return frozen_features.seen_once(run.model, stream, run._total_steps(phase, 0), "fp32")
+    return frozen_features.extract_frozen_features(run.model, stream, run._total_steps(phase, 0), "fp32")
 
 
 @pytest.mark.parametrize(
@@ -131,20 +132,20 @@ def test_another_layer_is_read_once_too() -> None:
 
 def test_what_would_take_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     width = still().head.width
-    monkeypatch.setattr(frozen_features, "MOST_BYTES", 4 * 40 * width - 1)
+    monkeypatch.setattr(frozen_features, "MAX_BYTES", 4 * 40 * width - 1)
     assert seen_of(still(), examples(count=40), HEAD) is None
-    monkeypatch.setattr(frozen_features, "MOST_BYTES", 4 * 40 * width)
+    monkeypatch.setattr(frozen_features, "MAX_BYTES", 4 * 40 * width)
     assert seen_of(still(), examples(count=40), HEAD) is not None
 
 
 def test_parts_of_a_batch_keep_their_own() -> None:
     batch = next(iter(examples(count=8, rows=8).batches(0)))
     assert batch.rows is not None
-    seen = torch.arange(8.0)[:, None]
-    batch = replace(batch, seen=seen[batch.rows])
+    features = torch.arange(8.0)[:, None]
+    batch = replace(batch, features=features[batch.rows])
     parts: list[Batch] = batch.parts(11)
     assert len(parts) > 1
     for part in parts:
-        assert part.seen is not None
+        assert part.features is not None
         assert part.rows is not None
-        assert part.seen[:, 0].long().tolist() == part.rows.tolist()
+        assert part.features[:, 0].long().tolist() == part.rows.tolist()

@@ -22,7 +22,7 @@ from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 TEXTS = [f"The film was {word} and the plot was {word} too, I think." for word in ("good", "bad", "long", "odd")] * 20
 SETTINGS = Settings(precision="fp32")  # too quick for more saves than the last

@@ -23,9 +23,9 @@ from textgraft.tasks.classification.training import (
     classifier_to_train,
     train_classifier,
 )
-from textgraft.training.loop import Settings
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 PHASE = Phase("all", 30, 0.02)
 PLAIN, SMOOTHED = (
@@ -92,14 +92,14 @@ def test_what_is_no_share_is_refused(share: float) -> None:
 
 
 def test_it_is_for_one_label_a_text_and_for_classifiers() -> None:
-    SMOOTHED.refuse_kind("single")
-    PLAIN.refuse_kind("numeric")
-    with pytest.raises(UserError, match="smooths one label a text, and these have any number"):
-        SMOOTHED.refuse_kind("multi")
+    SMOOTHED.validate_label_kind("single")
+    PLAIN.validate_label_kind("numeric")
+    with pytest.raises(UserError, match="needs one label per text; these have any number"):
+        SMOOTHED.validate_label_kind("multi")
     with pytest.raises(UserError, match="label_smoothing is for classifiers") as raised:
-        SMOOTHED.refuse_for_classifiers("a recipe")
+        SMOOTHED.validate_no_classifier_settings("a recipe")
     assert "Leave 'label_smoothing' out" in str(raised.value)
-    PLAIN.refuse_for_classifiers("a recipe")
+    PLAIN.validate_no_classifier_settings("a recipe")
 
 
 def test_multifits_recipe_has_it() -> None:

@@ -20,9 +20,10 @@ from textgraft.data.streams.base import ExampleStream, LanguageModelStream
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.denormals import are_flushed, flushed
 from textgraft.training import loop
-from textgraft.training.loop import Run, Scores, Settings, Step
+from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.schedules import SCHEDULES, one_cycle_momentum
+from textgraft.training.settings import Settings
 
 PLAIN = Settings(clip=None, precision="fp32")
 
@@ -339,7 +340,7 @@ def test_a_loss_that_is_not_finite_is_the_users_to_mend(clip: float | None) -> N
     with torch.no_grad():
         model.values()["head.layers.6.bias"].fill_(math.nan)
     before = torch.get_rng_state()
-    with pytest.raises(UserError, match=r"phase 'p', step 1: the loss is not a number.*learning rate"):
+    with pytest.raises(UserError, match=r"phase 'p', step 1: the loss is not a finite number.*learning rate"):
         trained(model, [Phase("p", 1, 0.01)], replace(PLAIN, clip=clip))
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -348,13 +349,13 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights() -> None:
     model = classifier()
     model.values()["encoder.embedding.weight"].register_hook(lambda grad: grad * math.inf)  # type: ignore[no-untyped-call]
     before = copied(model)
-    with pytest.raises(UserError, match="the gradient is not a number"):
+    with pytest.raises(UserError, match="the gradient is not a finite number"):
         trained(model, [Phase("p", 1, 0.01)])
     assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
 
 
 def test_a_validation_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(UserError, match=r"step 5: the validation score is not a number"):
+    with pytest.raises(UserError, match=r"step 5: the validation score is not a finite number"):
         trained(classifier(), [Phase("p", 1, 0.01)], validate=Scripted(math.nan))
 
 

@@ -12,9 +12,9 @@ from small_models import classifier, copied, examples
 
 from textgraft.data.examples import Examples
 from textgraft.tasks.learning_rates import lr_find
-from textgraft.training.loop import Settings
-from textgraft.training.lr_finder import Finding, RangeStep, range_test, read_off
+from textgraft.training.lr_finder import RangeStep, RangeTestResult, range_test, suggest_rates
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 PHASE = Phase("p", 1, 0.01, trainable=1, optimizer="sgd", betas=(0.9, 0.9))
 TEXTS = [f"The film was {word} and the plot was {word} too, I think." for word in ("good", "bad", "long", "odd")] * 20
@@ -44,7 +44,7 @@ def test_what_is_read_off_a_curve_drawn_by_hand() -> None:
     """A loss that falls as a logistic of log10(rate), steepest at 1e-4, is lowest at 1e-2 and then climbs."""
     exponents = np.linspace(-8, 0, 81)
     losses = [1 / (1 + math.exp(3 * (x + 4))) if x < -2 else 0.002 + (x + 2) for x in exponents]
-    found = read_off([RangeStep(10**x, loss, loss) for x, loss in zip(exponents, losses, strict=True)])
+    found = suggest_rates([RangeStep(10**x, loss, loss) for x, loss in zip(exponents, losses, strict=True)])
     assert found.steepest == pytest.approx(1e-4, rel=0.6)
     assert found.tenth_of_lowest == pytest.approx(1e-3, rel=0.3)
     assert found.suggestion == pytest.approx(math.sqrt(found.steepest * found.tenth_of_lowest))
@@ -52,8 +52,8 @@ def test_what_is_read_off_a_curve_drawn_by_hand() -> None:
 
 def test_a_loss_that_never_falls_suggests_nothing() -> None:
     steps = [RangeStep(10.0**x, x + 9.0, x + 9.0) for x in range(-8, 1)]
-    assert read_off(steps) == Finding(tuple(steps), None, None)
-    assert read_off([]).suggestion is None
+    assert suggest_rates(steps) == RangeTestResult(tuple(steps), None, None)
+    assert suggest_rates([]).suggestion is None
 
 
 @pytest.mark.parametrize("labelled", [True, False], ids=["classifier", "language model"])

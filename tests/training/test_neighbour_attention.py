@@ -12,7 +12,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.encoders.base import Encoder
 from textgraft.models.model import build_fresh
-from textgraft.training.neighbour_attention import offsets, sinusoids, start_near, turned
+from textgraft.training.neighbour_attention import init_neighbour_attention, offsets, sinusoid_rotation, sinusoids
 
 V, D, HEADS, T = 300, 160, 5, 60
 
@@ -44,7 +44,7 @@ def weights(of: Encoder, layer: int) -> Tensor:
 def test_a_turn_takes_a_position_to_another(by: int, width: int) -> None:
     waves, even = sinusoids(100, D), width - width % 2
     torch.testing.assert_close(
-        waves[40, :width] @ turned(width, D, by).T[:, :even], waves[40 + by, :even], atol=1e-5, rtol=0
+        waves[40, :width] @ sinusoid_rotation(width, D, by).T[:, :even], waves[40 + by, :even], atol=1e-5, rtol=0
     )
 
 
@@ -58,7 +58,7 @@ def test_offsets_go_outwards_and_one_head_is_free() -> None:
 def test_each_head_looks_at_its_place_more_than_at_any_other(family: str) -> None:
     made = encoder(family)
     drawn = weights(made, 0)
-    start_near(made, 2)
+    init_neighbour_attention(made, 2)
     for layer in (0, 1):
         found = weights(made, layer)
         for head, offset in enumerate(offsets(HEADS, made.direction)):
@@ -72,7 +72,7 @@ def test_each_head_looks_at_its_place_more_than_at_any_other(family: str) -> Non
 def test_what_was_drawn_is_kept_beneath() -> None:
     """The heads' values, the layers above and all biases are as they were."""
     plain, made = encoder("bert"), encoder("bert")
-    start_near(made, 2)
+    init_neighbour_attention(made, 2)
     changed = {name for (name, p), q in zip(plain.named_parameters(), made.parameters()) if not torch.equal(p, q)}
     assert changed == {"positions.weight", "layers.0.attention.inputs.weight", "layers.1.attention.inputs.weight"}
     first, second = (e.layers[0].attention.inputs.weight[2 * D :] for e in (plain, made))  # type: ignore[index, union-attr]
@@ -82,9 +82,9 @@ def test_what_was_drawn_is_kept_beneath() -> None:
 
 
 def test_families_without_places_and_layers_that_are_not_there_are_refused() -> None:
-    with pytest.raises(UserError, match="there are 3 layers"):
-        start_near(encoder("bert"), 4)
+    with pytest.raises(UserError, match="the encoder has 3 layers"):
+        init_neighbour_attention(encoder("bert"), 4)
     shape = {"name": "awd_lstm", "vocab_size": V, "embedding_dim": 8, "hidden_dim": 8, "num_layers": 1}
     lstm = build_fresh({"encoder": shape, "head": {"name": "language_model", "vocab_size": V, "input_dim": 8}}, 0)
     with pytest.raises(UserError, match="no table of positions"):
-        start_near(lstm.encoder, 1)
+        init_neighbour_attention(lstm.encoder, 1)

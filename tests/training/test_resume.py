@@ -24,10 +24,11 @@ from small_models import (
 from textgraft.core.errors import UserError
 from textgraft.data.streams.base import LanguageModelStream, Stream
 from textgraft.models.model import Model
-from textgraft.training.loop import Progress, Run, Scores, Settings
+from textgraft.training.loop import Progress, Run, Scores
 from textgraft.training.optimizers import NTASGD
 from textgraft.training.perplexity import language_model_validator
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 FP32 = Settings(precision="fp32")
 

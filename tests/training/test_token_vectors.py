@@ -16,7 +16,7 @@ from textgraft.core.errors import UserError
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training import token_vectors
 from textgraft.training.driver import Stopped
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 from textgraft.training.token_vectors import cached_token_vectors, start_from_vectors, train_token_vectors
 
 

@@ -156,7 +156,7 @@ def test_what_is_no_source_is_explained() -> None:
         StaticVectors(WordVectors([], np.zeros((0, 3), dtype=np.float32)), "empty", "e")
     with pytest.raises(UserError, match="no layer aggregation 'sum'"):
         StaticVectors(static().word_vectors, "static", "s", "sum")
-    with pytest.raises(UserError, match="has to be learned"):
+    with pytest.raises(UserError, match="was not trained with"):
         frozen("bert", "mix")
     with pytest.raises(UserError, match="needs 4 layers"):
         frozen("bert", "sum-last-4")

@@ -40,7 +40,7 @@ def adapt(
     from textgraft.core.context import RunContext
     from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
 
     validate_out(out, overwrite)
     o.use_threads(threads)

@@ -84,9 +84,9 @@ def compare(
     from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
     from textgraft.data.examples import Examples
-    from textgraft.training.results_folder import refuse_existing
+    from textgraft.training.results_folder import validate_new_path
 
-    refuse_existing(out)
+    validate_new_path(out)
     validate_writable(out)
     o.use_threads(threads)
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}

@@ -68,7 +68,7 @@ def train(
     from textgraft.cli.resumable import resumable, validate_out
     from textgraft.data.parallel import read_parallel
     from textgraft.tasks.translation.train import CoVeOptions, cove_train
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
 
     validate_out(out, overwrite)
     o.use_threads(threads)
@@ -169,7 +169,7 @@ def align(
 
         alignment(attention).save(plot)
     if as_json:
-        print_json(attention.listed())
+        print_json(attention.to_dict())
         return
     print_table(["word", "highest attention", "weight"], _highest_attention(attention))
     if plot is not None:

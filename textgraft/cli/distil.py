@@ -73,7 +73,7 @@ def distil(
     from textgraft.cli.resumable import resumable, validate_out
     from textgraft.distillation.distil import distil
     from textgraft.distillation.options import DistilOptions
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
 
     validate_out(out, overwrite)
     o.use_threads(threads)

@@ -112,8 +112,8 @@ def finetune(
     from textgraft.tasks.classification.finetune_options import FinetuneOptions
     from textgraft.tasks.classification.preflight import validate_finetune
     from textgraft.tasks.classification.sources import adapted_path
-    from textgraft.training.loop import Settings
     from textgraft.training.recipes import load_recipe
+    from textgraft.training.settings import Settings
 
     validate_out(out, overwrite)
     o.use_threads(threads)

@@ -39,7 +39,7 @@ def lr_find(
 ) -> None:
     """Run a learning-rate range test: raise the rate step by step and record the loss."""
     from textgraft.tasks.learning_rates import lr_find
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
 
     validate_plot(plot)
     columns = {"text": text, "text2": text2, "encoding": encoding, "delimiter": delimiter}

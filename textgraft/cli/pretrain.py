@@ -45,7 +45,7 @@ def pretrain(
     from textgraft.core.context import RunContext
     from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
 
     validate_out(out, overwrite=None)
     o.use_threads(threads)

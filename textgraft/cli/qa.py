@@ -87,7 +87,7 @@ def finetune(
     from textgraft.data.windows import WindowSettings
     from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
     from textgraft.tasks.question_answering.predictor import SearchSettings
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
 
     validate_out(out, overwrite)
     o.use_threads(threads)

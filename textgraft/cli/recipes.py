@@ -71,10 +71,10 @@ def _of_model(name: str) -> Iterator[dict[str, str]]:
     """Yield the default recipe of a model; two where it depends on the labels. Raises UserError for no network."""
     from textgraft.models.default_recipes import recommended_recipe
     from textgraft.models.loading import load_network
-    from textgraft.models.model_folder import bundled_name, find, is_foreign
+    from textgraft.models.model_folder import bundled_name, find, is_checkpoint_name
 
     source = load_network(name)
-    about: dict[str, Any] = {"bundled": "" if is_foreign(name) else bundled_name(find(name))}
+    about: dict[str, Any] = {"bundled": "" if is_checkpoint_name(name) else bundled_name(find(name))}
     about |= {"compares": source.model.encoder.compares}
     single = recommended_recipe(source.run, source.model.family, kind="single", **about)
     other = recommended_recipe(source.run, source.model.family, **about)

@@ -33,7 +33,7 @@ def resumable(*outs: Path) -> Iterator[None]:
 def validate_out(out: Path, overwrite: bool | None) -> None:
     """Raise UserError if `out` exists, without `overwrite`, or cannot be written."""
     from textgraft.core.files import validate_writable
-    from textgraft.training.driver import refuse_existing
+    from textgraft.training.driver import validate_new_path
 
-    refuse_existing(out, overwrite)
+    validate_new_path(out, overwrite)
     validate_writable(out)

@@ -93,7 +93,7 @@ def finetune(
     from textgraft.cli.resumable import resumable, validate_out
     from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
     from textgraft.tasks.tagging.stacked import Network
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
     from textgraft.word_embeddings.stack import Stack
 
     validate_out(out, overwrite)

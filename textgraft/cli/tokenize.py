@@ -27,14 +27,14 @@ def tokenize(
     as_json: o.AsJson = False,
 ) -> None:
     """Tokenize general text once, to pretrain several models, or on another machine."""
-    from textgraft.tasks.language_modeling.tokenize import counted, tokenize
+    from textgraft.tasks.language_modeling.tokenize import token_counts, tokenize
 
     validate_out(out, overwrite=None)
     source_texts = named_sources(sources or [], language or [])
     held_out = by_language("--valid", valid) if language and valid else valid
     with resumable(out):
         tokenize(source_texts, out, recipe=recipe, valid=held_out, tokenizer=tokenizer, show=not quiet)
-    counts = counted(out)
+    counts = token_counts(out)
     if as_json:
         print_json({"out": out, "corpora": counts})
         return

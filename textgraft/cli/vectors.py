@@ -80,12 +80,12 @@ def train(
     from textgraft.core.files import validate_writable
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
-    from textgraft.models.model_folder import refuse_existing
+    from textgraft.models.model_folder import validate_new_path
     from textgraft.word_embeddings.formats import save_vectors
     from textgraft.word_embeddings.options import VectorOptions
     from textgraft.word_embeddings.training import train_vectors
 
-    refuse_existing(out, overwrite)
+    validate_new_path(out, overwrite)
     validate_writable(out)
     settings: dict[str, Any] = {"dimensions": dimensions, "min_count": min_count, "vocabulary": vocabulary}
     settings |= {

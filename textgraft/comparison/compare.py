@@ -36,7 +36,7 @@ from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.training.driver import content_hash, work_folder
 from textgraft.training.provenance import provenance
-from textgraft.training.results_folder import finished, refuse_existing, write_results
+from textgraft.training.results_folder import finished, validate_new_path, write_results
 
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Default numbers of labels, as far as there are more labels than that; all labels are always added."""
@@ -107,7 +107,7 @@ def compare(
             has no predictions, or those of another comparison.
     """
     out, options = Path(out), options or MethodOptions()
-    refuse_existing(out)
+    validate_new_path(out)
     validate_not_single_text(unlabelled, name="unlabelled")
     train, test = read(train), read_optional(test)
     plan = _plan(train, test, unlabelled, labels, options.sample_seeds)

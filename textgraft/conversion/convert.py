@@ -54,7 +54,7 @@ def convert(
 def _validate_out(out: Path, to: Format, overwrite: bool) -> None:
     """Raise UserError where `out` may not be written; for Flair's format it is a file."""
     if to != "flair":
-        model_folder.refuse_existing(out, overwrite)
+        model_folder.validate_new_path(out, overwrite)
     elif out.is_dir():
         raise UserError("this is a folder, and Flair's models are files.", where=str(out), remedy="Name a file.")
     elif out.exists() and not overwrite:

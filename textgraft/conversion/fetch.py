@@ -20,7 +20,7 @@ from textgraft.conversion.hub_client import Hub, RemoteFile, Repository
 from textgraft.conversion.huggingface import READERS, WEIGHTS
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import cannot_write, write_atomically
-from textgraft.models.model_folder import FOREIGN, put_in_place, refuse_existing, to_json
+from textgraft.models.model_folder import TRANSFORMERS, put_in_place, to_json, validate_new_path
 
 ENDPOINT = "https://huggingface.co"
 CONFIG, CARD, RECORD = "config.json", "README.md", "run.json"
@@ -74,8 +74,8 @@ def fetch(
     Raises:
         UserError: The model type is not supported, or hub, network or disk fail.
     """
-    out, name = Path(out), name.removeprefix(FOREIGN)
-    refuse_existing(out, overwrite)
+    out, name = Path(out), name.removeprefix(TRANSFORMERS)
+    validate_new_path(out, overwrite)
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or ".." in name:
         raise UserError(f"'{name}' is not the name of a model on a hub.", remedy="Write it as OWNER/MODEL.")
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):

@@ -18,7 +18,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
-from textgraft.models.model_folder import ELMO, FOREIGN, TENSORFLOW
+from textgraft.models.model_folder import ELMO, TENSORFLOW, TRANSFORMERS
 from textgraft.tasks.registry import task_of
 from textgraft.text.byte_level import read_gpt, read_gpt2
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
@@ -73,12 +73,12 @@ def load(name: str) -> Artifact:
 def _last_part(name: str, folder: Path) -> str:
     if name.startswith((TENSORFLOW, ELMO)):
         return folder.resolve().name
-    return name.removeprefix(FOREIGN).rstrip("/").rsplit("/", 1)[-1]
+    return name.removeprefix(TRANSFORMERS).rstrip("/").rsplit("/", 1)[-1]
 
 
 def find(name: str) -> Path:
     """The folder that `hf:…` means. Raises UserError where there is none."""
-    given = name.removeprefix(FOREIGN)
+    given = name.removeprefix(TRANSFORMERS)
     if (Path(given) / "config.json").is_file():
         return Path(given)
     cached = _cache() / f"models--{given.replace('/', '--')}"

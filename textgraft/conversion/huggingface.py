@@ -21,7 +21,7 @@ from torch import Tensor
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.models.model import Model
-from textgraft.models.model_folder import refuse_existing, to_json, write_folder
+from textgraft.models.model_folder import to_json, validate_new_path, write_folder
 
 # model_type in config.json: module
 READERS = {
@@ -86,7 +86,7 @@ def save(
         message = f"transformers has no head with the layer aggregation '{model.head.config.layer_aggregation}'."
         raise UserError(message, remedy="Make the model without a layer aggregation.")
     config, weights = import_module(WRITERS[name]).to_huggingface(model)
-    refuse_existing(folder, overwrite)
+    validate_new_path(folder, overwrite)
     data = to_safetensors({n: w.contiguous().cpu() for n, w in weights.items()}, metadata={"format": "pt"})
     return write_folder(folder, {**(others or {}), "config.json": to_json(config), "model.safetensors": data})
 

@@ -43,7 +43,7 @@ class Batch:
     character_ids: Tensor | None = None  # (U, C) int64, character encodings of the words that `ids` number, 0 = padding
     from_right: Tensor | None = None  # (B, T) int64, input of the right-to-left direction, if it is not `ids`
     vectors: Tensor | None = None  # (B, T, D) word vectors of frozen models at these positions (word_features)
-    seen: Tensor | None = None  # (E, D) input of a classifier's head for each example, where it has been computed
+    features: Tensor | None = None  # (E, D) input of a classifier's head for each example, where it has been computed
 
     def to(self, device: torch.device) -> Batch:
         """Copy to a device; copies to a GPU are asynchronous, out of pinned memory."""

@@ -26,7 +26,7 @@ from textgraft.distillation.teacher_answers import cached_teacher_logits
 from textgraft.metrics.classification import HEADLINE, bootstrap_interval, document_scores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
-from textgraft.models.inference import as_read_by, predict_logits
+from textgraft.models.inference import head_inputs, predict_logits
 from textgraft.models.model import Model
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.predictor import Classifier
@@ -85,7 +85,7 @@ def distil_classifier(
     stage = load_recipe(recipe).finetune
     if not stage.phases:
         raise UserError("this recipe has no fine-tuning phases.", where=recipe, remedy="Use another recipe.")
-    stage.refuse_for_classifiers(recipe)
+    stage.validate_no_classifier_settings(recipe)
     parts = _parts(texts, labelled, test)
     for part in parts.values():
         teacher.validate(part)
@@ -259,7 +259,7 @@ def _run(plan: Plan, model: Model, train: EncodedTexts, validate: Callable[[Mode
     assert train.targets is not None
     settings = plan.settings.of(plan.stage)
     stream = ExampleStream(
-        as_read_by(model, train.sequences),
+        head_inputs(model, train.sequences),
         torch.from_numpy(train.targets),
         pad_id=plan.pad_id,
         rows=plan.stage.batch_size,

@@ -18,9 +18,9 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.predictor import Classifier
-from textgraft.training.driver import refuse_existing
-from textgraft.training.loop import prepared
+from textgraft.training.driver import validate_new_path
 from textgraft.training.objectives import OBJECTIVES
+from textgraft.training.settings import prepared
 
 
 def distil(
@@ -62,7 +62,7 @@ def distil(
     out, options = Path(out), options or DistilOptions()
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
-    refuse_existing(out, context.overwrite)
+    validate_new_path(out, context.overwrite)
     validate_not_single_text(texts, name="texts")
     labelled, test = read_optional(labelled), read_optional(test)
     ensemble = loading.open_models(teacher)

@@ -22,7 +22,7 @@ from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build_fresh, with_dropout
 from textgraft.tasks.language_modeling.adapt import held_out, with_dropout_of
-from textgraft.training.driver import content_hash, drive, measured, put_in_place, weights_hash, work_folder
+from textgraft.training.driver import content_hash, drive, held_out_scores, put_in_place, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.objectives import objective
 from textgraft.training.perplexity import Validator
@@ -145,7 +145,7 @@ def _record(
 def _scored(model: Model, validate: Validator, tokens: int, show: bool) -> tuple[Scores, float]:
     """Scores of a model on a number of held-out tokens, and the seconds that this took."""
     started = time.perf_counter()
-    scores = measured(validate, model, tokens, title="distil", show=show)
+    scores = held_out_scores(validate, model, tokens, title="distil", show=show)
     return scores, time.perf_counter() - started
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
 from textgraft.tasks.classification.evaluation import Comparison
-from textgraft.training.loop import Settings
 from textgraft.training.phases import STRICT, Stage
 from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.settings import Settings
 
 TEMPERATURE, ALPHA = 2.0, 0.5
 
@@ -102,7 +102,7 @@ def load_distil_recipe(name: str) -> DistilRecipe:
     """
     path = find_recipe("distilbert" if name == "default" else name, "distil")
     recipe = read_toml(path, DistilRecipe, "distil")
-    recipe.stage.refuse_for_classifiers(str(path))
+    recipe.stage.validate_no_classifier_settings(str(path))
     return recipe
 
 

@@ -37,8 +37,8 @@ from textgraft.experiments.geometry_measures import (
     mean_cosine,
 )
 from textgraft.training.driver import content_hash
-from textgraft.training.loop import Settings
-from textgraft.training.results_folder import experiment, measured_facts, refuse_existing
+from textgraft.training.results_folder import measurement_record, run_experiment, validate_new_path
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.layers import WordLayers
 
 
@@ -124,7 +124,7 @@ def inspect_geometry(
     Raises:
         UserError: `out` exists; `model` is an ensemble or a tagger; too few words occur often enough.
     """
-    refuse_existing(Path(out))
+    validate_new_path(Path(out))
     options = options or GeometryOptions()
     layers = WordLayers(model, precision=options.precision)
     sample = sampled([c.filter_words(layers.knows) for c in read_contexts(texts, options.read)], options)
@@ -151,7 +151,7 @@ def inspect_geometry(
 
         return results, render_geometry(results)
 
-    return experiment(Path(out), identity, make_results)
+    return run_experiment(Path(out), identity, make_results)
 
 
 def sampled(contexts: Sequence[Context], options: GeometryOptions) -> Sample:
@@ -231,7 +231,7 @@ def _facts(out: Path, layers: WordLayers, sample: Sample, options: GeometryOptio
     sizes["words_of_these"] = sum(map(len, sample.of_sentences))
     settings = Settings(seed=options.seed, precision=options.precision)
     data = {"texts": content_hash(context.text for context in sample.contexts)}
-    run = measured_facts("inspect geometry", out, layers.run, data, settings)
+    run = measurement_record("inspect geometry", out, layers.run, data, settings)
     return {"model": layers.name, "sample": sizes, "run": run}
 
 

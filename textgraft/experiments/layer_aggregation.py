@@ -37,10 +37,10 @@ from textgraft.tasks.tagging.finetune import TagOptions, resolved_options, train
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import scores, tag_all
 from textgraft.training.driver import content_hash, weights_hash
-from textgraft.training.loop import Settings
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
-from textgraft.training.results_folder import experiment, refuse_existing
+from textgraft.training.results_folder import run_experiment, validate_new_path
+from textgraft.training.settings import Settings
 
 Cell = dict[str, Any]
 """One training: each example's contribution to both sides of the score ("part", "whole"), and "minutes"."""
@@ -100,7 +100,7 @@ class Tagging:
             raise UserError(message, where=test.source, remedy="Use the same kind of column in both.")
         self.source, self.train, self.test, self.options = source, train, test, options
         self.metric = "accuracy" if test.scheme == "plain" else "f1"
-        load_recipe(options.recipe).finetune.refuse_for_classifiers(options.recipe)
+        load_recipe(options.recipe).finetune.validate_no_classifier_settings(options.recipe)
 
     def described(self) -> dict[str, Any]:
         parts = {"train": self.train, "test": self.test}
@@ -193,7 +193,7 @@ def inspect_layers(
     Raises:
         UserError: `out` exists; the data are of two kinds; the model allows none of the layer aggregations.
     """
-    refuse_existing(Path(out))
+    validate_new_path(Path(out))
     readers = "textgraft.read or read_conll"
     validate_types(train=train, test=test, wanted=(Examples, Tagged), reader=readers)
     options, source = options or LayerOptions(), loading.load_network(model or _default_model(train))
@@ -226,7 +226,7 @@ def inspect_layers(
 
         return results, render_layers(results)
 
-    return experiment(Path(out), identity, make_results)
+    return run_experiment(Path(out), identity, make_results)
 
 
 def _default_model(train: Tagged | Examples) -> str:

@@ -16,7 +16,7 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS, Mix
 from textgraft.training.driver import content_hash, weights_hash
-from textgraft.training.results_folder import experiment, refuse_existing
+from textgraft.training.results_folder import run_experiment, validate_new_path
 from textgraft.word_embeddings.layers import layer_names
 
 LEARNED_MIXES = tuple(name for name, (kind, _, _) in LAYER_AGGREGATIONS.items() if issubclass(kind, Mix))
@@ -36,7 +36,7 @@ def inspect_weights(models: Sequence[str | Path], out: Path | str) -> dict[str, 
     Raises:
         UserError: `out` exists; there are no models, or one without a learned mix.
     """
-    refuse_existing(Path(out))
+    validate_new_path(Path(out))
     if not models:
         raise UserError("no models are given.", where="models", remedy="Give folders of fine-tuned models.")
     mixes = [(row, artifact) for model in models for row, artifact in _mix_rows(str(model))]
@@ -53,7 +53,7 @@ def inspect_weights(models: Sequence[str | Path], out: Path | str) -> dict[str, 
         results = {"models": [row for row, _ in mixes]}
         return results, render_weights(results)
 
-    return experiment(Path(out), identity, make_results)
+    return run_experiment(Path(out), identity, make_results)
 
 
 def _mix_rows(name: str) -> list[tuple[dict[str, Any], Artifact]]:

@@ -44,11 +44,11 @@ from textgraft.tasks.classification.training import (
     train_classifier,
 )
 from textgraft.training.driver import content_hash, weights_hash, work_folder
-from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage, with_frozen_bottom
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
-from textgraft.training.results_folder import finished, refuse_existing, write_results
+from textgraft.training.results_folder import finished, validate_new_path, write_results
+from textgraft.training.settings import Settings
 
 HELD_OUT = 0.2
 B_SEED_OFFSET = 1000
@@ -158,7 +158,7 @@ def inspect_transfer(
             model's; labels cannot be learned or do not occur in training.
     """
     out, options = Path(out), options or TransferOptions()
-    refuse_existing(out)
+    validate_new_path(out)
     setup = prepare_setup(read(train), read_optional(test), model, options)
     identity = _identity(setup)
     folder = work_folder(out, identity)

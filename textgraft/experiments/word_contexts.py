@@ -20,8 +20,8 @@ from textgraft.core.identity import identity_of
 from textgraft.data.contexts import Context, WordPosition, positions_of, read_contexts
 from textgraft.experiments.geometry_measures import directions, mean_cosine
 from textgraft.training.driver import content_hash
-from textgraft.training.loop import Settings
-from textgraft.training.results_folder import experiment, measured_facts, refuse_existing
+from textgraft.training.results_folder import measurement_record, run_experiment, validate_new_path
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.layers import Layers, WordLayers
 from textgraft.word_embeddings.projection import PROJECTIONS
 
@@ -119,7 +119,7 @@ def inspect_words(
     Raises:
         UserError: `out` exists; `model` is an ensemble or a tagger; there are no words, or a word does not occur.
     """
-    refuse_existing(Path(out))
+    validate_new_path(Path(out))
     options = options or WordOptions()
     layers = WordLayers(model, precision=options.precision)
     selection = select_occurrences(read_contexts(texts, options.read), words, sentences, layers, options)
@@ -147,7 +147,7 @@ def inspect_words(
 
         return results, render_words(results)
 
-    return experiment(Path(out), identity, make_results)
+    return run_experiment(Path(out), identity, make_results)
 
 
 def select_occurrences(
@@ -288,5 +288,5 @@ def _facts(out: Path, layers: WordLayers, selection: Selection, options: WordOpt
     }
     settings = Settings(seed=options.seed, precision=options.precision)
     data = {"texts": content_hash(context.text for context in selection.contexts)}
-    run = measured_facts("inspect words", out, layers.run, data, settings)
+    run = measurement_record("inspect words", out, layers.run, data, settings)
     return {"model": layers.name, "projection": options.projection, "sample": sample, "run": run}

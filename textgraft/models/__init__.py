@@ -1,1 +1,1 @@
-"""An encoder and a head as one model; the artifact folder; the loader."""
+"""Models of an encoder and a head, the artifact folder, and the loader."""

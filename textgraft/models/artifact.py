@@ -1,6 +1,6 @@
-"""An artifact is a folder that anyone can read: config.json, model.safetensors, tokenizer.json, labels.json, run.json.
+"""Artifacts: a network with its tokenizer as a folder of config.json, model.safetensors, tokenizer.json and run.json.
 
-README.md in it is the model card; what holds of every model's folder is in model_folder.py.
+A classifier's has labels.json too. README.md is the model card; model_folder.py has what all kinds of models share.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from textgraft.models.model_folder import (
     config,
     read_config,
     read_files,
-    refuse_existing,
     run_record,
     to_json,
+    validate_new_path,
     write_folder,
 )
 from textgraft.models.upgrade import upgraded_weights
@@ -45,50 +45,66 @@ from textgraft.nn.pooling import pooled_dim
 from textgraft.text.tokenizer import Tokenizer
 
 STACK = "textgraft.word_embeddings.stack:Stack.load"
-"""What opens the frozen models in a tagger's folder."""
+"""Loader of the frozen models in a tagger's folder."""
 FILES = ("model.safetensors", "tokenizer.json", "run.json")
-"""What every artifact holds, beside config.json and README.md; a classifier has labels.json too."""
+"""The files of every artifact, beside config.json and README.md; a classifier has labels.json too."""
 OF_STACK = ("/config.json", "/memory.json", "/memory.safetensors")
-"""What of its sources' folders a tagger's config.json vouches for."""
+"""Files of the frozen models' folders whose hashes are in a tagger's own config.json."""
 TARGET = "target_tokenizer.json"
-"""What a translator has too."""
+"""A further file of a translator."""
 
 
 class Predictor(Protocol):
-    """A finished model of any kind, that answers for texts and that a folder can hold.
+    """A trained model of any kind that can be saved as a folder.
 
-    `head_name` says what it was trained for (tasks.registry). `labels` is None for a language model, which has no
-    `outputs`. These are (N, C) probabilities in the order of `labels.names`, or (N,) standardised values. `embed` gives
-    (N, D) float32 vectors and raises UserError where `has_vectors` is False. `files` is what the folder holds, by name:
-    config.json and the card too; `half` asks for float16 where that saves room.
+    Attributes:
+        run: The content of run.json.
     """
 
     run: dict[str, Any]
 
     @property
-    def labels(self) -> Labels | None: ...
+    def labels(self) -> Labels | None:
+        """The labels of a classifier; None for a language model."""
+        ...
 
     @property
-    def has_vectors(self) -> bool: ...
+    def has_vectors(self) -> bool:
+        """True if `embed` is supported."""
+        ...
 
     @property
-    def head_name(self) -> str: ...
+    def head_name(self) -> str:
+        """Name of the head, which determines the task (tasks.registry)."""
+        ...
 
-    def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray: ...
+    def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
+        """A classifier's probabilities (N, C) in the order of `labels.names`, or standardised values (N,)."""
+        ...
 
     def embed(
         self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
-    ) -> np.ndarray: ...
+    ) -> np.ndarray:
+        """Vectors (N, D) float32. Raises UserError if `has_vectors` is False."""
+        ...
 
-    def files(self, *, half: bool = False) -> dict[str, bytes]: ...
+    def files(self, *, half: bool = False) -> dict[str, bytes]:
+        """The files of the folder by name, config.json and the card too; `half`: float16 where that saves space."""
+        ...
 
 
 @dataclass
 class Artifact:
-    """A model with all it needs to be used again; `run` is what run.json says of how it came to be.
+    """A network with everything that is saved beside it.
 
-    `target` is the tokenizer of the language that a translator writes.
-    `stack` holds the frozen models that a tagger over words reads; they are folders inside its own.
+    Attributes:
+        model: Encoder and head.
+        tokenizer: Of the texts.
+        labels: Of a classifier.
+        run: The content of run.json: provenance and results.
+        target: Tokenizer of a translator's target language.
+        stack: Frozen models whose word vectors are a tagger's input (word_embeddings.stack.Stack); they are saved as
+            folders inside its own.
     """
 
     model: Model
@@ -106,9 +122,11 @@ class Artifact:
         return str(self.model.describe()["head"]["name"])
 
     def recommended_recipe(self, recipe: str, kind: TargetKind | None = None) -> str:
-        """Return the recipe that `recipe` stands for with this model, to classify single texts with labels of a `kind`.
+        """Resolve the recipe "default" to the recommended one (models.default_recipes); other names are returned as is.
 
-        "default" stands for the recommended one (models.default_recipes), any other name for itself.
+        Args:
+            recipe: Name or path of a recipe.
+            kind: The kind of labels in the classification of single texts; None for any other task.
         """
         if recipe != DEFAULT:
             return recipe
@@ -116,13 +134,13 @@ class Artifact:
         return recommended_recipe(self.run, self.model.family, compares=compares, kind=kind).recipe
 
     def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
-        """The texts' token ids, no more of each than `max_tokens` and than the encoder can look at (inference)."""
-        most = self.model.encoder.max_length or max_tokens
-        return encode_texts(self.tokenizer, texts, min(max_tokens, most))
+        """Token ids of texts, truncated to `max_tokens` and the encoder's maximum length, and its counts."""
+        limit = self.model.encoder.max_length or max_tokens
+        return encode_texts(self.tokenizer, texts, min(max_tokens, limit))
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
-        """What a classifier answers: (N, C) temperature-scaled probabilities, or (N,) standardised values."""
-        assert self.labels is not None, "a language model does not answer"
+        """A classifier's temperature-scaled probabilities (N, C), or standardised values (N,)."""
+        assert self.labels is not None, "a language model has no outputs"
         sequences, _ = self.encoded(texts, self.run["max_tokens"])
         logits = predict_logits(self.model, sequences, self.tokenizer.pad_id, precision)
         if self.labels.kind == "numeric":
@@ -132,9 +150,16 @@ class Artifact:
     def embed(
         self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
     ) -> np.ndarray:
-        """(N, D) vectors of the top layer, or of what `layers` reads (nn.layer_aggregation), pooled.
+        """Pooled vectors of texts.
 
-        A classifier reads as much of a text as it was trained on.
+        Args:
+            texts: N texts.
+            pooling: A name of nn.pooling.POOLINGS.
+            max_tokens: Maximum length, for language models; a classifier has that of its training.
+            layers: A name of nn.layer_aggregation.LAYER_AGGREGATIONS.
+
+        Returns:
+            (N, D) float32.
         """
         sequences, _ = self.encoded(texts, self.run.get("max_tokens", max_tokens))
         if not sequences:
@@ -157,9 +182,9 @@ class Artifact:
         description, below = self.model.describe(), {}
         if self.stack is not None:
             description["stack"], below = self.stack.described(), self.stack.files()
-        # The config.json of each folder inside vouches for the rest of it, but for what the tagger's own has put there.
-        vouched = files | {name: data for name, data in below.items() if name.endswith(OF_STACK)}
-        return {**files, **below, "config.json": config(description, vouched), "README.md": card}
+        # The config.json of each folder inside has the hashes of its other files, except those that the tagger adds.
+        hashed = files | {name: data for name, data in below.items() if name.endswith(OF_STACK)}
+        return {**files, **below, "config.json": config(description, hashed), "README.md": card}
 
 
 def save(
@@ -170,34 +195,48 @@ def save(
     overwrite: bool = False,
     documents: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write the artifact as a folder, all of it or nothing; `half` stores the weights as float16.
+    """Write an artifact as a folder, atomically.
 
-    `documents` are files for people to lie beside it, such as a report: config.json does not vouch for them.
+    Args:
+        artifact: The model.
+        folder: Its folder.
+        half: Store the weights as float16.
+        overwrite: Replace an existing model folder.
+        documents: Further files by name, such as a report, whose hashes are not in config.json.
 
-    Raises UserError where `folder` exists (without `overwrite`) or cannot be written.
+    Returns:
+        The folder.
+
+    Raises:
+        UserError: `folder` exists (without `overwrite`) or cannot be written.
     """
     folder = Path(folder)
-    refuse_existing(folder, overwrite)
+    validate_new_path(folder, overwrite)
     return write_folder(folder, {**artifact.files(half=half), **(documents or {})})
 
 
 def weights(model: Model, *, half: bool = False) -> bytes:
-    """The model's values as model.safetensors holds them, float16 with `half`."""
+    """The content of model.safetensors; with `half` in float16."""
     values = {name: value.detach().contiguous() for name, value in model.values().items()}
     return to_safetensors({n: v.half() if half and v.is_floating_point() else v for n, v in values.items()})
 
 
 def has_weights(folder: Path, expected: bytes) -> bool:
-    """Whether `folder` is an artifact with just these weights."""
+    """True if `folder` is an artifact with exactly these weights (the content of model.safetensors)."""
     if not (folder / "config.json").is_file():
         return False
     return bool(read_config(folder)["files"].get("model.safetensors") == hashlib.sha256(expected).hexdigest())
 
 
 def from_folder(folder: Path, config: Mapping[str, Any]) -> Artifact:
-    """The artifact in a folder of ours with this config.json; models.loading decides what a folder is.
+    """Load an artifact; models.loading determines the kind of a folder.
 
-    Raises UserError for a missing, truncated or altered file, and lists weights that do not fit.
+    Args:
+        folder: The folder.
+        config: The content of its config.json.
+
+    Raises:
+        UserError: A file is missing, truncated or altered, or weights do not match the config.
     """
     files = read_files(folder, config)
     model = _built(config, folder / "config.json")
@@ -220,35 +259,41 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> Artifact:
 
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:
-    """The model that `config` describes, its weights to be filled."""
+    """The model of a config.json, with uninitialized weights."""
     absent = [key for key in ("encoder", "head") if not isinstance(config.get(key), dict)]
     absent += [name for name in FILES if name not in config["files"]]
     if absent:
-        message = f"this describes no model: '{absent[0]}' is missing."
+        message = f"this is not the config of a model: '{absent[0]}' is missing."
         raise UserError(message, where=str(path), remedy=RESTORE)
     try:
         return build_unfilled({"encoder": config["encoder"], "head": config["head"]})
     except UserError as error:
         raise UserError(error.message, where=str(path), remedy=error.remedy or RESTORE) from error
-    except (TypeError, ValueError, RuntimeError, KeyError) as error:  # a setting of the wrong kind or out of range
-        raise UserError(f"this describes no model ({error}).", where=str(path), remedy=RESTORE) from error
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:  # a setting of the wrong type or out of range
+        raise UserError(f"this is not the config of a model ({error}).", where=str(path), remedy=RESTORE) from error
 
 
 def fill(model: Model, values: Mapping[str, Tensor], *, where: str) -> None:
-    """Copy saved values into the model; every name and shape must match.
+    """Copy saved weights into the model; every name and shape must match.
 
-    Raises UserError listing what is missing, left over, or of another shape.
+    Args:
+        model: The model.
+        values: Weights by name.
+        where: The file, for messages.
+
+    Raises:
+        UserError: Weights are missing, left over, or of another shape; the message lists them.
     """
-    own = model.values()
-    wrong = [f"missing: {n}" for n in own.keys() - values.keys()]
-    wrong += [f"left over: {n}" for n in values.keys() - own.keys()]
+    targets = model.values()
+    wrong = [f"missing: {n}" for n in targets.keys() - values.keys()]
+    wrong += [f"left over: {n}" for n in values.keys() - targets.keys()]
     wrong += [
-        f"{n} is {tuple(values[n].shape)}, not {tuple(own[n].shape)}"
-        for n in own.keys() & values.keys()
-        if own[n].shape != values[n].shape
+        f"{n} is {tuple(values[n].shape)}, not {tuple(targets[n].shape)}"
+        for n in targets.keys() & values.keys()
+        if targets[n].shape != values[n].shape
     ]
     if wrong:
-        raise UserError("the weights do not fit the config (" + "; ".join(sorted(wrong)[:8]) + ").", where=where)
+        raise UserError("the weights do not match the config (" + "; ".join(sorted(wrong)[:8]) + ").", where=where)
     with torch.no_grad():
-        for name, target in own.items():
+        for name, target in targets.items():
             target.copy_(values[name])

@@ -1,4 +1,4 @@
-"""The model card: README.md of an artifact, made from run.json and from nothing else."""
+"""Model card: README.md of an artifact, rendered from run.json alone."""
 
 from __future__ import annotations
 
@@ -51,15 +51,17 @@ LIMITS = {
 
 
 def model_card(run: Mapping[str, Any]) -> str:
-    """The card as Markdown: description, data, training, results beside baselines, limits, licence.
+    """Render a model card as Markdown: description, data, training, results beside baselines, limits, licence.
 
-    `run` is run.json's object. Used where present: `name`, `stage`, `linear` (a sentence on a linear classifier),
-    `ensemble` (its candidates' weights), `chosen` (a sentence on how it was chosen), `language`, `languages` (name ->
-    {texts, tokens, share, share_read, times_read, held_out}), `base`, `teacher` (each like `base`, with a `verdict` on
-    how often the student agrees with them), `data`, `tokens_seen`, `seconds`, `recipe`, `command`, `settings`,
-    `distillation` (its weights and temperature), `seeds`, `held_out` (`before` and `after`, each metric -> value),
-    `results` (the shape of results.json) or what is in it: `methods` (name -> {metric: {mean, low, high}, minutes,
-    peak_mb}), `metrics`, `calibration`, `limits`, `licence`, `versions`, `machine`. What is missing is left out.
+    Args:
+        run: The content of run.json. Missing entries are left out. These are used:
+            `name`, `stage`, `linear` (a sentence on a linear classifier), `ensemble` (its candidates' weights),
+            `chosen` (a sentence on model selection), `language`, `languages` (name -> {texts, tokens, share,
+            share_read, times_read, held_out}), `base`, `teacher` (each like `base`, with a `verdict` on the student's
+            agreement with them), `data`, `tokens_seen`, `seconds`, `recipe`, `command`, `settings`, `distillation` (its
+            weights and temperature), `seeds`, `held_out` (`before` and `after`, each metric -> value), `results` (as in
+            results.json) or its entries: `methods` (name -> {metric: {mean, low, high}, minutes, peak_mb}), `metrics`,
+            `calibration`, `limits`, `licence`, `versions`, `machine`.
     """
     run = {**(run.get("results") or {}), **run}
     stage = str(run.get("stage", ""))
@@ -69,17 +71,17 @@ def model_card(run: Mapping[str, Any]) -> str:
         _section("Training", _training(run)),
         _section("Results", _results(run)),
         _section("Limits", [str(run.get("limits") or LIMITS.get(stage, ""))]),
-        _section("Licence", [_text(run.get("licence") or "None stated: ask whoever gave you this model.")]),
+        _section("Licence", [_text(run.get("licence") or "Not stated: ask the provider of this model.")]),
         _section("Made with", _made_with(run)),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
 
 
 def _heading(run: Mapping[str, Any], stage: str) -> str:
-    what = (
+    kind = (
         LINEAR if run.get("linear") else ENSEMBLE if len(_members(run)) > 1 else STAGES.get(stage, "A textgraft model.")
     )
-    lines = [f"# {_text(run.get('name') or 'A textgraft model')}", what]
+    lines = [f"# {_text(run.get('name') or 'A textgraft model')}", kind]
     for sentence in ("linear", "chosen"):
         if run.get(sentence):
             lines.append(_text(run[sentence]).rstrip(".") + ".")
@@ -119,7 +121,7 @@ def _data(run: Mapping[str, Any]) -> list[str]:
 
 
 def language_rows(languages: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """The cells of a table below LANGUAGES, a row for each language that a model was pretrained on."""
+    """Rows of cells under the header LANGUAGES, one for each language of the pretraining."""
     return [
         [
             language,
@@ -135,8 +137,8 @@ def language_rows(languages: Mapping[str, Mapping[str, Any]]) -> list[list[str]]
 
 
 def in_int8(words: int, same: int) -> str:
-    """How many of a tagger's tags were the same in int8 at training time."""
-    return f"{same:,} of {words:,} tags stay in int8"
+    """A sentence on the agreement of a tagger's int8 tags with those in floating point."""
+    return f"{same:,} of {words:,} tags are the same in int8"
 
 
 def _training(run: Mapping[str, Any]) -> list[str]:
@@ -154,9 +156,9 @@ def _training(run: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"- inference precision: {_text(run.get('read_in', 'floating point'))}, {in_int8(**run['in_int8'])}"
         )
-    taught = {k: v for k, v in (run.get("distillation") or {}).items() if v is not None}
-    if taught:
-        lines.append("- distillation: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in taught.items()))
+    distillation = {k: v for k, v in (run.get("distillation") or {}).items() if v is not None}
+    if distillation:
+        lines.append("- distillation: " + ", ".join(f"{_label(k)} {_value(v)}" for k, v in distillation.items()))
     if run.get("command"):
         lines += ["", "```", str(run["command"]).replace("```", "'''"), "```"]
     return lines
@@ -250,6 +252,6 @@ def _label(key: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """User text on one line of markdown: no markup of its own, no way out of a table cell."""
+    """User text escaped for one line of Markdown, also in a table cell."""
     text = " ".join(str(value).split())
     return "".join("\\" + c if c in "\\`*[]|" else {"<": "&lt;", ">": "&gt;"}.get(c, c) for c in text)

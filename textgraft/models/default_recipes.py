@@ -1,4 +1,4 @@
-"""The recipe that a model is trained by when none is named, as recipes/defaults.toml says it."""
+"""Default recipes of models, from recipes/defaults.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that ONNX Runtime runs: numpy, tokenizers and onnxruntime are all that it imports."""
+"""Models as ONNX graphs, run by ONNX Runtime without torch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from textgraft.text.tokenizer import Tokenizer
 
 GRAPH = "model.onnx"
 ROWS = 512
-"""The most in one batch."""
+"""Maximum number of rows in a batch."""
 FILES = (GRAPH, "tokenizer.json", "run.json")
 IN_FILES = ("graph", "tokenizer", "labels", "run")
-"""What is no part of config.json."""
-
-
+"""Attributes that are saved in files of their own, and not in config.json."""
 TASK_OF = "textgraft.tasks.registry:task_of"
 
 
 def from_folder(folder: Path, config: Mapping[str, Any]) -> OnnxModel:
-    """The graph in a folder with this config.json. Raises UserError for missing or altered files."""
+    """Load the graph in a folder with this config.json.
+
+    Raises:
+        UserError: A file is missing or altered.
+    """
     about = config["onnx"]
     head = about.get("task", "classification") if isinstance(about, dict) else None
     try:
@@ -39,7 +41,7 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> OnnxModel:
     except KeyError:
         graph = None
     if graph is None:
-        message = f"this describes no graph: '{head}' is no task that has one."
+        message = f"this is not the config of a graph: there are none for '{head}'."
         raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
     model: OnnxModel = resolve(graph).load(folder, config)
     return model
@@ -47,10 +49,20 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> OnnxModel:
 
 @dataclass(kw_only=True)
 class OnnxModel:
-    """The bytes of a graph, with all it needs to be used; `run` is run.json's object, the rest config.json's.
+    """An ONNX graph with everything that is saved beside it.
 
-    `tokens_per_batch` is how many positions are best read together (inference.tokens_per_batch of what it was made of);
-    `shows` are the names of what the graph answers. Raises UserError without onnxruntime.
+    Attributes:
+        graph: The graph in ONNX's format.
+        tokenizer: Of the texts.
+        max_tokens: Maximum length.
+        tokens_per_batch: Positions per batch (inference.tokens_per_batch of the exported model).
+        labels: Of a classifier or tagger.
+        run: The content of run.json.
+        task: Name of the exported head.
+        output_names: The graph's outputs.
+
+    Raises:
+        UserError: onnxruntime is not installed.
     """
 
     graph: bytes
@@ -61,12 +73,12 @@ class OnnxModel:
     run: dict[str, Any] = field(default_factory=dict)
 
     task: ClassVar[str]
-    shows: ClassVar[tuple[str, ...]]
+    output_names: ClassVar[tuple[str, ...]]
     has_vectors = False
 
     @property
     def head_name(self) -> str:
-        """The head that the graph was made of."""
+        """Name of the exported head."""
         return self.task
 
     def __post_init__(self) -> None:
@@ -77,20 +89,29 @@ class OnnxModel:
             raise UserError("running an ONNX graph needs onnxruntime.", remedy=remedy) from error
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        asked = os.environ.get("OMP_NUM_THREADS", "")  # which torch goes by too
-        options.intra_op_num_threads = int(asked) if asked.isdecimal() else 0
-        # Weights that are stored as int8 become float32 once, not with every text.
+        threads = os.environ.get("OMP_NUM_THREADS", "")  # which torch uses too
+        options.intra_op_num_threads = int(threads) if threads.isdecimal() else 0
+        # Dequantize weights that are stored as int8 once, not for every text.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         self._session = onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {value.name for value in self._session.get_inputs()}
 
-    def read(
+    def run_graph(
         self, rows: Sequence[NDArray], starts: Sequence[int] | None = None, **more: NDArray
     ) -> list[NDArray[np.float32]]:
-        """What the graph `shows` of rows of token ids, (T,) each, the second text of a pair from `starts` on."""
-        given = dict(more)
+        """Run the graph on a batch.
+
+        Args:
+            rows: Token ids, (T,) each, or character-encoded words, (T, 50) each.
+            starts: Position of the second text of each pair; None for single texts.
+            more: Further inputs of the graph, by name.
+
+        Returns:
+            The arrays named by `output_names`.
+        """
+        inputs = dict(more)
         if rows[0].ndim == 2:
-            rows, given["spellings"] = number_distinct(rows, self.tokenizer.pad_id + 1)
+            rows, inputs["spellings"] = number_distinct(rows, self.tokenizer.pad_id + 1)
         lengths = np.array([len(row) for row in rows])[:, None]
         places = np.arange(lengths.max())
         ids = np.full((len(rows), len(places)), self.tokenizer.pad_id, dtype=np.int64)
@@ -98,22 +119,22 @@ class OnnxModel:
             line[: len(row)] = row
         second = places >= (lengths if starts is None else np.array(starts)[:, None])
         mask = places < lengths
-        given |= {"ids": ids, "mask": mask, "segments": (second & mask).astype(np.int64)}
-        return list(self._session.run(self.shows, {name: given[name] for name in self._inputs}))
+        inputs |= {"ids": ids, "mask": mask, "segments": (second & mask).astype(np.int64)}
+        return list(self._session.run(self.output_names, {name: inputs[name] for name in self._inputs}))
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
-        """What a classifier answers (artifact.Predictor); others have no labels and are not asked."""
+        """A classifier's outputs (artifact.Predictor.outputs)."""
         raise NotImplementedError
 
     def embed(
         self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = "last"
     ) -> NDArray[np.float32]:
-        """Raises UserError: the graph gives answers."""
+        """Raise UserError: graphs do not have vectors as outputs."""
         remedy = "Embed with the model that it was exported from."
-        raise UserError("an exported graph gives answers, and no vectors.", remedy=remedy)
+        raise UserError("an exported graph has predictions as outputs, and no vectors.", remedy=remedy)
 
     def files(self, *, half: bool = False) -> dict[str, bytes]:
-        """The files of its folder by name; `half` changes nothing."""
+        """The files of its folder by name; `half` has no effect."""
         files = {
             GRAPH: self.graph,
             "tokenizer.json": self.tokenizer.to_json().encode(),
@@ -132,14 +153,18 @@ class OnnxModel:
 
     @classmethod
     def load(cls, folder: Path, config: Mapping[str, Any]) -> Self:
-        """The one in a folder. Raises UserError for missing or altered files, and without onnxruntime."""
+        """Load the graph in a folder.
+
+        Raises:
+            UserError: A file is missing or altered, or onnxruntime is not installed.
+        """
         described = {name: value for name, value in config["onnx"].items() if name != "task"}
-        absent = [name for name in FILES if name not in config["files"]]
-        described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # graphs of before do not say
-        absent += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
-        absent += sorted(described.keys() - cls._described())
-        if absent:
-            message = f"this describes no graph: '{absent[0]}' is missing or strange."
+        invalid = [name for name in FILES if name not in config["files"]]
+        described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # not in the config of older graphs
+        invalid += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
+        invalid += sorted(described.keys() - cls._described())
+        if invalid:
+            message = f"this is not the config of a graph: '{invalid[0]}' is missing or unknown."
             raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
         files, labels = model_folder.read_files(folder, config), None
         if "labels.json" in files:

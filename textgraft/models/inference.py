@@ -1,4 +1,4 @@
-"""From texts to logits and vectors: length-sorted token-budget batches inside, the caller's order outside."""
+"""Logits and vectors of texts, in the caller's order; computed in batches of similar lengths and limited size."""
 
 from __future__ import annotations
 
@@ -20,49 +20,60 @@ from textgraft.nn.pooling import POOLINGS
 
 TOKENS_PER_BATCH = 16_384
 FEW_TOKENS = 2_048
-"""A transformer's batch on a processor: what its layers pass on stays near, and a sixth of the time is saved."""
+"""Positions per batch of a transformer on a CPU: activations stay in the cache, which saves a sixth of the time."""
 
 ProgressCallback = Callable[[int], None]
-"""Who hears, after each batch, how many texts (or tokens) have been read; an error of theirs ends the reading."""
+"""Called after each batch with the number of texts (or tokens) so far; an exception that it raises is passed on."""
 
 
 def no_progress(count: int) -> None:
-    """Nobody hears."""
+    """Do nothing."""
 
 
 _CASTS: WeakKeyDictionary[Model, Casts] = WeakKeyDictionary()
 
 
 def casts_of(model: Model) -> Casts:
-    """The model's weights as products want them, made when it is first asked, kept for as long as there is a model."""
+    """The cache of a model's weights in the precision of its products; created on first use, freed with the model."""
     return _CASTS.setdefault(model, Casts())
 
 
 def tokens_per_batch(model: Model) -> int:
-    """How many positions are best read together."""
+    """Number of positions per batch that is fastest for a model on its device."""
     few = model.device.type == "cpu" and not model.encoder.recurrent
     return FEW_TOKENS if few else TOKENS_PER_BATCH
 
 
-def as_read_by(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:
-    """The examples as the model's head wants them: pairs in both orders, if it adds these up.
+def head_inputs(model: Model, sequences: Sequence[TokenIds]) -> Sequence[TokenIds]:
+    """The examples as the model's head takes them: pairs in both orders, if it sums over these.
 
-    Raises UserError where it does and something is no pair.
+    Raises:
+        UserError: It does, and an example is not a pair.
     """
     if not getattr(model.head.config, "both_orders", False):
         return sequences
     if not all(isinstance(s, PairIds) for s in sequences):
-        raise UserError("this model reads pairs in both orders, and these are no pairs.", remedy="Give pairs of texts.")
+        raise UserError(
+            "this model takes pairs, in both orders, and these are not pairs.", remedy="Give pairs of texts."
+        )
     return [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
 
 
 @torch.no_grad()
 def predict_logits(model: Model, sequences: Sequence[TokenIds], pad_id: int, precision: str = "auto") -> np.ndarray:
-    """(N, outputs) float32 logits of the head, one row a text in the order given.
+    """Logits of the head.
 
-    Of questions with options (N, most options), -inf where there are fewer.
+    Args:
+        model: A classifier.
+        sequences: Token ids of N examples.
+        pad_id: Id of the padding token.
+        precision: A name of nn.cpu.precision.
+
+    Returns:
+        (N, outputs) float32, in the order of the examples; for multiple choice (N, maximum number of options), -inf
+        where there are fewer.
     """
-    return _over_batches(model, as_read_by(model, sequences), pad_id, precision, model)
+    return _over_batches(model, head_inputs(model, sequences), pad_id, precision, model)
 
 
 @torch.no_grad()
@@ -74,18 +85,28 @@ def embed_sequences(
     precision: str = "auto",
     *,
     layers: str = LAST,
-    tell: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
 ) -> np.ndarray:
-    """(N, D) float32 vectors: the encoder's top layer, or what `layers` reads (nn.layer_aggregation), pooled
-    (nn.pooling).
+    """Pooled vectors of the encoder.
 
-    `tell` hears how many texts are done, of which the longest come first.
+    Args:
+        model: Any network.
+        sequences: Token ids of N texts or pairs.
+        pad_id: Id of the padding token.
+        pooling: A name of nn.pooling.POOLINGS.
+        precision: A name of nn.cpu.precision.
+        layers: A name of nn.layer_aggregation.LAYER_AGGREGATIONS.
+        on_progress: Called with the number of texts so far; the longest are first.
 
-    Raises UserError for questions with options, which have a vector for each option, for layers that cannot be read so,
-    and for a mix that the model has not learned.
+    Returns:
+        (N, D) float32, in the order of the texts.
+
+    Raises:
+        UserError: For multiple choice, whose options have a vector each; for an aggregation that the encoder's layers
+            do not allow, or whose parameters the model has not been trained with.
     """
     if any(isinstance(s, Rows) for s in sequences):
-        raise UserError("a question with options is not one text.", remedy="Embed texts or pairs.")
+        raise UserError("a multiple-choice question is not a single text.", remedy="Embed texts or pairs.")
     layer_aggregation = frozen_layer_aggregation(model, layers)
 
     def pooled(batch: Batch) -> Tensor:
@@ -96,36 +117,50 @@ def embed_sequences(
             vectors = layer_aggregation(model.encoder(batch, keep="all").layers)
         return POOLINGS[pooling](vectors, batch.mask, model.encoder.direction)
 
-    return _over_batches(model, sequences, pad_id, precision, pooled, tell)
+    return _over_batches(model, sequences, pad_id, precision, pooled, on_progress)
 
 
 @torch.no_grad()
-def seen_by_head(
+def extract_features(
     model: Model,
     sequences: Sequence[TokenIds],
     pad_id: int,
     precision: str = "auto",
     *,
-    tell: ProgressCallback = no_progress,
+    on_progress: ProgressCallback = no_progress,
 ) -> Tensor:
-    """(N, D) float32 what the layers of a classifier's head see of each example; `tell` hears how many are done."""
-    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors, tell))
+    """The input of a classifier's head for each example.
+
+    Args:
+        model: A classifier.
+        sequences: Token ids, (T,) each.
+        pad_id: Id of the padding token.
+        precision: A name of nn.cpu.precision.
+        on_progress: Called with the number of examples so far.
+
+    Returns:
+        (N, D) float32.
+    """
+    return torch.from_numpy(_over_batches(model, sequences, pad_id, precision, model.vectors, on_progress))
 
 
 def frozen_layer_aggregation(model: Model, name: str) -> LayerAggregation | None:
-    """What reads the layers, with what the model has learned of it; None for the top layer as it is.
+    """The layer aggregation of a name, with the model's trained parameters; None for the top layer.
 
-    Raises UserError for layers that cannot be read so, and for a mix that the model has not learned.
+    Raises:
+        UserError: The encoder's layers do not allow it, or the model has not been trained with its parameters.
     """
     if name == LAST:
         return None
     if model.layer_aggregation is not None and model.head.config.layer_aggregation == name:
         return model.layer_aggregation
-    made = new_layer_aggregation(name, model.encoder.widths)
-    if list(made.parameters()):
+    aggregation = new_layer_aggregation(name, model.encoder.widths)
+    if list(aggregation.parameters()):
         remedy = f"Fine-tune it with the layer aggregation '{name}', or name another one."
-        raise UserError(f"the layer aggregation '{name}' has to be learned, and this model has not.", remedy=remedy)
-    return made
+        raise UserError(
+            f"the layer aggregation '{name}' has parameters, which this model was not trained with.", remedy=remedy
+        )
+    return aggregation
 
 
 def _over_batches(
@@ -133,8 +168,8 @@ def _over_batches(
     sequences: Sequence[TokenIds],
     pad_id: int,
     precision: str,
-    answer: Callable[[Batch], Tensor],
-    tell: ProgressCallback = no_progress,
+    function: Callable[[Batch], Tensor],
+    on_progress: ProgressCallback = no_progress,
 ) -> np.ndarray:
     was_training = model.training
     model.eval()
@@ -145,9 +180,9 @@ def _over_batches(
     try:
         for indices, batch in zip(batches, iterate(sequences, batches, pad_id), strict=True):
             with computing_in(precision, model.device, casts=casts):
-                results.append(answer(batch).float().cpu())
+                results.append(function(batch).float().cpu())
             rows += indices
-            tell(len(rows))
+            on_progress(len(rows))
     finally:
         model.train(was_training)
     width = max(result.shape[1] for result in results)

@@ -1,6 +1,6 @@
-"""The loader: any folder or name is opened here, once, as the models in it or as the predictor of their task.
+"""The loader of all kinds of models: from a folder or name to its models, or to the predictor of their task.
 
-What a kind of model needs is imported with the first of them: an exported graph does without torch.
+Modules of a kind of model are imported with the first of them: an exported graph does not need torch.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FORMATS = {
     "onnx": "textgraft.models.graph:from_folder",
     NETWORK: "textgraft.models.artifact:from_folder",
 }
-"""What reads a folder, by the key of its config.json; the first that is there counts, a network otherwise."""
+"""The loader of each kind of model, by a key of config.json; the first that is present decides, else a network."""
 CHECKPOINT = "textgraft.conversion.hub:load"
-"""What reads the checkpoints of other libraries (`hf:…`, `tf:…`, `elmo:…`)."""
+"""The loader of other libraries' checkpoints (`hf:…`, `tf:…`, `elmo:…`)."""
 TASK_OF = "textgraft.tasks.registry:task_of"
 NO_NETWORK = {
     ENSEMBLE: ("this is an ensemble of several models.", "Name the folder of one of its members."),
@@ -44,15 +44,20 @@ NO_NETWORK = {
         "Use it with predict, evaluate, tag or qa, or name the model that it was exported from.",
     ),
 }
-"""Where a network is wanted: what another kind of model is, and what to do."""
+"""Message and remedy for other kinds of models, where a network is required."""
 
 
 @dataclass(frozen=True)
 class OpenedModels:
-    """The models behind a name: the members of an ensemble, or a single one; the mean of `weights` is 1.
+    """The members of an ensemble, or a single model.
 
-    `run` is run.json of the whole. Of an ensemble `folders` names the members, and `saved_weights` are the weights as
-    config.json has them, None if it has none.
+    Attributes:
+        name: The folder or name that was opened.
+        members: The models.
+        weights: Of the members, scaled to a mean of 1.
+        run: The content of run.json of the whole.
+        folders: Names of an ensemble's members.
+        saved_weights: Weights of an ensemble as in config.json; None if it has none.
     """
 
     name: str
@@ -64,7 +69,7 @@ class OpenedModels:
 
     @property
     def head_name(self) -> str:
-        """The head of the models, by which the registry knows their task."""
+        """Name of the models' head, which determines their task (tasks.registry)."""
         return self.members[0].head_name
 
 
@@ -92,21 +97,35 @@ def load(*names: str | Path, precision: str = "auto", device: str = "cpu") -> An
 
 
 def predictor_of(models: OpenedModels, *, precision: str = "auto", **options: Any) -> Any:
-    """The predictor of opened models; `options` are its own. Raises UserError for a task without one."""
+    """The predictor of opened models.
+
+    Args:
+        models: Of one task.
+        precision: A name of nn.cpu.precision.
+        options: Further arguments of the predictor's constructor.
+
+    Raises:
+        UserError: The task has no predictor.
+    """
     task = resolve(TASK_OF)(models.head_name)
     if task.predictor is None:
-        raise UserError(f"this model predicts nothing yet: {task.description}.", where=models.name, remedy=task.remedy)
+        raise UserError(f"this model has no predictor: {task.description}.", where=models.name, remedy=task.remedy)
     return resolve(task.predictor)(models, precision=precision, **options)
 
 
 def open_models(name: str | Path, *, device: str = "cpu") -> OpenedModels:
-    """Open a folder or name: the members of an ensemble, or the single model, networks on `device`.
+    """Open a folder or name: the members of an ensemble, or a single model.
 
-    Linear classifiers and word vectors always run on the processor. Raises UserError as `load` does.
+    Args:
+        name: As in `load`.
+        device: Of networks; linear classifiers and word vectors always run on the CPU.
+
+    Raises:
+        UserError: As `load`.
     """
     if device not in ("auto", "cpu"):
-        _resolved(device)  # a wrong one is reported before anything is read
-    if model_folder.is_foreign(name):
+        _resolved(device)  # an unknown one is reported before any file is read
+    if model_folder.is_checkpoint_name(name):
         return _single(name, _on_device(load_network(name), device))
     folder = model_folder.find(name)
     config = model_folder.read_config(folder)
@@ -121,7 +140,11 @@ def open_models(name: str | Path, *, device: str = "cpu") -> OpenedModels:
 
 
 def open_model(name: str | Path, *, device: str = "cpu") -> Predictor:
-    """Open a folder or name of a single model. Raises UserError for an ensemble, and as `load` does."""
+    """Open a folder or name of a single model.
+
+    Raises:
+        UserError: It is an ensemble, or as `load`.
+    """
     models = open_models(name, device=device)
     if len(models.members) > 1:
         message, remedy = NO_NETWORK[ENSEMBLE]
@@ -130,7 +153,7 @@ def open_model(name: str | Path, *, device: str = "cpu") -> Predictor:
 
 
 def load_network(name: str | Path) -> Artifact:
-    """Load an encoder with its head, whatever the task: what training starts from and exports are made of.
+    """Load an encoder with its head, of any task, to train or export.
 
     Args:
         name: A folder, the name of a bundled model, or a checkpoint of another library: `hf:FOLDER` or `hf:NAME` of
@@ -142,7 +165,7 @@ def load_network(name: str | Path) -> Artifact:
     Raises:
         UserError: For a model that is no network, and for missing, truncated, altered or later files.
     """
-    if model_folder.is_foreign(name):
+    if model_folder.is_checkpoint_name(name):
         checkpoint: Artifact = resolve(CHECKPOINT)(str(name))
         return checkpoint
     folder = model_folder.find(name)
@@ -175,13 +198,13 @@ def _on_device(network: Any, device: str) -> Any:
 
 
 def _resolved(device: str) -> Any:
-    from textgraft.core.device import resolve_device  # which brings torch
+    from textgraft.core.device import resolve_device  # imports torch
 
     return resolve_device(device)
 
 
 def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
-    """The members' weights, scaled to a mean of 1. Raises UserError where they are not one positive number each."""
+    """Weights of an ensemble's members, scaled to a mean of 1. Raises UserError if any is not a positive number."""
     members = config[ENSEMBLE]
     weights = config.get("weights", [1] * len(members) if isinstance(members, list) else None)
     valid = (
@@ -192,6 +215,6 @@ def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
         and all(isinstance(weight, int | float) and math.isfinite(weight) and weight > 0 for weight in weights)
     )
     if not valid:
-        message = "this describes no ensemble: it takes names of members, and a positive weight each or none."
+        message = "this is not the config of an ensemble: it has names of members, and a positive weight each or none."
         raise UserError(message, where=str(path), remedy=model_folder.RESTORE)
     return [weight * len(weights) / sum(weights) for weight in weights]

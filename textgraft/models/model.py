@@ -1,4 +1,4 @@
-"""A model is an encoder and a head; both are made from plain configs, by the names in two dicts."""
+"""Models of an encoder and a head, built from plain configs by the names in two dicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from textgraft.nn.cpu.denormals import start_workers
 from textgraft.nn.layer_aggregation import LAST, LayerAggregation, new_layer_aggregation
 from textgraft.nn.uninitialized import Uninitialized
 
-# name: (module, class, class of its config); imported when first asked for
+# name: (module, class, class of its config); imported on first use
 ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
     "elmo": ("textgraft.encoders.elmo", "ELMo", "ELMoConfig"),
@@ -52,16 +52,23 @@ HEADS = {
 
 
 class Model(nn.Module):
-    """What the training loop sees: `loss(batch, state)`, and layer groups from bottom to top.
+    """An encoder with a head: the loss of a batch, and layer groups from bottom to top.
 
-    Where the head's config names a `layer_aggregation` (nn.layer_aggregation) other than the last layer, the head is
-    handed an `Encoded` whose `top` is that, and knows nothing of it; what the layer aggregation learns is trained with
-    the head. Raises UserError for a layer aggregation that the encoder's layers do not allow, and for one of another
-    width than the head's `input_dim`.
+    Where the head's config names a `layer_aggregation` (nn.layer_aggregation) other than the last layer, the head's
+    input is an `Encoded` with its output as `top`; its parameters are trained with the head.
 
-    `auxiliary` is a language model that learns beside the head (GPT's L3 = L2 + λ L1). `contrastive_temperature`
-    is not 0 while the encoder is trained with a contrastive loss in place of the head (heads.contrastive).
-    Both are there while a classifier is trained and are no part of what `describe` and `build` know.
+    Args:
+        encoder: The encoder.
+        head: The head.
+        auxiliary: A language model trained beside the head (GPT's L3 = L2 + λ L1), during training only: it is not part
+            of `describe` and `build`.
+
+    Attributes:
+        contrastive_temperature: Not 0 while the encoder is trained with a contrastive loss in place of the head
+            (heads.contrastive).
+
+    Raises:
+        UserError: The encoder's layers do not allow the layer aggregation, or its width is not the head's `input_dim`.
     """
 
     def __init__(self, encoder: Encoder, head: Head, auxiliary: AuxiliaryLanguageModel | None = None) -> None:
@@ -73,42 +80,42 @@ class Model(nn.Module):
         if name != LAST:
             self.layer_aggregation = new_layer_aggregation(name, encoder.widths)
             if self.layer_aggregation.output_dim != head.config.input_dim:
-                made, wanted = self.layer_aggregation.output_dim, head.config.input_dim
-                message = f"the head reads vectors of width {wanted}, and the layer aggregation '{name}' has {made}."
-                raise UserError(message, where="input_dim", remedy=f"Give the head input_dim {made}.")
+                width, expected = self.layer_aggregation.output_dim, head.config.input_dim
+                message = f"the head takes vectors of width {expected}, and the layer aggregation '{name}' has {width}."
+                raise UserError(message, where="input_dim", remedy=f"Give the head input_dim {width}.")
 
     def forward(self, batch: Batch) -> Tensor:
         """The head's raw scores."""
-        return self.continued(batch)[0]
+        return self.forward_with_state(batch)[0]
 
-    def continued(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
-        """The head's raw scores of texts that go on from a state, and the state to go on from."""
+    def forward_with_state(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
+        """The head's raw scores of texts that continue from a state, and the next state."""
         encoded = self._encoded(batch.to(self.device), state)
-        scores: Tensor = self.head(self._read(encoded))
+        scores: Tensor = self.head(self._aggregated(encoded))
         return scores, encoded.state
 
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
-        """What the head makes of the batch, which may be on another device than the model."""
+        """The loss of a batch, which may be on another device than the model."""
         batch = batch.to(self.device)
-        if batch.seen is not None:
+        if batch.features is not None:
             head: Any = self.head
-            seen: Loss = head.loss_of(batch.seen, batch)
-            return seen
+            head_loss: Loss = head.loss_of(batch.features, batch)
+            return head_loss
         if self.contrastive_temperature:
             assert batch.targets is not None
             return contrastive_loss(self.vectors(batch), batch.targets, self.contrastive_temperature)
         encoded = self._encoded(batch, state)
-        loss = self.head.loss(self._read(encoded), batch)
+        loss = self.head.loss(self._aggregated(encoded), batch)
         penalty = self.layer_aggregation.penalty() if self.layer_aggregation is not None and self.training else None
         if penalty is not None:
             loss = replace(loss, total=loss.total + loss.count * penalty)
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
 
     def vectors(self, batch: Batch) -> Tensor:
-        """(E, D) what the layers of a classifier's head see of each example."""
+        """The input of a classifier's head for each of E examples, (E, D)."""
         head: Any = self.head
-        found: Tensor = head.vectors(self._read(self._encoded(batch.to(self.device), None)))
-        return found
+        vectors: Tensor = head.vectors(self._aggregated(self._encoded(batch.to(self.device), None)))
+        return vectors
 
     def _encoded(self, batch: Batch, state: State | None) -> Encoded:
         encoded: Encoded = self.encoder(
@@ -116,45 +123,45 @@ class Model(nn.Module):
         )
         return encoded if batch.groups is None else replace(encoded, groups=batch.groups)
 
-    def _read(self, encoded: Encoded) -> Encoded:
-        """What the head sees of it."""
+    def _aggregated(self, encoded: Encoded) -> Encoded:
+        """The head's input: `encoded` with the layer aggregation's output as `top`."""
         return (
             encoded if self.layer_aggregation is None else replace(encoded, top=self.layer_aggregation(encoded.layers))
         )
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
     def layer_groups(self) -> list[LayerGroup]:
-        """The encoder's groups and, last, the head's; a table that both share (weight tying) trains with the head.
+        """The encoder's groups and, last, the head's, which cover every parameter exactly once.
 
-        So does what a layer aggregation learns. The groups are disjoint and cover every parameter exactly once. An
-        auxiliary language model trains with the lowest group: the table that it shares stays there, and what is its own
-        (a bias, or an untied table) would else learn from an encoder that is frozen.
+        A table that encoder and head share (weight tying) is in the head's group, and so are the parameters of a layer
+        aggregation. An auxiliary language model is in the lowest group: the table that it shares stays there, and its
+        own parameters (a bias, or an untied table) would otherwise be trained on the outputs of a frozen encoder.
         """
-        of_layer_aggregation = () if self.layer_aggregation is None else self.layer_aggregation.parameters()
-        of_head = (*of_layer_aggregation, *self.head.parameters())
-        shared = {id(p) for p in of_head}
+        aggregation = () if self.layer_aggregation is None else self.layer_aggregation.parameters()
+        head = (*aggregation, *self.head.parameters())
+        shared = {id(p) for p in head}
         below = [
             LayerGroup(g.name, tuple(p for p in g.parameters if id(p) not in shared))
             for g in self.encoder.layer_groups()
         ]
         if self.auxiliary is not None:
             below[0] = LayerGroup(below[0].name, (*below[0].parameters, *self.auxiliary.own(self.encoder)))
-        return [g for g in below if g.parameters] + [LayerGroup("head", of_head)]
+        return [g for g in below if g.parameters] + [LayerGroup("head", head)]
 
     def values(self) -> dict[str, Tensor]:
-        """Every parameter and lasting buffer by name, a shared one once; what is saved and loaded."""
+        """Every parameter and persistent buffer by name, a shared one once, as saved and loaded."""
         named = dict(self.named_parameters()) | dict(self.named_buffers())
-        lasting = self.state_dict().keys()
-        return {name: value for name, value in named.items() if name in lasting}
+        persistent = self.state_dict().keys()
+        return {name: value for name, value in named.items() if name in persistent}
 
     def multiplied(self) -> int:
-        """How many weights each token is multiplied with: all matrices but tables that the input alone looks up.
+        """Number of weights that each token is multiplied with: all matrices but tables that only the input uses.
 
-        A training step takes about six operations for each and token (Kaplan et al. 2020, §2.1).
+        A training step takes about six operations per such weight and token (Kaplan et al. 2020, §2.1).
         """
         tables = [m for m in self.encoder.modules() if isinstance(m, nn.Embedding)]
         heads = [self.head] if self.auxiliary is None else [self.head, self.auxiliary]
@@ -167,7 +174,7 @@ class Model(nn.Module):
         return _name(self.encoder, ENCODERS)
 
     def describe(self) -> dict[str, Any]:
-        """The configs as JSON, from which `build` makes the same model with fresh weights."""
+        """The configs as JSON values, from which `build` builds the same model with random weights."""
         return {"encoder": _described(self.encoder, ENCODERS), "head": _described(self.head, HEADS)}
 
 
@@ -179,7 +186,9 @@ def _name(part: Encoder | Head, registry: dict[str, tuple[str, str, str]]) -> st
     return next(name for name, (_, cls, _) in registry.items() if cls == type(part).__name__)
 
 
-def _made(kind: str, description: dict[str, Any], registry: dict[str, tuple[str, str, str]]) -> tuple[type, Any]:
+def _class_and_config(
+    kind: str, description: dict[str, Any], registry: dict[str, tuple[str, str, str]]
+) -> tuple[type, Any]:
     """The class and the config object for one part of a description."""
     settings = dict(description)
     name = settings.pop("name", None)
@@ -190,32 +199,37 @@ def _made(kind: str, description: dict[str, Any], registry: dict[str, tuple[str,
     try:
         return getattr(loaded, cls), getattr(loaded, config_cls)(**settings)
     except TypeError as error:
-        raise UserError(f"the {kind} '{name}' has a setting missing or one it does not know ({error}).") from error
+        raise UserError(f"the {kind} '{name}' has a missing or an unknown setting ({error}).") from error
 
 
 def build(description: dict[str, Any]) -> Model:
-    """The model that `Model.describe` described, with fresh weights.
+    """Build the model of a description, with random weights.
 
-    Raises UserError for an unknown name or a setting that the family does not have.
+    Args:
+        description: As `Model.describe` returns it.
+
+    Raises:
+        UserError: An unknown name, or a setting that the family does not have.
     """
-    encoder_cls, config = _made("encoder", description["encoder"], ENCODERS)
-    start_workers()  # here, because the first weights that are drawn or copied would start them otherwise
+    encoder_cls, config = _class_and_config("encoder", description["encoder"], ENCODERS)
+    start_workers()  # before the first weights are drawn or copied, which would start them otherwise
     encoder = encoder_cls(config)
     return Model(encoder, new_head(description["head"], encoder))
 
 
 def new_head(description: dict[str, Any], encoder: Encoder) -> Head:
-    """The head that a description's part of that name describes, tied to the encoder if it says so.
+    """Build the head of a description, with its output tied to the encoder's table if `tied` is set.
 
-    Raises UserError as `build` does.
+    Raises:
+        UserError: As `build`.
     """
-    cls, config = _made("head", description, HEADS)
-    made: Head = cls(config, encoder.tied()) if getattr(config, "tied", False) else cls(config)
-    return made
+    cls, config = _class_and_config("head", description, HEADS)
+    head: Head = cls(config, encoder.tied()) if getattr(config, "tied", False) else cls(config)
+    return head
 
 
 def has_setting(encoder: str, name: str) -> bool:
-    """Whether the config of the family `encoder` has the field `name`; an unknown family might."""
+    """True if the config of an encoder family has the field `name`, or the family is unknown."""
     if encoder not in ENCODERS:
         return True
     module, _, config_cls = ENCODERS[encoder]
@@ -223,22 +237,22 @@ def has_setting(encoder: str, name: str) -> bool:
 
 
 def build_unfilled(description: dict[str, Any]) -> Model:
-    """What `build` makes, for weights that are all about to be replaced: torch's random state stays as it was."""
+    """`build` with uninitialized weights, to be filled; torch's random state is not changed."""
     with torch.random.fork_rng(devices=[]), Uninitialized():
         return build(description)
 
 
 def build_fresh(description: dict[str, Any], seed: int) -> Model:
-    """What `build` makes, its weights drawn for `seed`; torch's random state stays as it was."""
+    """`build` with weights drawn from `seed`; torch's random state is not changed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build(description)
 
 
 def graft(encoder: Encoder, description: dict[str, Any], seed: int) -> Model:
-    """What `build_fresh` makes, with the encoder's weights from `encoder`.
+    """`build_fresh` with the weights of `encoder`.
 
-    What that has and the description leaves out, such as a pooler, stays behind.
+    Weights that the description leaves out, such as those of a pooler, are not copied.
     """
     model = build_fresh(description, seed)
     values = encoder.state_dict()
@@ -247,9 +261,13 @@ def graft(encoder: Encoder, description: dict[str, Any], seed: int) -> Model:
 
 
 def graft_on_positions(source: Model, head: dict[str, Any], *, dropout: float, seed: int) -> Model:
-    """`graft` for a head that speaks at every position: a pooler, which none passes through, is left out.
+    """`graft` for a head with outputs at every position, which does not use a pooler: the encoder is built without it.
 
-    `head` names each of its dropouts, since `dropout` multiplies those that are named.
+    Args:
+        source: The pretrained model.
+        head: Description of the head, with all of its dropout rates.
+        dropout: Factor of all dropout rates.
+        seed: Of the new weights.
     """
     description = {**source.describe(), "head": head}
     if "pooler" in description["encoder"]:

@@ -1,7 +1,7 @@
-"""The folder that every model lies in, whatever it is: how it is found, vouched for, written whole and read again.
+"""Model folders of all kinds: finding, hashing, writing and reading them.
 
-config.json lists every other file's sha256, so that a missing, truncated or altered file is an error with a name, not a
-wrong prediction. Nothing in it is code.
+config.json has the SHA-256 of every other file, so that a missing, truncated or altered file is an error that names it,
+and not a wrong prediction. A folder contains no code.
 """
 
 from __future__ import annotations
@@ -20,27 +20,32 @@ from textgraft.models.upgrade import upgraded_config, upgraded_run
 
 FORMAT = 1
 MODEL_FOLDERS = (Path(__file__).parents[1] / "pretrained", Path(__file__).parents[2] / "pretrained")
-"""Where the models that ship are: inside an installed package, or beside it in a checkout."""
-FOREIGN, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
-"""How the names of other programs' models begin: the transformers library's, TensorFlow checkpoints, ELMo's files."""
+"""The folders of bundled models: inside an installed package, or beside it in a checkout."""
+TRANSFORMERS, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
+"""Prefixes of other libraries' checkpoints: transformers, TensorFlow, ELMo."""
 FLAIR = "flair:"
-"""How Flair's files are named, which only `convert` opens, since they are pickles (conversion.legacy.flair)."""
-RESTORE = "Restore the folder from where it came, or make it again."
+"""Prefix of Flair's files, which only `convert` opens, since they are pickles (conversion.legacy.flair)."""
+RESTORE = "Restore the folder from its source, or create it again."
 
 
 def config(description: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
-    """config.json: what `description` says, the sha256 of each of `files`, and its own."""
+    """The content of config.json: `description`, the SHA-256 of each of `files`, and its own."""
     return config_of(description, {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())})
 
 
 def config_of(description: Mapping[str, Any], hashes: Mapping[str, str]) -> bytes:
-    """The same of files whose sha256 is known already, such as one too large for memory."""
+    """`config` for files whose SHA-256 has been computed, such as one too large for memory."""
     content = {"format": FORMAT, **description, "files": dict(hashes)}
     return to_json(content | {"sha256": _digest(content)})
 
 
-def refuse_existing(folder: Path, overwrite: bool | None = False) -> None:
-    """Raises UserError if `folder` is there already and may not be replaced; None: nor could it be."""
+def validate_new_path(folder: Path, overwrite: bool | None = False) -> None:
+    """Raise UserError if a path exists and may not be replaced.
+
+    Args:
+        folder: The path of a new model folder.
+        overwrite: True if a model folder may be replaced; None: False, for commands without --overwrite.
+    """
     if folder.exists() and not overwrite:
         remedy = "Name another." if overwrite is None else "Name another, or pass --overwrite to replace it."
         raise UserError("this path exists already.", where=str(folder), remedy=remedy)
@@ -51,9 +56,10 @@ def refuse_existing(folder: Path, overwrite: bool | None = False) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
-    """A folder with `files`, put in place by one rename.
+    """Write a folder with `files` by name, atomically by a rename.
 
-    Raises UserError where it cannot be written; a folder that was there before is then there still.
+    Raises:
+        UserError: It cannot be written; an earlier folder is then unchanged.
     """
     beside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
@@ -71,7 +77,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def put_in_place(beside: Path, folder: Path) -> None:
-    """Rename `beside` to `folder`, which is set aside first if it is there, and put back if that fails."""
+    """Rename `beside` to `folder`; an existing one is renamed first, and restored if that fails."""
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     replaces = folder.exists()
@@ -87,23 +93,27 @@ def put_in_place(beside: Path, folder: Path) -> None:
 
 
 def find(name: str | Path) -> Path:
-    """The folder of a model given by path, or by the name of one that ships.
+    """The folder of a model.
 
-    Raises UserError, with the names there are, if there is none.
+    Args:
+        name: Its path, or the name of a bundled model.
+
+    Raises:
+        UserError: There is no such model.
     """
     for folder in (Path(name), *(base / str(name) for base in MODEL_FOLDERS)):
         if (folder / "config.json").is_file():
             return folder
     if str(name).startswith(FLAIR):
         remedy = f"Convert it first: textgraft convert {name} --out FOLDER; then name FOLDER."
-        raise UserError("a file of Flair's is a pickle, which only convert opens.", where=str(name), remedy=remedy)
+        raise UserError("Flair's files are pickles, which only convert opens.", where=str(name), remedy=remedy)
     if Path(name).is_dir():
         raise UserError(
             "there is no config.json here, so this is not a model folder.",
             where=str(name),
-            remedy="Name the folder that textgraft wrote, or restore what is missing.",
+            remedy="Name the folder that textgraft wrote, or restore the missing file.",
         )
-    remedy = f"{did_you_mean(str(name), names())} Give the path of a model's folder, or the name of one that ships."
+    remedy = f"{did_you_mean(str(name), names())} Give the path of a model folder, or the name of a bundled model."
     raise UserError(f"no model '{name}'.", remedy=remedy.strip())
 
 
@@ -112,35 +122,36 @@ def bundled_name(folder: Path) -> str:
     return folder.name if folder.resolve().parent in [base.resolve() for base in MODEL_FOLDERS] else ""
 
 
-def is_foreign(name: str | Path) -> bool:
-    """Whether a name is of another library's checkpoint (conversion.hub). Raises UserError for what is no name."""
+def is_checkpoint_name(name: str | Path) -> bool:
+    """True for the name of another library's checkpoint (conversion.hub). Raises UserError for other types."""
     if not isinstance(name, str | os.PathLike):
-        remedy = "Give the path of a model's folder, or the name of one that ships."
+        remedy = "Give the path of a model folder, or the name of a bundled model."
         message = f"this is of type {type(name).__name__}, not the name of a model."
         raise UserError(message, where="model", remedy=remedy)
-    return str(name).startswith((FOREIGN, TENSORFLOW, ELMO))
+    return str(name).startswith((TRANSFORMERS, TENSORFLOW, ELMO))
 
 
 def names() -> list[str]:
-    """The models that ship, by name."""
+    """Names of the bundled models."""
     return sorted({config.parent.name for base in MODEL_FOLDERS for config in base.glob("*/config.json")})
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, checked against its own hash and for its format version.
+    """Read config.json and verify its hash and format version.
 
-    Raises UserError if it is damaged, altered or from a later textgraft.
+    Raises:
+        UserError: It is damaged, altered or of a later textgraft.
     """
     path = folder / "config.json"
     try:
         config = dict(json.loads(path.read_text(encoding="utf-8")))
-        theirs = "format" not in config and "model_type" in config
-        version = FORMAT if theirs else config["format"]
+        is_transformers = "format" not in config and "model_type" in config
+        version = FORMAT if is_transformers else config["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"damaged ({type(error).__name__}: {error}).", where=str(path), remedy=RESTORE) from error
-    if theirs:
-        message = "this is a model of the transformers library."
-        raise UserError(message, where=str(folder), remedy=f"Name it {FOREIGN}{folder}.")
+    if is_transformers:
+        message = "this is a checkpoint of the transformers library."
+        raise UserError(message, where=str(folder), remedy=f"Name it {TRANSFORMERS}{folder}.")
     if version != FORMAT:
         remedy = "Install a newer textgraft." if isinstance(version, int) and version > FORMAT else RESTORE
         raise UserError(
@@ -159,7 +170,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
-    """The artifact's files, each checked against its sha256. Raises UserError naming the one that differs."""
+    """Read the files of a model folder, each verified by its SHA-256. Raises UserError for one that differs."""
     files: dict[str, bytes] = {}
     for name, expected in config["files"].items():
         path = folder / name
@@ -173,24 +184,25 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def run_record(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """run.json of a folder's files: how the model came to be."""
+    """The content of run.json, with the current names of its keys."""
     return upgraded_run(json.loads(files["run.json"]))
 
 
 def to_json(value: Any) -> bytes:
-    """JSON as every artifact's files have it: the same value, the same bytes."""
+    """JSON in the format of a model folder's files, the same bytes for the same value."""
     return (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
 
 
-def models_of(named: str | Path) -> list[str]:
-    """The names or folders in MODEL or MODEL+MODEL; a path that is there may have a + in it.
+def models_of(model: str | Path) -> list[str]:
+    """The names or folders in MODEL or MODEL+MODEL; an existing path may contain a +.
 
-    Raises UserError where a name is missing, or comes twice.
+    Raises:
+        UserError: A name is missing or repeated.
     """
-    whole = str(named)
+    whole = str(model)
     names = [whole] if Path(whole).exists() else [name.strip() for name in whole.split("+")]
     if not all(names):
         raise UserError("a model's name is missing.", where=whole, remedy="Write MODEL, or MODEL+MODEL.")
     if len(set(names)) < len(names):
-        raise UserError("a model comes twice.", where=whole, remedy="Name each once.")
+        raise UserError("a model is named twice.", where=whole, remedy="Name each once.")
     return names

@@ -1,4 +1,4 @@
-"""Names in saved folders that have changed since: folders of earlier versions open as if written today."""
+"""Upgrade of model folders of earlier versions: renamed settings, keys and weights."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 PARTS = ("encoder", "head", "stack", "onnx")
-"""The parts of config.json whose settings have been renamed; nothing that a user names is in them."""
+"""The parts of config.json with renamed settings; none contains names that users choose."""
 RENAMED_SETTINGS = {"readout": "layer_aggregation", "piece": "subword_pooling"}
 RENAMED_IN_RUN = {
     "readout": "layer_aggregation",
-    "suits": "recommended_recipe",
     "piece": "subword_pooling",
+    "suits": "recommended_recipe",
     "blend": "ensemble",
     "examined": "evaluation_split",
 }
 RENAMED_WEIGHTS = {"readout.": "layer_aggregation."}
-"""Beginnings of the names of weights."""
+"""Prefixes of the names of weights."""
 
 Value = TypeVar("Value")
 
 
 def upgraded_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """config.json with the present names of the settings of its parts."""
+    """config.json with the current names of its settings."""
     return {name: _renamed(value) if name in PARTS else value for name, value in config.items()}
 
 
 def upgraded_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """run.json with the present names of its keys."""
+    """run.json with the current names of its keys."""
     return {RENAMED_IN_RUN.get(name, name): value for name, value in run.items()}
 
 
 def upgraded_weights(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Weights by their present names."""
+    """Weights by their current names."""
 
-    def present(name: str) -> str:
-        old = next((old for old in RENAMED_WEIGHTS if name.startswith(old)), "")
-        return RENAMED_WEIGHTS.get(old, "") + name.removeprefix(old)
+    def current(name: str) -> str:
+        prefix = next((prefix for prefix in RENAMED_WEIGHTS if name.startswith(prefix)), "")
+        return RENAMED_WEIGHTS.get(prefix, "") + name.removeprefix(prefix)
 
-    return {present(name): value for name, value in values.items()}
+    return {current(name): value for name, value in values.items()}
 
 
 def _renamed(part: Any) -> Any:
-    """A part's settings, or the settings of each of several."""
+    """The settings of a part, or of each of a list of parts."""
     if isinstance(part, list):
-        return [_renamed(one) for one in part]
+        return [_renamed(element) for element in part]
     return {RENAMED_SETTINGS.get(k, k): v for k, v in part.items()} if isinstance(part, Mapping) else part

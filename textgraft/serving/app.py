@@ -72,11 +72,11 @@ def application(service: Service, name: str, *, hosts: Collection[str] | None = 
 
 def _prediction_handler(service: Service, batcher: Batcher) -> Callable[..., Awaitable[dict[str, Any]]]:
     async def answer(body: Any) -> dict[str, Any]:
-        if not body.takes_long:
-            return service.tell(body, await batcher.ask(service.read(body)))
+        if not body.is_slow:
+            return service.to_response(body, await batcher.ask(service.to_items(body)))
         # Slow requests go to a thread; not all, since that costs a millisecond, and a short text takes four.
-        items = await asyncio.to_thread(service.read, body)
-        return await asyncio.to_thread(service.tell, body, await batcher.ask(items))
+        items = await asyncio.to_thread(service.to_items, body)
+        return await asyncio.to_thread(service.to_response, body, await batcher.ask(items))
 
     answer.__annotations__["body"] = service.Request  # FastAPI validates it, and adds it to its schema
     return answer

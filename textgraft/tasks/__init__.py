@@ -1,1 +1,1 @@
-"""One folder per task, with its training, predictor, evaluation, report and estimator."""
+"""Tasks: a folder each, with training, predictor, evaluation, report and estimator."""

@@ -1,4 +1,4 @@
-"""A fine-tuned network as an ONNX graph, which is checked against the original before it is written."""
+"""Export of a fine-tuned network as an ONNX graph, verified against the original before it is written."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ from textgraft.tasks.export_check import largest_difference
 from textgraft.tasks.registry import task_of
 
 TOLERANCE = 1e-4
-"""Probabilities may differ by so much; sums in another order do, by far less."""
-LEAST_TEXTS = 50
+"""Largest accepted difference of probabilities; another order of summation causes far smaller ones."""
+MIN_TEXTS = 50
 
 
 @dataclass(frozen=True)
 class Export:
-    """Where the graph is, how large, and the largest difference from the original's answers.
+    """Facts on an exported graph.
 
-    With int8 that is one on `texts` texts, of which (or of whose words) the share `same` kept their answer, and
-    `products` says which products are computed so.
+    Attributes:
+        out: Its folder.
+        megabytes: Size of the graph.
+        difference: Largest difference from the original's outputs; with int8, on `texts`.
+        texts: Number of texts that int8 was evaluated on.
+        same: Share of the texts (or words) with the same prediction in int8.
+        products: The matrix products in int8.
     """
 
     out: Path
@@ -48,62 +53,80 @@ def export(
     texts: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Export:
-    """Write a model's folder with a graph from token ids to answers in the place of its weights.
+    """Write a model folder with an ONNX graph, from token ids to outputs, in place of the weights.
 
-    `int8` stores weights as whole numbers, and asks for `texts` on which at least AGREEMENT of the answers must stay.
-    Raises UserError for a model that cannot be a graph, and for a graph whose answers differ from the original's.
+    Args:
+        model: Name or folder of a classifier, tagger or QA model.
+        out: The new folder.
+        int8: Store the weights in int8, and compute as many products in int8 as the predictions allow.
+        texts: For int8: unlabelled texts, of which a share of MIN_AGREEMENT must keep their prediction.
+        overwrite: Replace an existing model folder.
+
+    Raises:
+        UserError: The model cannot be exported, or the graph's outputs differ from the original's.
     """
     out = Path(out)
-    model_folder.refuse_existing(out, overwrite)
+    model_folder.validate_new_path(out, overwrite)
     artifact = loading.load_network(model)
-    made = graph_of(artifact, str(model))
-    difference = largest_difference(artifact, made)
+    graph = graph_of(artifact, str(model))
+    difference = largest_difference(artifact, graph)
     if difference > TOLERANCE:
-        message = f"the graph's answers differ from the model's by up to {difference:.2g}, so it is not written."
+        message = f"the graph's outputs differ from the model's by up to {difference:.2g}, so it is not written."
         raise UserError(message, where=str(model), remedy="Please report this with the model's config.json.")
-    found = Export(out, len(made.graph) / 1e6, difference)
+    facts = Export(out, len(graph.graph) / 1e6, difference)
     if int8:
-        made, found = _in_int8(made, texts, found, str(model))
-    model_folder.write_folder(out, made.files())
-    return found
+        graph, facts = _in_int8(graph, texts, facts, str(model))
+    model_folder.write_folder(out, graph.files())
+    return facts
 
 
-def _in_int8(whole: OnnxModel, texts: Sequence[str], found: Export, name: str) -> tuple[OnnxModel, Export]:
-    """The graph with int8 weights, as many of its products in int8 as leave the answers, and what that does to them.
+def _in_int8(whole: OnnxModel, texts: Sequence[str], facts: Export, name: str) -> tuple[OnnxModel, Export]:
+    """The graph with int8 weights and as many int8 products as the agreement allows, and its evaluation.
 
-    Raises UserError where even the weights alone move too many.
+    Raises UserError if int8 weights alone change too many predictions.
     """
-    if len(texts) < LEAST_TEXTS:
-        message = f"{len(texts)} texts are too few to see what int8 does to the answers."
-        raise UserError(message, remedy=f"Name {LEAST_TEXTS} or more with --texts; they need no labels.")
+    if len(texts) < MIN_TEXTS:
+        message = f"{len(texts)} texts are too few to evaluate int8 on."
+        raise UserError(message, remedy=f"Give {MIN_TEXTS} or more with --texts, labels are not needed.")
     from textgraft.onnx.int8 import LADDER, in_int8
 
     if (path := task_of(whole.head_name).graph_outputs) is None:
-        raise UserError("there is no int8 for QA models.", where=name, remedy="Export it without --int8.")
+        raise UserError("int8 is not supported for QA models.", where=name, remedy="Export it without --int8.")
     outputs = resolve(path)
-    before, stayed = outputs(whole, texts), []
+    before, shares = outputs(whole, texts), []
     for products in LADDER:
-        made = replace(whole, graph=in_int8(whole.graph, products))
-        after = outputs(made, texts)
-        stay = _staying(whole, before, after)
-        stayed.append(f"{stay:.1%}")
-        if stay >= MIN_AGREEMENT:
-            moved = float(np.abs(before[1] - after[1]).max())
-            size = len(made.graph) / 1e6
-            return made, Export(found.out, size, moved, texts=len(texts), same=stay, products=products)
-    message = f"with int8 {', '.join(stayed)} of the answers stay, where {MIN_AGREEMENT:.0%} should: it is not written."
+        graph = replace(whole, graph=in_int8(whole.graph, products))
+        after = outputs(graph, texts)
+        same = _share_of_same(whole, before, after)
+        shares.append(f"{same:.1%}")
+        if same >= MIN_AGREEMENT:
+            difference = float(np.abs(before[1] - after[1]).max())
+            size = len(graph.graph) / 1e6
+            return graph, Export(facts.out, size, difference, texts=len(texts), same=same, products=products)
+    message = f"in int8 {', '.join(shares)} of the predictions are the same, below {MIN_AGREEMENT:.0%}: not written."
     raise UserError(message, where=name, remedy="Export it without --int8.")
 
 
-def _staying(model: OnnxModel, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]) -> float:
-    """The share of answers, or of words' tags, that are as before."""
+def _share_of_same(
+    model: OnnxModel, before: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray]
+) -> float:
+    """Share of predictions, or of words' tags, that are the same."""
     if model.labels is None:
         return float((before[0] == after[0]).mean())
     return agreement(model.labels.kind, before[0], after[0])
 
 
 def agreement(kind: TargetKind, before: np.ndarray, after: np.ndarray) -> float:
-    """The share of texts (N, C) that keep their label, or all of many labels; of numbers (N,) their correlation."""
+    """Agreement of two outputs for the same texts.
+
+    Args:
+        kind: Kind of the labels.
+        before: (N, C), or (N,) for numbers.
+        after: Of the same shape.
+
+    Returns:
+        The share of texts with the same label, or the same set of labels; for numbers their correlation.
+    """
     if kind == "numeric":
         return float(np.corrcoef(before, after)[0, 1])
     if kind == "multi":
@@ -112,11 +135,11 @@ def agreement(kind: TargetKind, before: np.ndarray, after: np.ndarray) -> float:
 
 
 def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:
-    """The network as a graph in float32. Raises UserError for a family or a task of which there is none."""
+    """The network as a graph in float32. Raises UserError for a family or a task without an exporter."""
     task = task_of(artifact.head_name)
     without_labels = artifact.labels is None and task is CLASSIFICATION
     if task.exporter is None or without_labels:
-        message = "only classifiers, taggers and QA models can be exported, and this is none."
+        message = "only classifiers, taggers and QA models can be exported."
         raise UserError(message, where=name, remedy="Fine-tune one first (textgraft finetune, or tag or qa finetune).")
     try:
         from textgraft.onnx.encoders import ENCODERS
@@ -124,8 +147,8 @@ def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:
         raise UserError("exporting needs onnx.", remedy='Install it by: pip install "textgraft[onnx]"') from error
     family = type(artifact.model.encoder)
     if family not in ENCODERS:
-        known = ", ".join(sorted(one.__name__ for one in ENCODERS))
-        message = f"there is no graph of the family {family.__name__}."
-        raise UserError(message, where=name, remedy=f"These have one: {known}.")
+        supported = ", ".join(sorted(encoder.__name__ for encoder in ENCODERS))
+        message = f"the family {family.__name__} cannot be exported."
+        raise UserError(message, where=name, remedy=f"These can: {supported}.")
     graph: OnnxModel = resolve(task.exporter)(artifact)
     return graph

@@ -1,4 +1,4 @@
-"""The check of a graph: its answers beside the network's, on drawn texts of several lengths and batch sizes."""
+"""Comparison of a graph's outputs with the network's, on random texts of several lengths and batch sizes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from textgraft.tasks.registry import task_of
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 
 LENGTHS, BATCH_SIZES = (1, 7, 64), (1, 5)
-"""Every graph is checked on texts of each length, in a batch of each size, beside shorter ones."""
+"""Lengths of the longest text in a batch, and numbers of texts in it."""
 
 Difference = Callable[[Artifact, OnnxModel, list[int], np.random.Generator], float]
 
 
 def largest_difference(artifact: Artifact, graph: OnnxModel) -> float:
-    """The largest difference between the answers of graph and network, over drawn texts of LENGTHS in batches."""
+    """The largest difference between the outputs of graph and network, on random texts of LENGTHS in batches."""
     difference: Difference = resolve(task_of(artifact.head_name).graph_difference or "")
     generator = np.random.default_rng(0)
     largest = 0.0
@@ -31,7 +31,7 @@ def largest_difference(artifact: Artifact, graph: OnnxModel) -> float:
 
 
 def drawn_ids(artifact: Artifact, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Drawn token ids (T,), or character-encoded words (T, 50)."""
+    """Random token ids (T,), or character-encoded words (T, 50)."""
     ids = generator.integers(0, artifact.tokenizer.vocab_size, size).astype(np.int32)
     if isinstance(artifact.tokenizer, CharacterEncodingTokenizer):
         return artifact.tokenizer.character_ids[ids]

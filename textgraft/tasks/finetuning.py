@@ -23,7 +23,7 @@ class Options(Protocol):
 def run_identity(
     stage: str, data: Mapping[str, Any], sources: Iterable[Artifact], recipes: Iterable[Stage], options: Options
 ) -> dict[str, Any]:
-    """Everything that the result of a fine-tuning depends on; two runs that differ in any of it are different runs.
+    """Everything that the result of a fine-tuning depends on; runs that differ in it are different runs.
 
     Args:
         stage: Name of the verb.
@@ -52,7 +52,7 @@ def parts_by_name(**parts: Part | None) -> dict[str, Part]:
 
 
 def evaluation_split(parts: Mapping[str, Any]) -> str:
-    """The name of the part that is measured on: the one that nothing is chosen by, if there is one."""
+    """Name of the evaluation split: the one that is not used for model selection, if there is one."""
     return next(name for name in ("test", "held out", "valid") if name in parts)
 
 
@@ -76,7 +76,7 @@ def table(results: Mapping[str, Any], metrics: Sequence[str]) -> str:
     """Every method of `results` with its scores and minutes, and the verdict, as plain text."""
     head = ["method", *(f"{formatting.metric_name(metric)} [95 % interval]" for metric in metrics), "minutes"]
     rows = [
-        [name, *(interval(found, metric) for metric in metrics), f"{found['minutes']:.1f}"]
-        for name, found in results["methods"].items()
+        [name, *(interval(method, metric) for metric in metrics), f"{method['minutes']:.1f}"]
+        for name, method in results["methods"].items()
     ]
     return "\n".join([formatting.aligned([head, *rows], left=range(len(head))), "", results["verdict"]])

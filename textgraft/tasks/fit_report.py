@@ -16,7 +16,7 @@ class CandidateReport:
 
     Attributes:
         score: The headline metric on texts that it was not trained on; None where it was not scored.
-        weight: Its share of the answer, from 0 to 1.
+        weight: Its weight in the ensemble, from 0 to 1.
         reason: The reason why it was left out or rejected; empty for a candidate that was scored.
     """
 
@@ -30,7 +30,7 @@ class FitReport:
     """Evidence for a fitted estimator; shown as a table by `print`, and as HTML in a notebook.
 
     Attributes:
-        method: The method that was asked for.
+        method: The estimator's `method`.
         chosen: A sentence on the choice: what was chosen, by which evidence.
         verdict: A sentence on the score, beside the best other candidate where there is one.
         metric: Name of the headline metric, such as "accuracy".
@@ -57,13 +57,18 @@ class FitReport:
     def of(
         cls, run: Mapping[str, Any], first: str, method: str, chosen: str, *, left_out: Mapping[str, str] | None = None
     ) -> Self:
-        """The report of a run.json with results, of which `first` is the name of what was saved.
+        """The report of a run.json with results.
 
-        `chosen` is the sentence where the run has none, `left_out` the reasons that it does not mention.
+        Args:
+            run: The content of run.json.
+            first: Name of the saved model in the results.
+            method: The estimator's `method`.
+            chosen: A sentence on the choice, for a run without one.
+            left_out: Further candidates that were left out, with the reasons.
         """
         results = run["results"]
-        metric, own = results["metric"], results["methods"][first]
-        value = own.get(metric) or dict.fromkeys(("mean", "low", "high"), float("nan"))
+        metric, saved = results["metric"], results["methods"][first]
+        value = saved.get(metric) or dict.fromkeys(("mean", "low", "high"), float("nan"))
         return cls(
             method=method,
             chosen=results.get("chosen") or chosen,
@@ -73,7 +78,7 @@ class FitReport:
             interval=(value["low"], value["high"]),
             evaluated_on=run.get("evaluation_split", ""),
             texts=results["test_n"],
-            seconds=60 * own["minutes"],
+            seconds=60 * saved["minutes"],
             candidates=_candidates(run, first, left_out or {}),
         )
 
@@ -84,8 +89,8 @@ class FitReport:
         head, *rows = self._rows()
         lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
         lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
-        told = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
-        return f"{told}<table>{''.join(lines)}</table>"
+        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
+        return f"{paragraphs}<table>{''.join(lines)}</table>"
 
     def _sentences(self) -> list[str]:
         how = "out of fold" if self.evaluated_on == "folds" else self.evaluated_on
@@ -95,26 +100,26 @@ class FitReport:
 
     def _rows(self) -> Sequence[Sequence[str]]:
         rows = [["candidate", formatting.metric_name(self.metric), "weight", "reason"]]
-        for name, one in self.candidates.items():
-            weight = f"{100 * one.weight:.0f} %" if one.score is not None else formatting.NOT_KNOWN
-            rows.append([name, formatting.score(one.score, self.metric), weight, one.reason])
-        return rows if any(one.reason for one in self.candidates.values()) else [row[:3] for row in rows]
+        for name, candidate in self.candidates.items():
+            weight = f"{100 * candidate.weight:.0f} %" if candidate.score is not None else formatting.NOT_KNOWN
+            rows.append([name, formatting.score(candidate.score, self.metric), weight, candidate.reason])
+        return rows if any(candidate.reason for candidate in self.candidates.values()) else [row[:3] for row in rows]
 
 
 def _candidates(run: Mapping[str, Any], first: str, left_out: Mapping[str, str]) -> dict[str, CandidateReport]:
-    """By name: first those of which the answer is made, then the others, then those that were left out."""
+    """Evidence by name: first the members of the ensemble, then other candidates, then those that were left out."""
     results, choice = run["results"], run.get("ensemble")
     if choice:
         metric = results["metric"]
-        scored = [CandidateReport(one[metric], one["weight"]) for one in choice["candidates"].values()]
-        found = dict(zip(choice["candidates"], scored, strict=True))
-        found = dict(sorted(found.items(), key=lambda item: -item[1].weight))
+        scored = [CandidateReport(entry[metric], entry["weight"]) for entry in choice["candidates"].values()]
+        by_name = dict(zip(choice["candidates"], scored, strict=True))
+        by_name = dict(sorted(by_name.items(), key=lambda item: -item[1].weight))
         reasons = {**left_out, **choice["left_out"]}
-        return found | {name: CandidateReport(None, 0.0, why) for name, why in reasons.items() if name not in found}
+        return by_name | {n: CandidateReport(None, 0.0, reason) for n, reason in reasons.items() if n not in by_name}
     parts = [name for name in first.split(" + ") if name in results["methods"]] or [first]
     names = [*parts, *(name for name in results["methods"] if name not in (*parts, first))]
     return {name: CandidateReport(_mean(results, name), (name in parts) / len(parts)) for name in names} | {
-        name: CandidateReport(None, 0.0, why) for name, why in left_out.items() if name not in names
+        name: CandidateReport(None, 0.0, reason) for name, reason in left_out.items() if name not in names
     }
 
 

@@ -1,4 +1,4 @@
-"""Which learning rates a recipe uses, and which a range test suggests: `schedule` and `lr_find`."""
+"""Learning rates: those of a recipe (`schedule`), and those that a range test suggests (`lr_find`)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,29 @@ from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model
 from textgraft.tasks.classification.training import Plan, classifier_to_train
 from textgraft.tasks.language_modeling.adapt import held_out, with_dropout_of
-from textgraft.training.loop import Settings
-from textgraft.training.lr_finder import HIGHEST, STEPS, Finding, range_test, read_off
+from textgraft.training.lr_finder import HIGHEST, STEPS, RangeTestResult, range_test, suggest_rates
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase, ScheduleRow, Stage, schedule_curve, schedule_table
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 StageName = Literal["finetune", "adapt"]
 MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
     "finetune": ("embedding", "layer 1", "layer 2", "layer 3", "head"),
     "adapt": ("layer 1", "layer 2", "layer 3", "head"),
 }
-"""The layer groups of the three-layer AWD-LSTM; while it is a language model, its tied table trains with the head."""
+"""Layer groups of the three-layer AWD-LSTM; in a language model the tied table is in the head's group."""
 
 
 @dataclass(frozen=True)
 class RecipeSchedule:
-    """A stage's learning rates: a row an epoch and group, and the curve of each group over all steps."""
+    """Learning rates of a stage.
+
+    Attributes:
+        rows: A row for each epoch and group.
+        curves: The learning rate at every step, by group.
+        steps_per_epoch: Number of optimizer steps in an epoch.
+    """
 
     rows: list[ScheduleRow]
     curves: dict[str, list[float]]
@@ -49,9 +55,16 @@ def schedule(
     groups: Sequence[str] | None = None,
     steps_per_epoch: int = 100,
 ) -> RecipeSchedule:
-    """What a recipe trains in each epoch, and how fast; `groups` names the model's layer groups, bottom -> top.
+    """The learning rates of a recipe in each epoch.
 
-    Raises UserError for a recipe or a stage that is not there, or that has no phases.
+    Args:
+        recipe: Name or path.
+        stage: "finetune" or "adapt".
+        groups: Names of the model's layer groups, bottom -> top; None: those of the AWD-LSTM.
+        steps_per_epoch: Number of optimizer steps in an epoch.
+
+    Raises:
+        UserError: An unknown recipe or stage, or one without phases.
     """
     chosen = stage_of(recipe, stage)
     names = MODEL_GROUPS[stage] if groups is None else groups
@@ -65,7 +78,7 @@ def stage_of(recipe: str, stage: str) -> Stage:
         raise UserError(f"unknown stage '{stage}'.", remedy=did_you_mean(stage, MODEL_GROUPS))
     chosen: Stage = getattr(load_recipe(recipe), stage)
     if not chosen.phases:
-        raise UserError(f"this recipe does nothing in the stage {stage}.", where=recipe, remedy="Name one that does.")
+        raise UserError(f"this recipe has no phases in the stage {stage}.", where=recipe, remedy="Name one that has.")
     return chosen
 
 
@@ -87,13 +100,24 @@ def lr_find(
     steps: int = STEPS,
     highest: float = HIGHEST,
     settings: Settings | None = None,
-) -> Finding:
-    """A learning-rate range test (Smith 2017): of the classifier on labelled `Examples`, or of the language model.
+) -> RangeTestResult:
+    """Run a learning-rate range test (Smith 2017) of a classifier or a language model.
 
-    Plain texts test the recipe's adapt stage, labelled ones its finetune stage. Either may be pairs, which adapting
-    reads one text at a time. `phase` is the name of one of the stage's phases (default: the first), whose trainable
-    groups, optimizer and discriminative rates are used. `model` None takes the usual one for the script of the texts
-    (textgraft.models.default_models). Nothing is changed or written. Raises UserError as `adapt` and `finetune` do.
+    Nothing is saved.
+
+    Args:
+        data: Labelled examples, for the recipe's finetune stage; texts, for its adapt stage. Either may be pairs, whose
+            texts the adapt stage takes one by one.
+        model: Name or folder; None: the default model of the texts (textgraft.models.default_models).
+        recipe: Name or path.
+        phase: Name of the phase whose trainable groups, optimizer and discriminative rates are used; None: the first.
+        max_tokens: Maximum length of a text.
+        steps: Number of steps at most.
+        highest: Learning rate of the last step.
+        settings: Of the training.
+
+    Raises:
+        UserError: As `adapt` and `finetune`.
     """
     validate_not_single_text(
         data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones."
@@ -107,7 +131,7 @@ def lr_find(
     else:
         tested, stream = _language_model(source, data, stage, settings)
     chosen = _phase(stage.plan(len(tested.layer_groups())), phase)
-    return read_off([*range_test(tested, stream, chosen, settings.of(stage), steps=steps, highest=highest)])
+    return suggest_rates([*range_test(tested, stream, chosen, settings.of(stage), steps=steps, highest=highest)])
 
 
 def _phase(plan: Sequence[Phase], name: str | None) -> Phase:
@@ -140,7 +164,7 @@ def _classifier(
 
 
 def _language_model(source: Artifact, texts: Sequence[str], stage: Stage, settings: Settings) -> tuple[Model, Stream]:
-    single = [one for text in texts for one in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
-    train, _ = held_out(single, source.tokenizer)
+    singles = [part for text in texts for part in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
+    train, _ = held_out(singles, source.tokenizer)
     model = with_dropout_of(stage, source.model)
     return model, objective(model, "model").stream(model, train, source.tokenizer, stage, settings.seed)

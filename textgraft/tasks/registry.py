@@ -1,4 +1,4 @@
-"""The tasks, and which of them a model was trained for."""
+"""The tasks, and the task of a model by its head."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the HTTP services of tasks share: a service turns requests into items, answers these, and tells each its own.
+"""Shared parts of the tasks' HTTP services: a service turns requests into items, and their answers into responses.
 
-Items of several requests may be answered together.
+Items of several requests may be answered in one batch.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from annotated_types import MaxLen, MinLen
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
-MOST_TEXTS = 1000
-"""Of one request; whoever has more sends several, or a file to `textgraft predict`."""
-Several = MinLen(1), MaxLen(MOST_TEXTS)
+MAX_TEXTS = 1000
+"""Maximum number of texts in a request; for more, send several requests or use `textgraft predict`."""
+Several = MinLen(1), MaxLen(MAX_TEXTS)
 
 
 def whole(text: str) -> str:
-    """The text, which JSON may have given half a surrogate pair, and UTF-8 may not give back."""
+    """Validate that a text has no unpaired surrogates, which JSON allows and UTF-8 cannot encode."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise PydanticCustomError("surrogate", "Half of a surrogate pair (as \\ud800) is no character")
     return text
@@ -28,31 +28,37 @@ Text = Annotated[str, AfterValidator(whole)]
 
 
 class Request(BaseModel):
-    """What comes in: known names and no others, and no text that is a number."""
+    """A request; unknown keys and values of other types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @property
-    def takes_long(self) -> bool:
-        """Whether to read it and to tell its answers may take so long that nobody should wait for that."""
+    def is_slow(self) -> bool:
+        """True if creating items or the response may take so long that it should run in a thread."""
         return False
 
 
 class Service(Protocol):
-    """`path` is where requests are sent, `Request` what they look like, `task` what the model does, in a word."""
+    """An HTTP service over a predictor.
+
+    Attributes:
+        path: URL path of the requests.
+        task: Name of the task.
+        Request: Type of the requests.
+    """
 
     path: str
     task: str
     Request: type[Request]
 
     def about(self) -> dict[str, Any]:
-        """What a program or a page wants to know of the model, beside its path and task."""
+        """Facts on the model for clients, beside path and task."""
 
-    def read(self, request: Any) -> list[Any]:
+    def to_items(self, request: Any) -> list[Any]:
         """The items of a request."""
 
     def answer(self, items: Sequence[Any]) -> list[Any]:
-        """An answer to each item, computed together. Raises UserError for an item that the model cannot read."""
+        """Predict for items in one batch. Raises UserError for an item that is not a valid input."""
 
-    def tell(self, request: Any, answers: Sequence[Any]) -> dict[str, Any]:
+    def to_response(self, request: Any, answers: Sequence[Any]) -> dict[str, Any]:
         """The answers to a request's items, as JSON."""

@@ -1,4 +1,4 @@
-"""What a task is made of, named in one place: its heads, its metrics, its predictor, its exporter and its service."""
+"""Specification of a task in one place: its heads, metrics, predictor, exporter and service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task by the names of its parts, which are imported when first used (core.lazy.resolve).
+    """A task by the names of its parts, which are imported on first use (core.lazy.resolve).
 
     Args:
         name: The task in a word or two, as the service and messages call it.
@@ -15,14 +15,14 @@ class TaskSpec:
         stage: The value of "stage" in run.json of a model trained for it.
         metrics: The metrics of its results, the headline first.
         description: What such a model does, as a clause: "it tags words".
-        remedy: What to do with such a model where another one is wanted.
-        missing: The message and the remedy where a model for this task is wanted and another one was named.
+        remedy: The remedy in messages where such a model is given in place of another.
+        missing: Message and remedy where a model for this task is required and another one is given.
         predictor: "module:callable" from opened models (models.loading.OpenedModels) to the predictor; None for a task
             without one.
         graph: "module:class" of the ONNX graph that ONNX Runtime runs; None where there is no exporter.
         exporter: "module:function" from an Artifact to such a graph.
         graph_difference: "module:function", the largest difference between a network's outputs and its graph's.
-        graph_outputs: "module:function" from a graph and texts to answers and numbers, by which int8 is judged.
+        graph_outputs: "module:function" from a graph and texts to predictions and scores, to evaluate int8.
         service: "module:class" of the HTTP service over the predictor.
     """
 

@@ -1,1 +1,1 @@
-"""The training loop and what it is made of: phases, schedules, optimizers, recipes, checkpoints."""
+"""Training loop, phases, schedules, optimizers, recipes and checkpoints."""

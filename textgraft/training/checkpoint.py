@@ -1,4 +1,4 @@
-"""A training run's whole state in one file that is either complete or not there."""
+"""Checkpoints: the whole state of a training run in one file, written atomically."""
 
 from __future__ import annotations
 
@@ -25,32 +25,41 @@ DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-"""What the safetensors format calls them."""
+"""The safetensors format's name of each dtype."""
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """One safetensors file with the tensors and, in its header, `state` as JSON; atomic, see writing_atomically.
+    """Write one safetensors file, atomically (core.files.writing_atomically).
 
-    On whichever device the tensors are, the file knows nothing of it. They go into it one by one: with an optimizer's
-    numbers they are four times the model, of which the library's own `save` makes copies in memory.
+    The file does not record devices. Tensors are written one by one: with an optimizer's state they are four times the
+    size of the model, and safetensors' own `save` copies them in memory.
+
+    Args:
+        path: The file.
+        tensors: By name, on any device.
+        state: JSON values for the file's header.
     """
-    wide_first = dict(sorted(tensors.items(), key=lambda named: -named[1].element_size()))  # so that all lie aligned
+    widest_first = dict(sorted(tensors.items(), key=lambda item: -item[1].element_size()))  # so that all are aligned
     header: dict[str, Any] = {"__metadata__": {"state": json.dumps(state)}}
     end = 0
-    for name, tensor in wide_first.items():
+    for name, tensor in widest_first.items():
         begin, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
     with writing_atomically(path) as file:
         file.write(len(head).to_bytes(8, "little") + head)
-        for tensor in wide_first.values():
-            flat = tensor.detach().cpu().contiguous().as_strided((tensor.numel(),), (1,))  # one number has any stride
+        for tensor in widest_first.values():
+            flat = tensor.detach().cpu().contiguous().as_strided((tensor.numel(),), (1,))  # one element: any stride
             file.write(flat.view(torch.uint8).numpy().data)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What save_checkpoint wrote. Raises UserError if the file is damaged."""
+    """Read the tensors and the state that `save_checkpoint` wrote.
+
+    Raises:
+        UserError: The file is damaged.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             # cloned, because a tensor inside the file's memory map dies with the next save over it

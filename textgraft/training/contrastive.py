@@ -1,4 +1,4 @@
-"""The gradients of a contrastive loss, whose texts all depend on one another, in the memory of a few of them."""
+"""Gradients of a contrastive loss over a whole batch, in the memory that a part of the batch needs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from textgraft.heads.contrastive import contrastive_loss
 from textgraft.models.model import Model
 
 
-def contrast_backward(model: Model, parts: Sequence[Batch]) -> Loss:
-    """Add up the gradients of the contrastive loss of all `parts` of a batch together.
+def contrastive_backward(model: Model, parts: Sequence[Batch]) -> Loss:
+    """Accumulate the gradients of the contrastive loss over all `parts` of a batch together.
 
-    A single part is read once. Several are read without gradients first, and once more, with the same dropout, to pass
-    on the gradients of their vectors (Gao et al. 2021, arXiv:2101.06983), so that one part's activations are held at a
-    time. On a processor: a GPU's generator is not wound back.
+    A single part is encoded once. Several are encoded without gradients first, and once more, with the same dropout,
+    to backpropagate the gradients of their vectors (gradient caching, Gao et al. 2021, arXiv:2101.06983), so that one
+    part's activations are in memory at a time. Several parts work on a CPU only: the state of a GPU's random generator
+    is not restored.
+
+    Args:
+        model: A classifier with a `contrastive_temperature` above 0.
+        parts: Sub-batches of one batch, with targets.
+
+    Returns:
+        The loss, detached.
     """
     if len(parts) == 1:
         loss = model.loss(parts[0])
@@ -28,12 +36,12 @@ def contrast_backward(model: Model, parts: Sequence[Batch]) -> Loss:
         for part in parts:
             generators.append(torch.get_rng_state())
             vectors.append(model.vectors(part))
-    known = torch.cat(vectors).requires_grad_()
+    cached = torch.cat(vectors).requires_grad_()
     targets = torch.cat([part.targets for part in parts if part.targets is not None])
-    loss = contrastive_loss(known, targets, model.contrastive_temperature)
+    loss = contrastive_loss(cached, targets, model.contrastive_temperature)
     loss.total.backward()
-    assert known.grad is not None
-    for part, generator, grad in zip(parts, generators, known.grad.split([len(v) for v in vectors]), strict=True):
+    assert cached.grad is not None
+    for part, generator, grad in zip(parts, generators, cached.grad.split([len(v) for v in vectors]), strict=True):
         torch.set_rng_state(generator)
         model.vectors(part).backward(grad)
     return Loss(loss.total.detach(), loss.count)

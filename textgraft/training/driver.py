@@ -1,8 +1,8 @@
-"""Drive a run: resume it, show it, save it by time, and leave nothing half done.
+"""Driver of a run: resume it, show its progress, save it regularly, and write its result atomically.
 
-A stage's unfinished work lives in `OUT.run/` beside its result: a plan (what was asked, by hash) and a checkpoint. The
-same command goes on from there; another command for the same result is refused until that folder is gone. A process
-may be killed between any two lines of this file: what it leaves is taken up, or cleared away, by the next.
+A stage's unfinished work is in `OUT.run/` beside its result: plan.json (the run's identity) and a checkpoint. The same
+command resumes it; another command for the same result is an error until that folder is removed. A process may be
+killed between any two lines of this file: the next run resumes or removes what is left.
 """
 
 from __future__ import annotations
@@ -38,15 +38,20 @@ from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.perplexity import Validator
 
 PROJECTED_FROM = 10.0
-"""Seconds of training that say how long the rest will take; the first steps are slower than the others."""
+"""Seconds of training after which its total time is extrapolated; the first steps are slower than the others."""
 
 
 class Stopped(UserError):
-    """The user pressed Ctrl-C, or the system wants the process to end; the run is saved."""
+    """Ctrl-C or SIGTERM ended the run, which is saved."""
 
 
 class TooSlow(Exception):
-    """A training that would take `seconds` in all, which is more than it may, and has taken `spent` of them."""
+    """A training that would exceed its time limit.
+
+    Attributes:
+        seconds: The extrapolated total time.
+        spent: Seconds of training so far.
+    """
 
     def __init__(self, seconds: float, spent: float) -> None:
         super().__init__(f"it would take {seconds:.0f} s")
@@ -54,7 +59,11 @@ class TooSlow(Exception):
 
 
 def allowed_seconds(minutes: float | None) -> float | None:
-    """A limit of minutes in seconds; None for none. Raises UserError for a limit that is no positive number."""
+    """A time limit in seconds; None for none.
+
+    Raises:
+        UserError: `minutes` is not a positive number.
+    """
     if minutes is None:
         return None
     if not 0 < minutes < math.inf:
@@ -63,10 +72,15 @@ def allowed_seconds(minutes: float | None) -> float | None:
 
 
 def work_folder(out: Path, plan: dict[str, Any]) -> Path:
-    """The folder for unfinished work on `out`, made if need be.
+    """Create or open the folder for unfinished work on `out`.
 
-    Raises UserError if it holds work on something else: `plan` says what is asked (settings, data hashes, seeds). A
-    folder with nothing but a plan in it is taken over.
+    Args:
+        out: Folder for the result.
+        plan: The identity of the run: settings, data hashes, seeds.
+
+    Raises:
+        UserError: The folder has unfinished work of a run with another plan. A folder with nothing but a plan is
+            reused.
     """
     folder = work_path(out)
     path = folder / "plan.json"
@@ -90,7 +104,7 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
 
 
 def _changed(key: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """The names of what differs between two plans below one key; of fingerprints of files, the names of the files."""
+    """The names of the entries below one key in which two plans differ; of fingerprints, the names of the files."""
     lists = [value for side in (plan, before) if isinstance(value := side.get(key), list)]
     if len(lists) == 2 and all(isinstance(item, dict) and "ends" in item for item in [*lists[0], *lists[1]]):
         return [f"{key} ({difference(*lists)})"] if lists[0] != lists[1] else []
@@ -98,17 +112,22 @@ def _changed(key: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> li
 
 
 def work_path(out: Path) -> Path:
+    """The path of the folder for unfinished work on `out`."""
     return out.with_name(out.name + ".run")
 
 
-def refuse_existing(out: Path, overwrite: bool | None) -> None:
-    """Raises UserError if `out` is there already and may not be replaced; None: nor could it be.
+def validate_new_path(out: Path, overwrite: bool | None) -> None:
+    """Raise UserError if `out` exists and may not be replaced.
 
-    With unfinished work beside it, that waits for `put_in_place`: `out` may come from the same command, killed
-    after its last but one act.
+    With unfinished work beside it, that is left to `put_in_place`: `out` may come from the same command, killed before
+    it removed its work folder.
+
+    Args:
+        out: Folder for the result.
+        overwrite: True if it may be replaced; None: False, for commands without --overwrite.
     """
     unfinished = (work_path(out) / "plan.json").exists()
-    model_folder.refuse_existing(out, unfinished or overwrite)
+    model_folder.validate_new_path(out, unfinished or overwrite)
 
 
 def put_in_place(
@@ -119,18 +138,26 @@ def put_in_place(
     overwrite: bool = False,
     documents: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Save a stage's result (see artifact.save) and remove its work folder, in this order.
+    """Save a stage's result (see artifact.save), then remove its work folder.
 
-    Raises UserError where `out` has come to be meanwhile, unless it holds the very same weights.
+    Args:
+        result: The model.
+        out: Its folder.
+        half: Store the weights as float16.
+        overwrite: Replace a model folder at `out`.
+        documents: Further files by name (see artifact.save).
+
+    Raises:
+        UserError: `out` has been created in the meantime, with other weights.
     """
-    again = not overwrite and artifact.has_weights(out, result.files(half=half)["model.safetensors"])
-    artifact.save(result, out, half=half, overwrite=overwrite or again, documents=documents)
+    same_weights = not overwrite and artifact.has_weights(out, result.files(half=half)["model.safetensors"])
+    artifact.save(result, out, half=half, overwrite=overwrite or same_weights, documents=documents)
     remove_work(out)
 
 
 def remove_work(out: Path) -> None:
-    """Remove the work folder of `out`, once the result is in place."""
-    # Renamed first, so that a kill while files are being removed cannot leave a checkpoint without its plan.
+    """Remove the work folder of `out`, after the result has been saved."""
+    # Renamed first, so that a process killed while it removes files cannot leave a checkpoint without its plan.
     folder = work_path(out)
     done = folder.with_name(folder.name + ".done")
     shutil.rmtree(done, ignore_errors=True)
@@ -140,14 +167,14 @@ def remove_work(out: Path) -> None:
 
 
 def remove_unstarted(out: Path) -> None:
-    """Remove the work folder of `out` if it holds nothing, or nothing but a plan."""
+    """Remove the work folder of `out` if it contains nothing but a plan."""
     folder = work_path(out)
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= {"plan.json"}:
         remove_work(out)
 
 
 def content_hash(parts: Iterable[Any]) -> str:
-    """sha256 over the parts' text, each with its length, so that no two lists of parts collide."""
+    """SHA-256 of the parts' text, each with its length, so that no two lists of parts collide."""
     digest = hashlib.sha256()
     for part in parts:
         data = str(part).encode("utf-8", "surrogatepass")
@@ -156,38 +183,52 @@ def content_hash(parts: Iterable[Any]) -> str:
 
 
 def weights_hash(model: Model) -> str:
-    """sha256 over every value of the model, with its name."""
+    """SHA-256 of the model's weights, with their names."""
     return hashlib.sha256(artifact.weights(model)).hexdigest()
 
 
-def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, within: float | None = None) -> Run:
-    """Train to the end, resuming from `checkpoint` if it is there and saving to it by `run.settings.save_seconds`.
+def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seconds: float | None = None) -> Run:
+    """Train to the end, with checkpoints every `run.settings.save_seconds`.
 
-    Shows one line of progress with loss, rate, tokens/s and time left on stderr, on a GPU that core.device.PEAKS knows
-    also what share of its peak those tokens take; a line for each validation; and why it ended, if patience ended it.
-    Raises Stopped on Ctrl-C and SIGTERM, after saving, UserError where another process trains in the same folder, and
-    TooSlow as soon as it is to be seen that this training takes more than `within` seconds.
+    Shows a line of progress on stderr with loss, learning rate, tokens/s and time left, and on a GPU of
+    core.device.PEAKS the share of its peak performance; a line for each validation; and a message if patience ended the
+    training.
+
+    Args:
+        run: The training.
+        checkpoint: Its file; resumed from if it exists.
+        title: Name of the stage, for the progress line.
+        show: False for no output.
+        max_seconds: Limit of the training time.
+
+    Returns:
+        The run, finished.
+
+    Raises:
+        Stopped: On Ctrl-C and SIGTERM, after saving.
+        UserError: Another process is training in the same folder.
+        TooSlow: As soon as the extrapolated time exceeds `max_seconds`.
     """
-    with alone(checkpoint.parent), _interrupts_noted() as interrupted, _bar(show) as bar:
+    with locked(checkpoint.parent), _deferred_interrupts() as interrupted, _bar(show) as bar:
         run.resume(checkpoint)
         share_of_peak = _share_of_peak(run)
         last_save = time.monotonic()
         task = bar.add_task(title, total=1.0, detail="")
 
-        def read(texts: int) -> None:
-            bar.update(task, description=f"{title}: reading", detail=f"{texts:,} texts")
+        def on_encoded(texts: int) -> None:
+            bar.update(task, description=f"{title}: encoding", detail=f"{texts:,} texts")
             if interrupted():
                 run.save(checkpoint)
                 raise _stopped(title)
 
-        for step in run.steps(read):
+        for step in run.steps(on_encoded):
             total = (step.progress + run.progress.phase) / len(run.phases)
             bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step, share_of_peak))
             if show and step.scores:
                 bar.console.print(_scored(step), highlight=False)
             if interrupted():
                 break
-            if within is not None and (whole := projected(step.seconds, _share(step, run))) > within:
+            if max_seconds is not None and (whole := projected(step.seconds, _share(step, run))) > max_seconds:
                 raise TooSlow(whole, step.seconds)
             if time.monotonic() - last_save >= run.settings.save_seconds:
                 run.save(checkpoint)
@@ -197,45 +238,56 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, within: 
             raise _stopped(title)
         bar.update(task, completed=1.0)
         if show and run.out_of_patience():
-            bar.console.print(_patience_word(run, title), highlight=False)
+            bar.console.print(_patience_message(run, title), highlight=False)
     return run
 
 
-def measured(validate: Validator, model: Model, tokens: int, *, title: str, show: bool = True) -> Scores:
-    """The scores of a language model, in eval mode, on so many held-out tokens; a line of progress on stderr."""
+def held_out_scores(validate: Validator, model: Model, tokens: int, *, title: str, show: bool = True) -> Scores:
+    """Scores of a language model in eval mode on held-out text, with a line of progress on stderr.
+
+    Args:
+        validate: Of the training objective (training.objectives).
+        model: The language model.
+        tokens: Number of held-out tokens, for the progress bar.
+        title: Name of the stage.
+        show: False for no output.
+    """
     with _bar(show) as bar, torch.no_grad():
         task = bar.add_task(f"{title}: held-out text", total=tokens, detail="")
 
-        def tell(count: int) -> None:
+        def on_progress(count: int) -> None:
             bar.update(task, completed=count, detail=f"{count / 1e6:.2f} M tokens")
 
-        scores = validate(model.eval(), tell)
+        scores = validate(model.eval(), on_progress)
         bar.update(task, completed=tokens)
     return scores
 
 
 def projected(seconds: float, share: float) -> float:
-    """How many seconds something takes in all of which a `share` is done; in its first seconds, what it has taken."""
+    """The total time, extrapolated from `seconds` for a `share` of it; before PROJECTED_FROM just `seconds`."""
     return seconds if seconds < PROJECTED_FROM else seconds / share
 
 
 def _share(step: Step, run: Run) -> float:
-    """How much of all epochs is done."""
+    """The share of all epochs that is done."""
     epochs = [phase.epochs for phase in run.phases]
     at = run.progress.phase
     return (sum(epochs[:at]) + step.progress * epochs[at]) / sum(epochs)
 
 
 def _stopped(title: str) -> Stopped:
-    return Stopped("stopped.", where=title, remedy="The same command goes on from here.")
+    return Stopped("stopped.", where=title, remedy="Run the same command again to resume.")
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Inside, no other process trains here: two that write the same files would undo each other's work.
+def locked(folder: Path) -> Iterator[None]:
+    """Context with an exclusive lock on a folder, so that no two processes train in it.
 
-    The system forgets the lock with the process, however that ends. Where folders cannot be locked (Windows, some
-    network drives), nothing is. Raises UserError where another process is inside.
+    The system releases the lock when the process ends, in whatever way. Where folders cannot be locked (Windows, some
+    network drives), there is no lock.
+
+    Raises:
+        UserError: Another process has the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -248,9 +300,9 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            remedy = "Wait until it is done, or stop it; then the same command goes on from there."
+            remedy = "Wait until it has finished, or stop it; then run the same command again to resume."
             raise UserError("another process is training here.", where=str(folder), remedy=remedy) from error
-        except OSError:  # this drive knows no locks
+        except OSError:  # this drive does not support locks
             pass
         yield
     finally:
@@ -258,13 +310,13 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_noted() -> Iterator[Callable[[], bool]]:
-    """Inside, Ctrl-C and SIGTERM only make the function handed out say True: a step cut in two cannot be saved.
+def _deferred_interrupts() -> Iterator[Callable[[], bool]]:
+    """Context in which Ctrl-C and SIGTERM only make the yielded function return True, so that no step is interrupted.
 
-    A second one acts at once, as ever, and so does the next where a first came before and was swallowed: that one is
-    noted from the start. In a thread other than the main one, and of a signal that is ignored, nothing changes.
+    A second signal acts at once, and so does the next one after an earlier one that was suppressed (core.interrupts).
+    In other threads than the main one, and for ignored signals, nothing changes.
     """
-    noted = threading.Event()
+    interrupted = threading.Event()
     if was_interrupted():
         yield lambda: True
         return
@@ -273,13 +325,13 @@ def _interrupts_noted() -> Iterator[Callable[[], bool]]:
     changed = {n: handler for n, handler in before.items() if in_main and handler not in (signal.SIG_IGN, None)}
 
     def note(number: int, frame: FrameType | None) -> None:
-        noted.set()
+        interrupted.set()
         signal.signal(number, changed[signal.Signals(number)])
 
     for number in changed:
         signal.signal(number, note)
     try:
-        yield noted.is_set
+        yield interrupted.is_set
     finally:
         for number, handler in changed.items():
             signal.signal(number, handler)
@@ -292,26 +344,26 @@ def _bar(show: bool) -> Bar:
 
 
 def _share_of_peak(run: Run) -> float | None:
-    """The share of the GPU's peak that one token a second takes; None on a processor, an unknown GPU, or in float32."""
-    most = peak(device_name(run.device)) if run.precision == "bf16" else None
-    return 6 * run.model.multiplied() / most if most else None
+    """Share of the GPU's peak performance for one token a second; None on a CPU, an unknown GPU, or in float32."""
+    flops = peak(device_name(run.device)) if run.precision == "bf16" else None
+    return 6 * run.model.multiplied() / flops if flops else None
 
 
 def _detail(step: Step, share_of_peak: float | None) -> str:
     rate = step.tokens / step.seconds if step.seconds else 0.0
     used = "" if share_of_peak is None else f"  {rate * share_of_peak:.1%} of peak"
-    # The end is what a narrow terminal leaves out.
+    # A narrow terminal cuts off the end.
     return f"loss {step.loss:.3f}  {step.tokens / 1e6:.2f} M tokens  {rate:,.0f}/s{used}  lr {step.lr:.2g}"
 
 
-def _patience_word(run: Run, title: str) -> str:
-    """Why a run ended before its time, and what is left of it."""
+def _patience_message(run: Run, title: str) -> str:
+    """A message on a run that patience ended: the number of validations, and the state that is kept."""
     scored = [row for row in run.progress.history if "score" in row]
-    best = max(scored, key=lambda row: float(row["score"]))  # the first of equals, as in the run
+    best = max(scored, key=lambda row: float(row["score"]))  # the first of equals, which the run keeps
     stale = run.progress.stale
     return (
-        f"{title}: stopped after {stale} validation{'s' * (stale > 1)} without a gain; "
-        f"kept as it was at {best['tokens'] / 1e6:.2f} M tokens (phase '{best['phase']}', step {best['step']})."
+        f"{title}: stopped after {stale} validation{'s' * (stale > 1)} without an improvement; "
+        f"kept the state at {best['tokens'] / 1e6:.2f} M tokens (phase '{best['phase']}', step {best['step']})."
     )
 
 

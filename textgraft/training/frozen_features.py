@@ -1,4 +1,4 @@
-"""Phases in which only the head learns: what the encoder says of a text is asked once, and not once an epoch."""
+"""Phases that train the head only: the frozen encoder's features are computed once, not once an epoch."""
 
 from __future__ import annotations
 
@@ -11,47 +11,55 @@ from torch import Tensor
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import ExampleStream, Stream
 from textgraft.heads.classification import ClassificationHead
-from textgraft.models.inference import ProgressCallback, no_progress, seen_by_head
+from textgraft.models.inference import ProgressCallback, extract_features, no_progress
 from textgraft.models.model import Model
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 
-def seen_once(
-    model: Model, stream: Stream, steps: int, precision: str, tell: ProgressCallback = no_progress
+def extract_frozen_features(
+    model: Model, stream: Stream, steps: int, precision: str, on_progress: ProgressCallback = no_progress
 ) -> Tensor | None:
-    """(N, D) what the head sees of each of the stream's N examples, for a phase of so many steps.
+    """The head's input for each example of a stream, computed once for a whole phase.
 
-    `tell` hears how many have been read. The result is None where it is not the same each time, because the encoder
-    learns or has dropout; where the phase does not read every example more than once; where it would take more than
-    MOST_BYTES; and for other heads than a classifier's.
+    Args:
+        model: A model whose `requires_grad` flags are those of the phase.
+        stream: The training examples.
+        steps: Number of optimizer steps in the phase.
+        precision: A name of nn.cpu.precision.
+        on_progress: Called with the number of examples that are done.
+
+    Returns:
+        (N, D) features of the stream's N examples. None where they are not constant, because the encoder is trained or
+        has dropout; where the phase takes no example more than once; where they would take more than MAX_BYTES; and
+        for other heads than a classifier's.
     """
-    if not (isinstance(stream, ExampleStream) and isinstance(model.head, ClassificationHead) and _stands_still(model)):
+    if not (isinstance(stream, ExampleStream) and isinstance(model.head, ClassificationHead) and _is_constant(model)):
         return None
-    if steps <= stream.length(0) or 4 * len(stream.sequences) * model.head.width > MOST_BYTES:
+    if steps <= stream.length(0) or 4 * len(stream.sequences) * model.head.width > MAX_BYTES:
         return None
-    return seen_by_head(model, stream.sequences, stream.pad_id, precision, tell=tell)
+    return extract_features(model, stream.sequences, stream.pad_id, precision, on_progress=on_progress)
 
 
-def _stands_still(model: Model) -> bool:
-    """Whether what lies below the head's layers gives the same for the same text, in training too."""
+def _is_constant(model: Model) -> bool:
+    """True if everything below the head gives the same output for the same text, in training mode too."""
     below = [
         *model.encoder.parameters(),
         *(model.layer_aggregation.parameters() if model.layer_aggregation is not None else ()),
     ]
-    draws = any(rate for name, rate in asdict(model.encoder.config).items() if name.endswith("dropout"))
-    return not (draws or model.auxiliary or model.contrastive_temperature or any(p.requires_grad for p in below))
+    has_dropout = any(rate for name, rate in asdict(model.encoder.config).items() if name.endswith("dropout"))
+    return not (has_dropout or model.auxiliary or model.contrastive_temperature or any(p.requires_grad for p in below))
 
 
-def still_like(model: Model, source: Model) -> bool:
-    """Whether a classifier's encoder, and what reads its layers, says what that of the language model says."""
+def has_same_encoder(model: Model, source: Model) -> bool:
+    """True if a classifier's encoder has the weights of `source`, and its layer aggregation has none."""
     if model.layer_aggregation is not None and any(True for _ in model.layer_aggregation.parameters()):
         return False
-    own, first = (dict(one.encoder.named_parameters()) for one in (model, source))
-    return own.keys() == first.keys() and all(torch.equal(own[name].cpu(), first[name].cpu()) for name in own)
+    weights, others = (dict(m.encoder.named_parameters()) for m in (model, source))
+    return weights.keys() == others.keys() and all(torch.equal(weights[n].cpu(), others[n].cpu()) for n in weights)
 
 
-def with_seen(batches: Iterator[Batch], seen: Tensor | None) -> Iterator[Batch]:
-    """The batches, each with what the head sees of its examples."""
+def with_features(batches: Iterator[Batch], features: Tensor | None) -> Iterator[Batch]:
+    """The batches, each with the features of its examples (None: as they are)."""
     for batch in batches:
-        yield batch if seen is None else replace(batch, seen=seen[batch.rows])
+        yield batch if features is None else replace(batch, features=features[batch.rows])

@@ -1,9 +1,8 @@
-"""The training loop: a generator of steps; saving, showing and stopping live with the caller.
+"""The training loop: a generator of steps; saving, progress output and stopping are the caller's.
 
-A run's state is a handful of numbers and tensors (`Run.save`, `Run.resume`), everything else is a pure function of
-the seed. A run that is killed and resumed from any saved step ends bit-equal, on one processor, to one that was not. A
-checkpoint fits every device: a run begun on one goes on on another, with the same batches and rates, though not the
-same bits.
+A run's state is a few numbers and tensors (`Run.save`, `Run.resume`); everything else is a pure function of the seed. A
+run that is killed and resumed from any checkpoint ends bit-equal, on one CPU, to an uninterrupted one. A checkpoint can
+be loaded on every device: the run continues with the same batches and rates, though not bit-equal.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
-from textgraft.core.identity import identity_of
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import Stream, ahead
 from textgraft.encoders.base import State
@@ -33,76 +30,22 @@ from textgraft.models.model import Model
 from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
-from textgraft.training.contrastive import contrast_backward
-from textgraft.training.frozen_features import seen_once, with_seen
+from textgraft.training.contrastive import contrastive_backward
+from textgraft.training.frozen_features import extract_frozen_features, with_features
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
-from textgraft.training.phases import Phase, Stage, set_trainable
+from textgraft.training.phases import Phase, set_trainable
+from textgraft.training.settings import Settings
 
 Scores = dict[str, float]
 POSITIONS = {"fp32": 512, "bf16": 2048}
-"""How many positions are read and gone back through at a time. On a processor larger products are hardly faster, and
-what they keep for the way back is most of the memory of a fine-tuning. In bfloat16 that is half as much, and each part
-casts the weights anew, which must not cost more than a small share of its products."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What holds for all phases of a run.
-
-    `minutes` (of training time), if given, replaces the phases' epochs: each phase gets the share of the time that it
-    has of the epochs. `device` is a name of core.device.DEVICES. `save_seconds` is how often an unfinished run is
-    saved. Neither is part of the identity of a run: it may go on elsewhere.
-    """
-
-    seed: int = 0
-    clip: float | None = 0.25
-    accumulate: int = 1
-    precision: str = "auto"
-    patience: int | None = None  # validations without a better score before stopping
-    validate_every: int | None = None  # steps; None: at the end of each epoch
-    minutes: float | None = None
-    save_seconds: float = 60.0
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        least = {"seed": 0, "accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
-        wrong = [name for name, low in least.items() if (value := getattr(self, name)) is not None and not value >= low]
-        if wrong:
-            raise UserError(f"{wrong[0]} is {getattr(self, wrong[0])}.", remedy=f"Give {least[wrong[0]]} or more.")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
-        resolve(self.precision, resolve_device(self.device))  # here, so that a misspelt one is not noticed hours later
-
-    def identity(self) -> dict[str, Any]:
-        """All but what changes no result: how often the run is saved, and where it is computed."""
-        return identity_of(self, without=("save_seconds", "device"))
-
-    def of(self, stage: Stage) -> Settings:
-        """These settings with the stage's bound on the gradient's norm, if it has one of its own."""
-        return replace(self, clip=stage.clip or self.clip)
-
-
-def prepared(context: RunContext | None, settings: Settings) -> tuple[RunContext, Settings]:
-    """A run's context and settings, made to agree, with torch set to the context's number of threads.
-
-    Args:
-        context: Seed, device and precision, where given, replace those of the settings; None: nothing is given.
-        settings: What holds where the context gives nothing.
-
-    Returns:
-        The context with seed, device and precision filled in, and settings with the same.
-    """
-    context = context or RunContext()
-    names = ("seed", "device", "precision")
-    settings = replace(settings, **{n: value for n in names if (value := getattr(context, n)) is not None})
-    if context.threads is not None:
-        torch.set_num_threads(context.threads)
-    return replace(context, **{n: getattr(settings, n) for n in names}), settings
+"""Positions per forward and backward pass on a CPU: larger products are hardly faster there, and the activations that
+they keep for the backward pass are most of the memory of a fine-tuning. In bfloat16 these are half as large, and each
+pass casts the weights again, which should be a small share of its cost."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What the caller sees after each step; `scores` only where a validation has just been made."""
+    """State of the training after an optimizer step; `scores` only after a validation."""
 
     phase: str
     epoch: int
@@ -117,7 +60,7 @@ class Step:
 
 @dataclass
 class Progress:
-    """Where a run stands, as JSON in its checkpoint."""
+    """Position of a run in its phases, saved as JSON in its checkpoint."""
 
     phase: int = 0
     epoch: int = 0  # within the phase
@@ -131,16 +74,21 @@ class Progress:
     best: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     finished: bool = False
-    annealed: float = 1.0  # what annealing multiplies the phase's rates with
-    level: float | None = None  # the phase's best score, as annealing sees it
-    flat: int = 0  # validations since then, or since the rate last fell
+    annealed: float = 1.0  # factor of the phase's rates, by annealing
+    level: float | None = None  # the phase's best score, for annealing
+    flat: int = 0  # validations since then, or since the last annealing
 
 
 class Run:
-    """Trains a model through phases.
+    """Training of a model in phases.
 
-    `validate(model)` returns scores of which "score" decides (higher is better); the best state is kept and is in the
-    model when the steps end. The model is moved to the settings' device, and stays there.
+    Args:
+        model: It is moved to the settings' device and stays there.
+        phases: In order.
+        stream: The training batches.
+        settings: Of all phases.
+        validate: From the model to scores; the weights with the highest "score" are restored at the end. None: the last
+            weights are kept.
     """
 
     def __init__(
@@ -155,7 +103,7 @@ class Run:
         self.model, self.phases, self.stream = model.to(self.device), phases, stream
         self.settings, self.validate = settings, validate
         self.precision = resolve(settings.precision, self.device)
-        self.positions = POSITIONS[self.precision] if self._by_parts() else None
+        self.positions = POSITIONS[self.precision] if self._splits_batches() else None
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
@@ -164,10 +112,15 @@ class Run:
             torch.manual_seed(settings.seed)
             self.rng = torch.get_rng_state()
 
-    def steps(self, tell: ProgressCallback = no_progress) -> Iterator[Step]:
+    def steps(self, on_progress: ProgressCallback = no_progress) -> Iterator[Step]:
         """Train to the end of the last phase, yielding after every optimizer step.
 
-        `tell` hears how many texts have been read where a phase reads them before its first step.
+        Args:
+            on_progress: Called with the number of texts encoded, where a phase encodes them before its first step
+                (training.frozen_features).
+
+        Raises:
+            UserError: The loss or a gradient is not finite, or the phase trains nothing that the head depends on.
         """
         if self.progress.finished:
             return
@@ -175,7 +128,7 @@ class Run:
             phase = self.phases[self.progress.phase]
             if self.optimizer is None:
                 self.optimizer = self._new_optimizer(phase)
-            yield from self._phase_steps(phase, tell)
+            yield from self._phase_steps(phase, on_progress)
             if self.out_of_patience():
                 break
             previous = self.progress
@@ -191,8 +144,8 @@ class Run:
             load_values(self.model, self.best)
         self.progress.finished = True
 
-    def _by_parts(self) -> bool:
-        """Whether each row of a batch stands for itself, and costs the same however many there are."""
+    def _splits_batches(self) -> bool:
+        """True if a batch may be split: rows are independent, and of the same cost in batches of any size."""
         normalised = any(isinstance(module, _BatchNorm) for module in self.model.modules())
         return self.device.type == "cpu" and not (self.stream.stateful or self.model.encoder.recurrent or normalised)
 
@@ -214,24 +167,24 @@ class Run:
         return max(1, count + (round(rest * steps(first_epoch + whole)) if rest else 0))
 
     def _first_epoch(self) -> int:
-        """How many epoch numbers earlier phases have used up, so that every epoch of a run has its own order."""
+        """Number of epochs of earlier phases, so that every epoch of a run has another order."""
         return sum(math.ceil(p.epochs) for p in self.phases[: self.progress.phase])
 
     def _time_slot(self, minutes: float) -> tuple[float, float]:
-        """When the present phase starts and how long it lasts, in seconds, if the whole run has `minutes`."""
+        """Start and length of the current phase in seconds, if the whole run has `minutes`."""
         epochs = [p.epochs for p in self.phases]
         second_per_epoch = minutes * 60 / sum(epochs)
         at = self.progress.phase
         return sum(epochs[:at]) * second_per_epoch, epochs[at] * second_per_epoch
 
-    def _phase_steps(self, phase: Phase, tell: ProgressCallback) -> Iterator[Step]:
+    def _phase_steps(self, phase: Phase, on_progress: ProgressCallback) -> Iterator[Step]:
         at, settings = self.progress, self.settings
         first_epoch = self._first_epoch()
         total = self._total_steps(phase, first_epoch)
         slot = self._time_slot(settings.minutes) if settings.minutes is not None else None
 
         started = time.perf_counter()
-        seen = seen_once(self.model, self.stream, total, self.precision, tell)
+        features = extract_frozen_features(self.model, self.stream, total, self.precision, on_progress)
         at.seconds += time.perf_counter() - started
 
         def done() -> float:
@@ -240,7 +193,7 @@ class Run:
         while done() < 1 and not self._over(phase):
             epoch = first_epoch + at.epoch
             length = self.stream.length(epoch)
-            batches = with_seen(self.stream.batches(epoch, at.batch), seen)
+            batches = with_features(self.stream.batches(epoch, at.batch), features)
             if self.device.type == "cuda":
                 batches = ahead(batches)
             while at.batch < length and done() < 1:
@@ -275,31 +228,29 @@ class Run:
         on_gpu = self.device.type == "cuda"
         with torch.random.fork_rng(devices=[torch.cuda.current_device()] if on_gpu else []):
             torch.set_rng_state(self.rng)
-            if (
-                on_gpu
-            ):  # seeded by the processor's generator, so that one state of one generator is all there is to save
+            if on_gpu:  # seeded by the CPU's generator, the only one whose state is saved
                 torch.cuda.manual_seed(int(torch.randint(2**62, ())))
             loss_sum, count = self._backward(micro)
             self.rng = torch.get_rng_state()
         place = f"phase '{phase.name}', step {self.progress.step + 1}"
-        _refuse_infinite(loss_sum, "loss", place)
-        _refuse_infinite(self._divide_and_clip(count), "gradient", place)
-        # By time there is no count of steps; ten thousandths of the budget stand for them.
+        _validate_finite(loss_sum, "loss", place)
+        _validate_finite(self._divide_and_clip(count), "gradient", place)
+        # With a time limit the number of steps is unknown: schedules count ten thousandths of the time.
         at = (self.progress.step, total) if self.settings.minutes is None else (int(done * 10_000), 10_000)
         scale = sum(self.stream.rate_scale(b) for b in micro) / len(micro)
         set_rates(self.optimizer, phase, *at, scale=scale * self.progress.annealed)
         lr = float(self.optimizer.param_groups[-1]["lr"])
         self.optimizer.step()
-        # Fused optimizers do not say that they changed the weights, of which others keep casts (precision.Casts).
+        # Fused optimizers do not increment the version of the weights, by which casts are cached (precision.Casts).
         torch.autograd.graph.increment_version([p for g in self.optimizer.param_groups for p in g["params"]])
         self.optimizer.zero_grad(set_to_none=True)
         return loss_sum, count, lr
 
     def _backward(self, micro: list[Batch]) -> tuple[float, int]:
-        """Add up the gradients of the batches' summed losses, the state handed on: (summed loss, its count).
+        """Accumulate the gradients of the batches' summed losses: (summed loss, its count).
 
-        Where rows have nothing to do with one another, part by part, so that few activations are held at a time; texts
-        that are contrasted are read twice for that.
+        The state is carried over. Batches of independent rows are split, so that few activations are in memory; for a
+        contrastive loss texts are encoded twice for that.
         """
         self.model.train()
         loss_sum, count = 0.0, 0
@@ -307,7 +258,7 @@ class Run:
             for batch in micro:
                 parts = [batch] if self.positions is None else batch.parts(self.positions)
                 with computing_in(self.precision, self.device):
-                    loss = contrast_backward(self.model, parts)
+                    loss = contrastive_backward(self.model, parts)
                 loss_sum, count = loss_sum + float(loss.total), count + loss.count
             return loss_sum, count
         for batch in micro if self.positions is None else (p for b in micro for p in b.parts(self.positions)):
@@ -315,8 +266,8 @@ class Run:
                 loss = self.model.loss(batch, self.state if self.stream.stateful else None)
             if not loss.total.requires_grad:
                 phase = self.phases[self.progress.phase].name
-                message = f"nothing that the phase '{phase}' trains is read by the head."
-                raise UserError(message, remedy="Take another recipe, or a layer aggregation of higher layers.")
+                message = f"the head does not depend on any parameter that the phase '{phase}' trains."
+                raise UserError(message, remedy="Use another recipe, or a layer aggregation of higher layers.")
             loss.total.backward()
             loss_sum, count = loss_sum + float(loss.total.detach()), count + loss.count
             if self.stream.stateful and loss.state is not None:
@@ -324,7 +275,7 @@ class Run:
         return loss_sum, count
 
     def _divide_and_clip(self, count: int) -> float:
-        """Turn the gradient of the sum into that of the mean, clipped if asked; its global norm before that."""
+        """Turn the gradient of the sum into that of the mean, and clip it; returns its global norm before clipping."""
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))) / count
         clip = self.settings.clip
@@ -348,7 +299,7 @@ class Run:
         averaged = self.optimizer.averaged() if isinstance(self.optimizer, NTASGD) else nullcontext()
         with averaged, torch.no_grad(), computing_in(self.precision, self.device):
             scores = self.validate(self.model)
-            _refuse_infinite(scores["score"], "validation score", f"phase '{phase.name}', step {at.step}")
+            _validate_finite(scores["score"], "validation score", f"phase '{phase.name}', step {at.step}")
             at.history.append(row | scores)
             if at.best is None or scores["score"] > at.best:
                 at.best, at.stale = scores["score"], 0
@@ -361,28 +312,28 @@ class Run:
         return scores
 
     def _anneal(self, phase: Phase, score: float) -> None:
-        """Lower the rate where `score`, of a validation or else the negative training loss, has long not risen."""
-        at, how = self.progress, phase.anneal
-        if how is None:
+        """Lower the learning rate on a plateau of `score`: that of a validation, or else the negative training loss."""
+        at, anneal = self.progress, phase.anneal
+        if anneal is None:
             return
         if at.level is None or score > at.level:
             at.level, at.flat = score, 0
             return
         at.flat += 1
-        if at.flat > how.patience:
-            at.annealed, at.flat = at.annealed * how.factor, 0
+        if at.flat > anneal.patience:
+            at.annealed, at.flat = at.annealed * anneal.factor, 0
 
     def _over(self, phase: Phase) -> bool:
-        """Whether the phase ends before its time: for want of patience, or of a rate."""
-        cold = phase.anneal is not None and phase.lr * self.progress.annealed < phase.anneal.least
-        return cold or self.out_of_patience()
+        """True if patience or annealing ends the phase early."""
+        annealed = phase.anneal is not None and phase.lr * self.progress.annealed < phase.anneal.least
+        return annealed or self.out_of_patience()
 
     def out_of_patience(self) -> bool:
-        """Whether so many validations as the settings allow have gone by without a better score."""
+        """True after `settings.patience` validations without a better score."""
         return self.settings.patience is not None and self.progress.stale >= self.settings.patience
 
     def save(self, path: Path) -> None:
-        """Everything that `resume` needs, in one atomic file."""
+        """Write the whole state of the run to one file, atomically."""
         tensors = {f"model.{n}": t for n, t in self.model.values().items()}
         tensors |= {f"best.{n}": t for n, t in self.best.items()}
         tensors["rng"] = self.rng
@@ -397,7 +348,7 @@ class Run:
         save_checkpoint(path, tensors, {"progress": asdict(self.progress), "optimizer": groups})
 
     def resume(self, path: Path) -> bool:
-        """Go on from a saved state; False if there is none. The model's values are replaced."""
+        """Restore a saved state, weights included; False if the file does not exist."""
         if not path.exists():
             return False
         tensors, state = load_checkpoint(path)
@@ -418,12 +369,12 @@ class Run:
         return True
 
 
-def _refuse_infinite(value: float, name: str, place: str) -> None:
+def _validate_finite(value: float, name: str, place: str) -> None:
     if not math.isfinite(value):
         raise UserError(
-            f"the {name} is not a number any more.",
+            f"the {name} is not a finite number.",
             where=place,
-            remedy="Lower the learning rate (textgraft lr-find shows where it breaks) or clip gradients.",
+            remedy="Lower the learning rate (textgraft lr-find shows where the loss diverges) or clip gradients.",
         )
 
 
@@ -432,6 +383,7 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def load_values(model: Model, values: dict[str, Tensor]) -> None:
+    """Copy saved weights by name into the model."""
     with torch.no_grad():
         for name, target in model.values().items():
             target.copy_(values[name])

@@ -1,4 +1,4 @@
-"""Muon: momentum whose every step is made orthogonal, for the matrices inside a network; AdamW for all else."""
+"""Muon: orthogonalised momentum for the matrices inside a network, AdamW for all other parameters."""
 
 from __future__ import annotations
 
@@ -13,25 +13,32 @@ from textgraft.nn.cpu.precision import resolve
 from textgraft.training.uncompiled_optimizers import AdamW
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the odd polynomial that is applied five times: not the fixed point 1 but the fastest way to its neighbourhood."""
+"""Coefficients of the odd polynomial that is applied five times: it does not converge to 1, but is near it soonest."""
 
 TINY = 1e-30
-"""Keeps a gradient of zeros one; added to the norm, as in the paper's 1e-7, it would shrink the steps of small ones."""
+"""Lower bound of the norm, for gradients of zero; added to it, as the paper's 1e-7, it would shrink small steps."""
 
 RMS = 0.2
-"""The root mean square of a step over its rate, about what AdamW's steps have."""
+"""The root mean square of a step divided by its learning rate, about that of AdamW's steps."""
 
 
 def orthogonalised(matrix: Tensor, *, steps: int = 5, dtype: torch.dtype | None = None) -> Tensor:
-    """`matrix` (m, n) with its singular values brought between about 0.7 and 1.2, its singular vectors as they were.
+    """Orthogonalise a matrix approximately: singular values between about 0.7 and 1.2, the same singular vectors.
 
-    The Newton-Schulz iteration of Jordan et al. 2024 ("Muon: an optimizer for hidden layers"): matrix products only,
-    in `dtype` (None: bfloat16 where the device has it, else float32). Singular values below about a thousandth of the
-    Frobenius norm have not arrived after five steps. Returns the dtype of `matrix`.
+    The Newton-Schulz iteration of Jordan et al. 2024 ("Muon: an optimizer for hidden layers"), of matrix products only.
+    Singular values below about a thousandth of the Frobenius norm have not converged after five steps.
 
-    We differ where one side is twice the other or more and `dtype` is float32: what the steps come to is a polynomial
-    in X X^T, worked out on the short side alone, and X is multiplied by it once, in half to two thirds of the time. Its
-    rounding is as that of single steps, but for very small singular values (docs/lab-notes.md); bfloat16 is too coarse.
+    We differ where one side is twice the other or more and `dtype` is float32: all steps together are a polynomial in
+    X X^T, computed on the short side alone, and X is multiplied by it once, in half to two thirds of the time. Its
+    rounding is that of single steps, except for very small singular values (docs/lab-notes.md); bfloat16 is too coarse.
+
+    Args:
+        matrix: (m, n).
+        steps: Number of iterations.
+        dtype: Of the products; None: bfloat16 where the device supports it, else float32.
+
+    Returns:
+        (m, n), in the dtype of `matrix`.
     """
     if dtype is None:
         dtype = torch.bfloat16 if resolve("auto", matrix.device) == "bf16" else torch.float32
@@ -44,7 +51,7 @@ def orthogonalised(matrix: Tensor, *, steps: int = 5, dtype: torch.dtype | None 
 
 
 def _step_by_step(x: Tensor, steps: int) -> Tensor:
-    """X to aX + (bG + cG^2) X with G = X X^T, so many times."""
+    """`steps` iterations from X to aX + (bG + cG^2) X with G = X X^T."""
     a, b, c = COEFFICIENTS
     for _ in range(steps):
         gram = x @ x.t()
@@ -53,7 +60,7 @@ def _step_by_step(x: Tensor, steps: int) -> Tensor:
 
 
 def _all_steps(gram: Tensor, steps: int) -> Tensor:
-    """What X is to be multiplied by for all of the steps: with C = aI + bG + cG^2, X goes to CX, and G to CGC."""
+    """The product of the factors of all steps: with C = aI + bG + cG^2, a step takes X to CX, and G to CGC."""
     product = factor = _factor(gram)
     for _ in range(steps - 1):
         gram = factor @ gram @ factor
@@ -63,7 +70,7 @@ def _all_steps(gram: Tensor, steps: int) -> Tensor:
 
 
 def _factor(gram: Tensor) -> Tensor:
-    """C, by which a step multiplies X."""
+    """The factor C of one step, aI + bG + cG^2."""
     a, b, c = COEFFICIENTS
     factor = torch.addmm(gram, gram, gram, beta=b, alpha=c)
     factor.diagonal().add_(a)
@@ -77,7 +84,7 @@ class Muon(AdamW):
     (Liu et al. 2025, arXiv:2502.16982, equation 4), so that its entries are as large as AdamW's and one rate and one
     weight decay serve both. And the four gates of an LSTM, which lie in one matrix, are orthogonalised as one.
 
-    `step` uses up the gradients of the orthogonal groups. A schedule that moves momentum moves AdamW's only.
+    `step` sets the gradients of the orthogonal groups to None. A momentum schedule applies to AdamW's groups only.
     """
 
     def __init__(
@@ -96,7 +103,7 @@ class Muon(AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of both kinds."""
+        """One step: Muon for the orthogonal groups, AdamW for the others."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -105,14 +112,14 @@ class Muon(AdamW):
             for parameter in group["params"] if group["orthogonal"] else ():
                 if parameter.grad is not None:
                     self._orthogonal_step(parameter, parameter.grad, group)
-                    parameter.grad = None  # AdamW passes by what has none
+                    parameter.grad = None  # AdamW skips parameters without one
         super().step()
         return loss
 
     def _orthogonal_step(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
-            state["step"] = torch.zeros((), device=parameter.device)  # AdamW looks for it when a state is loaded
+            state["step"] = torch.zeros((), device=parameter.device)  # AdamW expects it when a state is loaded
             state["momentum"] = torch.zeros_like(parameter)
         state["step"] += 1
         momentum = state["momentum"].lerp_(grad, 1 - group["momentum"])

@@ -1,4 +1,4 @@
-"""What a language model learns from plain text: the next token, the masked ones, or the next and the previous word."""
+"""Training objectives of language models: next token, masked tokens, or next and previous word."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ from textgraft.training.phases import Stage
 
 
 class Objective(Protocol):
-    """How a corpus becomes batches for a model's head, and how good the model is on held-out text."""
+    """Training batches of a corpus for a language model's head, and its validation on held-out text."""
 
-    def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream: ...
+    def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
+        """The training batches of `corpus`."""
+        ...
 
-    def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator: ...
+    def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
+        """A function that scores a model on the first `tokens` tokens of `corpus`, or a few more."""
+        ...
 
 
 class NextToken:
-    """Windows with the state handed on; from all over where an encoder looks back no further anyway
+    """Prediction of the next token in windows of text.
+
+    Windows are consecutive, with the state carried over; for an encoder of limited context, from all over the corpus
     (data.streams.base).
     """
 
@@ -44,40 +50,42 @@ class NextToken:
 
 
 class MaskedTokens:
-    """Rows of `bptt` tokens, some of them hidden, in pairs if the head predicts the next sentence
-    (data.streams.masking).
+    """Prediction of masked tokens in rows of `bptt` tokens (data.streams.masking).
+
+    Rows are pairs if the head predicts the next sentence.
     """
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         config: Any = model.head.config
-        hidden = {"rate": config.masked, "whole_words": config.whole_words}
-        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.batch_size, seed=seed, **hidden)
+        masking = {"rate": config.masked, "whole_words": config.whole_words}
+        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.batch_size, seed=seed, **masking)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
-        """`loss` is nats per masked token, `perplexity` its exponential; the same tokens are masked each time, 15 %."""
+        """A validator on the same masked tokens, 15 %, each time: `loss` in nats per masked token, and `perplexity`."""
 
-        def validate(model: Model, tell: ProgressCallback = no_progress) -> Scores:
+        def validate(model: Model, on_progress: ProgressCallback = no_progress) -> Scores:
             stream = _masked(model, corpus, tokenizer, length=128, rows=32, seed=0)
-            nats, of_pairs, count, read = 0.0, 0.0, 0, 0
+            nats, pair_nats, count, encoded = 0.0, 0.0, 0, 0
             for batch in stream.batches(0):
                 loss = model.loss(batch)
                 nats, count = nats + loss.parts["nll"], count + loss.count
-                of_pairs += loss.parts.get("next_sentence_nll", 0.0)
-                read += int(batch.mask.sum())
-                tell(read)
-                if read >= tokens:
+                pair_nats += loss.parts.get("next_sentence_nll", 0.0)
+                encoded += int(batch.mask.sum())
+                on_progress(encoded)
+                if encoded >= tokens:
                     break
             scores = {"loss": nats / count, "perplexity": math.exp(min(700.0, nats / count))}
-            if of_pairs:
-                scores["next_sentence_loss"] = of_pairs / count
-            return {**scores, "score": -(nats + of_pairs) / count}
+            if pair_nats:
+                scores["next_sentence_loss"] = pair_nats / count
+            return {**scores, "score": -(nats + pair_nats) / count}
 
         return validate
 
 
 class BothDirections:
-    """Windows from both ends of the text with both states handed on (data.streams.base), words spelled by the
-    tokenizer.
+    """Prediction of the next and of the previous word, in windows from both ends of the text (data.streams.base).
+
+    Both states are carried over; words are encoded by their characters.
     """
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
@@ -90,18 +98,18 @@ class BothDirections:
 
 def _character_ids(tokenizer: Tokenizer) -> np.ndarray:
     if not isinstance(tokenizer, CharacterEncodingTokenizer):
-        message = "a language model of both directions reads spelled words, which this tokenizer does not give."
+        message = "a bidirectional language model needs character-encoded words, which this tokenizer does not produce."
         raise UserError(message, where="tokenizer", remedy='Set kind = "word" and model = "spelling".')
     return tokenizer.character_ids
 
 
 def _masked(
-    model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, rows: int, seed: int, **hidden: Any
+    model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, rows: int, seed: int, **masking: Any
 ) -> MaskedStream:
-    longest = model.encoder.max_length or length
+    max_length = model.encoder.max_length or length
     pairs = bool(getattr(model.head.config, "next_sentence", False))
     tokens = MaskingTokens.of(tokenizer)
-    return MaskedStream(corpus, tokens, length=min(length, longest), rows=rows, seed=seed, pairs=pairs, **hidden)
+    return MaskedStream(corpus, tokens, length=min(length, max_length), rows=rows, seed=seed, pairs=pairs, **masking)
 
 
 OBJECTIVES: dict[str, Objective] = {
@@ -109,17 +117,25 @@ OBJECTIVES: dict[str, Objective] = {
     "masked_language_model": MaskedTokens(),
     "bidirectional_language_model": BothDirections(),
 }
-"""By the name of the head that a language model has."""
+"""The objective of each language-model head, by the head's name."""
 
 
 def objective(model: Model, where: str) -> Objective:
-    """The objective of a language model's head. Raises UserError for a model that has no such head."""
+    """The objective of a language model.
+
+    Args:
+        model: The model.
+        where: Its name, for the message.
+
+    Raises:
+        UserError: The model has no language-model head.
+    """
     name = model.describe()["head"]["name"]
     if name not in OBJECTIVES:
-        lost = "has been fine-tuned for a task and lost its language-model head"
-        why = "is an encoder without a language-model head" if name in ("features", "translation") else lost
+        fine_tuned = "has been fine-tuned for a task and lost its language-model head"
+        state = "is an encoder without a language-model head" if name in ("features", "translation") else fine_tuned
         raise UserError(
-            f"this model {why}.",
+            f"this model {state}.",
             where=where,
             remedy="Adapt the language model first, then fine-tune the adapted one.",
         )

@@ -1,4 +1,4 @@
-"""Optimizers for one phase: parameter groups that remember their peak rate, and NT-ASGD."""
+"""Optimizers of a phase: parameter groups with their peak learning rates, and NT-ASGD."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ from textgraft.training.uncompiled_optimizers import SGD, Adam, AdamW, Uncompile
 
 
 def is_vector(parameter: nn.Parameter) -> bool:
-    """Whether a parameter is a bias or the gain of a normalisation, which weight decay should leave alone."""
+    """True for biases and the gains of normalisations, which weight decay should not apply to."""
     return parameter.ndim < 2
 
 
 def build_optimizer(
     groups: Sequence[LayerGroup], phase: Phase, *, undecayed: Callable[[nn.Parameter], bool] = is_vector
 ) -> Optimizer:
-    """A new optimizer for `phase` over those of the layer groups (bottom -> top, head last) that it trains.
+    """A new optimizer for the layer groups that a phase trains.
 
-    Each parameter group keeps the layer group's `name` and its peak rate as `initial_lr`, which `set_rates`
-    multiplies. Weight decay spares the parameters that `undecayed` picks: they are a group of their own under
-    the same name; so, for muon, are the matrices that it orthogonalises. Adam and AdamW run fused, which on a
-    CPU takes 7 ms instead of 115 for nine million parameters.
+    Each parameter group has the layer group's `name` and its peak rate as `initial_lr`, which `set_rates` multiplies.
+    Parameters without weight decay are a separate group of the same name; so, for muon, are the matrices that it
+    orthogonalises. Adam and AdamW run fused, which on a CPU takes 7 ms instead of 115 for nine million parameters.
+
+    Args:
+        groups: All layer groups of the model, bottom -> top, head last.
+        phase: Names the optimizer, its trainable groups, rates and weight decay.
+        undecayed: True for a parameter without weight decay.
     """
     hidden = _hidden_matrices(groups) if phase.optimizer == "muon" else set()
     param_groups: list[dict[str, Any]] = []
@@ -40,10 +44,10 @@ def build_optimizer(
         for decay in (phase.weight_decay, 0.0) if phase.weight_decay else (0.0,):
             chosen = [p for p in group.parameters if not phase.weight_decay or undecayed(p) == (decay == 0)]
             settings = {"name": group.name, "lr": rate, "initial_lr": rate, "weight_decay": decay}
-            inside = [p for p in chosen if id(p) in hidden]
+            matrices = [p for p in chosen if id(p) in hidden]
             rest = [p for p in chosen if id(p) not in hidden]
-            if inside:
-                param_groups.append({"params": inside, **settings, "orthogonal": True})
+            if matrices:
+                param_groups.append({"params": matrices, **settings, "orthogonal": True})
             if rest:
                 param_groups.append({"params": rest, **settings})
     match phase.optimizer:
@@ -61,16 +65,24 @@ def build_optimizer(
 
 def _hidden_matrices(groups: Sequence[LayerGroup]) -> set[int]:
     """The ids of all matrices but those of the embedding and of the last group, which is the head."""
-    inside = [group for group in groups[:-1] if group.name != "embedding"]
-    return {id(p) for group in inside for p in group.parameters if p.ndim == 2}
+    body = [group for group in groups[:-1] if group.name != "embedding"]
+    return {id(p) for group in body for p in group.parameters if p.ndim == 2}
 
 
 def set_rates(optimizer: Optimizer, phase: Phase, step: int, total: int, *, scale: float = 1.0) -> float:
-    """Set every group's learning rate for `step` out of `total`; returns the schedule's multiplier.
+    """Set every group's learning rate for one step.
 
-    `scale` is for a single step, such as one on a window longer or shorter than the mean (variable-length
-    BPTT). A schedule that moves the momentum too (one-cycle) sets the first beta of Adam or the momentum of
-    SGD.
+    A schedule of the momentum (one-cycle) sets the first beta of Adam or the momentum of SGD too.
+
+    Args:
+        optimizer: Made by `build_optimizer`.
+        phase: Names the schedule and its warm-up.
+        step: Number of the step, from 0.
+        total: Number of steps in the phase.
+        scale: Factor for this step alone, such as for a window longer or shorter than the mean (variable-length BPTT).
+
+    Returns:
+        The schedule's multiplier.
     """
     multiplier = SCHEDULES[phase.schedule](step, total, phase.warmup)
     for group in optimizer.param_groups:
@@ -87,13 +99,13 @@ def set_rates(optimizer: Optimizer, phase: Phase, step: int, total: int, *, scal
 class NTASGD(Uncompiled):
     """Non-monotonically triggered averaged SGD: SGD until the validation loss stops falling, then averages.
 
-    Merity, Keskar & Socher 2018, Algorithm 1. Call `observe` with the validation loss every L steps (the
-    logging interval; they take an epoch). Averaging starts the first time that a loss is worse than the best
-    of those at least `patience` (their n = 5) observations older. From then on `averaged` lends the model the
-    mean of the weights since, step T included. Weight decay is L2, added to the gradient, as in their code.
+    Merity, Keskar & Socher 2018, Algorithm 1. Call `observe` with the validation loss every L steps (the logging
+    interval; an epoch in the paper). Averaging starts the first time that a loss is worse than the best of those at
+    least `patience` (the paper's n = 5) observations older. From then on `averaged` gives the model the mean of the
+    weights since, step T included. Weight decay is L2, added to the gradient, as in the authors' code.
 
-    All it has to remember sits where torch's own `state_dict` carries it: the averages in `state`, plain
-    numbers (`losses`, `averaged_steps`; None before the trigger) in `param_groups[0]`.
+    All state is in torch's `state_dict`: the averages in `state`, plain numbers (`losses`, `averaged_steps`; None
+    before the trigger) in `param_groups[0]`.
     """
 
     def __init__(
@@ -105,24 +117,24 @@ class NTASGD(Uncompiled):
 
     @property
     def averaging(self) -> bool:
-        """Whether the trigger has fired."""
+        """True once averaging has started."""
         return self.param_groups[0]["averaged_steps"] is not None
 
     def observe(self, loss: float) -> bool:
-        """Note a validation loss; returns whether this one started the averaging."""
+        """Record a validation loss; True if it starts the averaging."""
         monitor = self.param_groups[0]
         older = monitor["losses"][: max(0, len(monitor["losses"]) - monitor["patience"])]
-        fires = not self.averaging and len(older) > 0 and loss > min(older)
+        triggered = not self.averaging and len(older) > 0 and loss > min(older)
         monitor["losses"] = [*monitor["losses"], float(loss)]
-        if fires:
+        if triggered:
             monitor["averaged_steps"] = 1
             for parameter in self._parameters():
                 self.state[parameter]["average"] = parameter.detach().clone()
-        return fires
+        return triggered
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step down the gradients, and, once triggered, one more set of weights in the mean."""
+        """One SGD step; once triggered, the new weights are added to the mean."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -143,7 +155,7 @@ class NTASGD(Uncompiled):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Inside, the parameters are their averages (unchanged before the trigger); then themselves again."""
+        """Context in which the parameters are their averages (unchanged before the trigger)."""
         if not self.averaging:
             yield
             return

@@ -1,4 +1,4 @@
-"""How good a language model is on held-out text, in figures that can be compared across vocabularies."""
+"""Perplexity of language models on held-out text, in units that are comparable across vocabularies."""
 
 from __future__ import annotations
 
@@ -15,32 +15,39 @@ from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.training.loop import Scores
 
-LONGEST_WORDS = 15
-"""Characters between spaces, on average, up to which these are words: in English six, where words are long eleven; in
-Thai, which puts spaces between clauses, twenty."""
+MAX_CHARACTERS_PER_WORD = 15
+"""Largest mean number of characters between spaces for text whose words are separated by spaces: six in English, eleven
+in languages of long words; twenty in Thai, which has spaces between clauses."""
 
 
 class Validator(Protocol):
-    """Scores a language model on held-out text; `tell` hears how many tokens it has read."""
+    """A function that scores a language model on held-out text; `on_progress` gets the number of tokens so far."""
 
-    def __call__(self, model: Model, tell: ProgressCallback = no_progress) -> Scores: ...
+    def __call__(self, model: Model, on_progress: ProgressCallback = no_progress) -> Scores: ...
 
 
 def language_model_validator(
     corpus: CountedTokens, *, tokens: float = math.inf, rows: int = 32, window: int = 140
 ) -> Validator:
-    """A function that scores a model on `corpus`, for the training loop and for model cards.
+    """A validator of language models on `corpus`, for the training loop and for model cards.
 
-    `tokens` are enough, taken from the beginnings of `rows` equal stretches; by default all are read.
+    The state is carried along each of `rows` contiguous streams, whose first windows start without one: on a short text
+    the scores are pessimistic. So they are for an encoder without a state, whose windows, of its maximum length, all
+    start without context.
 
-    `loss` is nats per token; `perplexity_per_word` spreads the same nats over whitespace-separated words and
-    `bits_per_character` over characters, so that neither depends on the vocabulary. The former is left out where space
-    separates no words (LONGEST_WORDS), as in Thai. The state is carried along each
-    of the stretches, whose first windows start from nothing: on a short text the figures are pessimistic. So they are
-    for an encoder without one, each of whose windows, as long as it can look at, starts from nothing.
+    Args:
+        corpus: The held-out text.
+        tokens: Number of tokens to score, from the beginnings of the streams; by default all.
+        rows: Number of contiguous streams.
+        window: Tokens in a window, for encoders of unlimited length.
+
+    Returns:
+        A function of the model. Of its scores `loss` is nats per token; `perplexity_per_word` is of the same nats per
+        whitespace-separated word and `bits_per_character` per character, so that neither depends on the vocabulary. The
+        former is left out where spaces do not separate words (MAX_CHARACTERS_PER_WORD), as in Thai.
     """
 
-    def validate(model: Model, tell: ProgressCallback = no_progress) -> Scores:
+    def validate(model: Model, on_progress: ProgressCallback = no_progress) -> Scores:
         bptt = model.encoder.max_length or window
         stream = LanguageModelStream(
             corpus, rows=rows, bptt=bptt, direction=model.encoder.direction, variable=False, shuffle=False
@@ -51,7 +58,7 @@ def language_model_validator(
             loss = model.loss(batch, state)
             state = loss.state
             total, count = total + loss.parts["nll"], count + loss.count
-            tell(count)
+            on_progress(count)
             if count >= tokens:
                 break
         return _scores(corpus, total / count)
@@ -62,13 +69,21 @@ def language_model_validator(
 def bidirectional_validator(
     corpus: CountedTokens, character_ids: np.ndarray, *, tokens: float = math.inf, rows: int = 32, window: int = 140
 ) -> Validator:
-    """The same for a language model of each direction, which read the text from both its ends (data.streams.base).
+    """`language_model_validator` for bidirectional language models, over windows from both ends (data.streams.base).
 
-    `loss` is the mean of both, nats per word of the vocabulary, its unknown one among them, and `perplexity` its
-    exponential; `perplexity_forward` and `perplexity_backward` are those of either. `tokens` counts what one reads.
+    Args:
+        corpus: The held-out text.
+        character_ids: (V, 50) the characters of each word of the vocabulary.
+        tokens: Number of tokens to score in each direction.
+        rows: Number of contiguous streams.
+        window: Tokens in a window.
+
+    Returns:
+        A function of the model. Of its scores `loss` is the mean of both directions in nats per token, unknown words
+        included, and `perplexity` its exponential; `perplexity_forward` and `perplexity_backward` are of one direction.
     """
 
-    def validate(model: Model, tell: ProgressCallback = no_progress) -> Scores:
+    def validate(model: Model, on_progress: ProgressCallback = no_progress) -> Scores:
         stream = BothEndsStream(corpus, character_ids, rows=rows, bptt=window, variable=False, shuffle=False)
         sums: Counter[str] = Counter()
         state: State | None = None
@@ -76,24 +91,24 @@ def bidirectional_validator(
             loss = model.loss(batch, state)
             state = loss.state
             sums.update(loss.parts)
-            tell(int(sums["forward"]))
+            on_progress(int(sums["forward"]))
             if sums["forward"] >= tokens:
                 break
-        of_each = {f"perplexity_{side}": _perplexity(sums[f"{side}_nll"] / sums[side]) for side in DIRECTIONS}
-        return _scores(corpus, sums["nll"] / sum(sums[side] for side in DIRECTIONS)) | of_each
+        by_direction = {f"perplexity_{side}": _perplexity(sums[f"{side}_nll"] / sums[side]) for side in DIRECTIONS}
+        return _scores(corpus, sums["nll"] / sum(sums[side] for side in DIRECTIONS)) | by_direction
 
     return validate
 
 
 def _scores(corpus: CountedTokens, nats: float) -> Scores:
-    """What so many nats a token come to."""
+    """The scores of a mean loss of `nats` per token."""
     scores = {
         "loss": nats,
         "score": -nats,
         "perplexity": _perplexity(nats),
         "bits_per_character": nats / math.log(2) / (corpus.num_characters / corpus.num_tokens),
     }
-    if corpus.num_characters <= LONGEST_WORDS * corpus.num_words:
+    if corpus.num_characters <= MAX_CHARACTERS_PER_WORD * corpus.num_words:
         scores["perplexity_per_word"] = _perplexity(nats * corpus.num_tokens / corpus.num_words)
     return scores
 

@@ -1,4 +1,4 @@
-"""Staged fine-tuning as data: stages of phases, and a phase trains some layer groups. Recipes name them (recipes)."""
+"""Staged fine-tuning as data: a stage is a list of phases, and a phase trains some layer groups (training.recipes)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
 MINIMUM = {"batch_size": 1, "bptt": 1, "dropout": 0, "clip": 0, "min_steps": 0, "auxiliary_lm_weight": 0}
 """The smallest value of each of a stage's settings."""
 KINDS = {"multi": "any number", "numeric": "a number", "choice": "options"}
-"""What examples have that do not have one label each."""
-STRICT: Any = {"extra": "forbid", "strict": True}  # what pydantic is to make of the dataclasses below
+"""The targets of examples that do not have one label each, for messages."""
+STRICT: Any = {"extra": "forbid", "strict": True}  # pydantic's configuration of the dataclasses below
 
 
 @dataclass(frozen=True)
 class Anneal:
-    """Multiply the rate by `factor` after more than `patience` validations in a row without a gain.
+    """Annealing on a plateau (Akbik et al. 2018, §3.2, and its code; torch's ReduceLROnPlateau).
 
-    The phase ends once its rate is below `least` (Akbik et al. 2018, §3.2, and its code; torch's ReduceLROnPlateau).
+    Attributes:
+        factor: Factor of the learning rate after more than `patience` validations in a row without an improvement.
+        patience: Number of validations.
+        least: The phase ends once its learning rate is below this.
     """
 
     factor: float = 0.5
@@ -47,15 +50,25 @@ class Anneal:
 
 @dataclass(frozen=True)
 class Phase:
-    """One stretch of training: which layer groups, for how long, at which rates.
+    """A part of a training: the layer groups that it trains, its length and its learning rates.
 
-    `trainable` is how many groups train, counted from the top (the head); None or more than there are: all.
-    `only` trains a single group instead, by its index from the bottom (-1 is the head), or "each" below the
-    head in turn, bottom first, as one phase a group (chain-thaw). A group's peak rate is lr / lr_decay **
-    (distance from the top). For sgd the first of `betas` is the momentum; for muon they are AdamW's, which has the
-    embedding, the head and all vectors, while the matrices between are Muon's. With `anneal` the rate falls where
-    validations stop gaining. `contrastive_temperature`, if not 0, trains the encoder with a supervised contrastive
-    loss (heads.contrastive) at that temperature; the head is not trained.
+    Attributes:
+        name: For messages and tables.
+        epochs: Length in epochs.
+        lr: Peak learning rate of the top group; that of another is lr / lr_decay ** (distance from the top).
+        trainable: Number of groups to train, from the top (the head); None, or more than the model has: all.
+        only: The single group to train instead, by its index from the bottom (-1 is the head), or "each": all below the
+            head in turn, bottom first, in a phase each (chain-thaw).
+        lr_decay: Ratio of the learning rates of adjacent groups.
+        schedule: A name of training.schedules.SCHEDULES.
+        warmup: Share of the steps in which the learning rate rises.
+        optimizer: Its name.
+        weight_decay: Of matrices only.
+        betas: Of Adam and AdamW; the first is the momentum of sgd. For muon those of AdamW, which trains the embedding,
+            the head and all vectors, while Muon trains the matrices between.
+        anneal: Lower the learning rate where validations stop improving.
+        contrastive_temperature: Train the encoder, and not the head, with a supervised contrastive loss
+            (heads.contrastive) at this temperature; 0: no contrastive loss.
     """
 
     name: str
@@ -75,10 +88,10 @@ class Phase:
     __pydantic_config__: ClassVar[Any] = STRICT
 
     def __post_init__(self) -> None:
-        for key, known in (("schedule", tuple(SCHEDULES)), ("optimizer", get_args(OptimizerName))):
+        for key, names in (("schedule", tuple(SCHEDULES)), ("optimizer", get_args(OptimizerName))):
             name = str(getattr(self, key))
-            if name not in known:
-                raise UserError(f"unknown {key} '{name}'.", remedy=did_you_mean(name, known))
+            if name not in names:
+                raise UserError(f"unknown {key} '{name}'.", remedy=did_you_mean(name, names))
         if self.trainable is not None and self.only is not None:
             raise UserError("'trainable' and 'only' are both set.", remedy="Keep one of them.")
         wrong = [
@@ -105,13 +118,13 @@ class Phase:
                 raise UserError(f"{key} is {getattr(self, key)}.", remedy=f"It must be {remedy}.")
 
     def steps(self, steps_per_epoch: int) -> int:
-        """How many optimizer steps the phase lasts, at least one."""
+        """Number of optimizer steps of the phase, at least one."""
         return max(1, round(self.epochs * steps_per_epoch))
 
     def rates(self, num_groups: int) -> list[float | None]:
         """Each group's peak learning rate, bottom -> top; None for a group that does not train."""
         if self.only == "each":
-            raise ValueError(f"phase '{self.name}' stands for several; Stage.plan writes them out")
+            raise ValueError(f"phase '{self.name}' stands for several; Stage.plan expands it")
         rates = group_rates(self.lr, self.lr_decay, num_groups)
         if self.only is not None:
             trained = {range(num_groups)[self.only]}
@@ -123,16 +136,22 @@ class Phase:
 
 @dataclass(frozen=True)
 class Stage:
-    """The phases of one stage (adapt or finetune) and what holds for all of them; no phases: nothing to do.
+    """The phases of one stage (adapt or finetune) and the settings that they share.
 
-    `batch_size` is in texts (contiguous streams, for a language model), `bptt` the mean window of a language model in
-    tokens, `dropout` multiplies every dropout of the model, `clip` bounds the gradient's norm (0: as the settings say).
-    `min_steps` lengthens the phases of a fine-tuning, all by the same factor, where texts are so few that they would
-    come to fewer optimizer steps in all. `auxiliary_lm_weight` is the weight of the language model's own loss beside a
-    classifier's while that is fine-tuned (λ of Radford et al. 2018, equation 5; 0: none). `label_smoothing` is the
-    share of each label that is spread over all classes (ε of Szegedy et al. 2016, §7), for classifiers of one label a
-    text; evaluation uses the labels as they are. `pooling`, a name of nn.pooling.POOLINGS, replaces the way in which a
-    family's classifier pools a text's positions; other heads ignore it.
+    Attributes:
+        phases: In order; none: the recipe does nothing in this stage.
+        batch_size: In texts; for a language model, the number of contiguous streams.
+        bptt: Mean window of a language model, in tokens.
+        dropout: Factor of every dropout rate of the model.
+        clip: Bound of the gradient's norm; 0: that of the settings.
+        min_steps: Minimum number of optimizer steps in all: where texts are too few for that, all phases are lengthened
+            by the same factor.
+        auxiliary_lm_weight: Weight of a language-model loss beside a classifier's (λ of Radford et al. 2018, equation
+            5; 0: none).
+        label_smoothing: Share of each label that is spread over all classes (ε of Szegedy et al. 2016, §7), for
+            classifiers of one label per text; evaluation uses the labels as they are.
+        pooling: A name of nn.pooling.POOLINGS, in place of the default pooling of a family's classifier; other heads
+            ignore it.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -158,41 +177,47 @@ class Stage:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(self.pooling, POOLINGS))
 
     def identity(self) -> dict[str, Any]:
-        """What identifies the stage: two that train differently differ in it."""
+        """The entries that identify the stage: stages that train differently differ in it."""
         return identity_of(self)
 
-    def refuse_kind(self, kind: str) -> None:
-        """Raises UserError where this stage needs one label a text, and the labels are of another kind."""
+    def validate_label_kind(self, kind: str) -> None:
+        """Raise UserError if this stage needs one label per text and the labels are of another kind."""
         if kind == "single":
             return
         remedy = "Take another recipe."
         if any(phase.contrastive_temperature for phase in self.phases):
-            message = (
-                f"this recipe has a contrastive phase, which needs one label a text, and these have {KINDS[kind]}."
-            )
+            message = f"this recipe has a contrastive phase, which needs one label per text; these have {KINDS[kind]}."
             raise UserError(message, where="contrastive_temperature", remedy=remedy)
         if self.label_smoothing:
-            message = f"this recipe smooths one label a text, and these have {KINDS[kind]}."
+            message = f"label smoothing needs one label per text; these have {KINDS[kind]}."
             raise UserError(message, where="label_smoothing", remedy=remedy)
 
-    def refuse_for_classifiers(self, where: str) -> None:
-        """Raises UserError, with the name of the recipe, where this stage wants what only labels of texts can give."""
-        contrasts = any(phase.contrastive_temperature for phase in self.phases)
-        wanted = {
+    def validate_no_classifier_settings(self, where: str) -> None:
+        """Raise UserError if this stage has a setting that only classifiers trained on labels support.
+
+        Args:
+            where: Name of the recipe, for the message.
+        """
+        contrastive = any(phase.contrastive_temperature for phase in self.phases)
+        settings = {
             "auxiliary_lm_weight": (self.auxiliary_lm_weight, "the auxiliary loss is", "texts, pairs and choices"),
-            "contrastive_temperature": (contrasts, "contrastive phases are", "texts and pairs"),
-            "label_smoothing": (self.label_smoothing, "label_smoothing is", "one label a text"),
+            "contrastive_temperature": (contrastive, "contrastive phases are", "texts and pairs"),
+            "label_smoothing": (self.label_smoothing, "label_smoothing is", "one label per text"),
         }
-        for key, (is_wanted, it, whose) in wanted.items():
-            if is_wanted:
-                message = f"{it} for classifiers of {whose} that learn from labels."
+        for key, (is_set, subject, targets) in settings.items():
+            if is_set:
+                message = f"{subject} for classifiers of {targets} that are trained on labels."
                 raise UserError(message, where=where, remedy=f"Leave '{key}' out, or name another recipe.")
 
     def plan(self, num_groups: int, steps_per_epoch: int | None = None) -> list[Phase]:
-        """The phases as they run on a model of `num_groups` layer groups: `only = "each"` written out.
+        """The phases of a training, with `only = "each"` expanded.
 
-        With `steps_per_epoch` they last `min_steps` or more. Raises UserError where a phase names a group that the
-        model does not have.
+        Args:
+            num_groups: Number of the model's layer groups.
+            steps_per_epoch: Lengthen the phases to `min_steps` in all; None: leave them as they are.
+
+        Raises:
+            UserError: A phase names a group that the model does not have.
         """
         plan: list[Phase] = []
         for phase in self.phases:
@@ -213,10 +238,16 @@ class Stage:
 
 
 def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup]:
-    """Freeze and thaw so that exactly the groups of `phase` train; returns those.
+    """Set `requires_grad` so that exactly the groups of a phase are trained.
 
-    `groups` are the model's, bottom -> top, the head last. To be called before a model is wrapped for
-    distributed training and before its optimizer is made.
+    To be called before a model is wrapped for distributed training and before its optimizer is built.
+
+    Args:
+        groups: The model's layer groups, bottom -> top, the head last.
+        phase: The phase.
+
+    Returns:
+        The trainable groups.
     """
     trained = []
     for group, rate in zip(groups, phase.rates(len(groups)), strict=True):
@@ -228,11 +259,15 @@ def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup
 
 
 def with_frozen_bottom(stage: Stage, frozen: int, num_groups: int) -> Stage:
-    """`stage` for a model of `num_groups` layer groups of which the lowest `frozen` never train.
+    """The stage with the lowest layer groups frozen; all others are trained in the same phases at the same rates.
 
-    Every other group trains when and as fast as before. A phase that trained nothing else is left out.
+    Args:
+        stage: The stage.
+        frozen: Number of groups to freeze; a phase that trains no other is left out.
+        num_groups: Number of the model's layer groups.
 
-    Raises UserError if that leaves no phase.
+    Raises:
+        UserError: No phase is left.
     """
     phases: list[Phase] = []
     for phase in stage.plan(num_groups):
@@ -249,9 +284,9 @@ def with_frozen_bottom(stage: Stage, frozen: int, num_groups: int) -> Stage:
 
 @dataclass(frozen=True)
 class ScheduleRow:
-    """One line of `textgraft schedule`: one group's learning rates over one epoch, 0 while it is frozen.
+    """One row of `textgraft schedule`: a group's learning rates over one epoch, 0 while it is frozen.
 
-    `epoch` counts from 1 across the phases of the stage; a phase of less than an epoch has a line of its own.
+    `epoch` counts from 1 across the phases of the stage; a phase of less than an epoch has a row of its own.
     """
 
     phase: str
@@ -264,7 +299,7 @@ class ScheduleRow:
 
 
 def schedule_curve(stage: Stage, num_groups: int, steps_per_epoch: int) -> list[list[float]]:
-    """The learning rate of every step of `stage` for each group, bottom -> top; 0 while frozen. For plots."""
+    """The learning rate of each group (bottom -> top) at every step of a stage, 0 while frozen, for plots."""
     curves: list[list[float]] = [[] for _ in range(num_groups)]
     for phase in stage.plan(num_groups, steps_per_epoch):
         total = phase.steps(steps_per_epoch)
@@ -275,7 +310,7 @@ def schedule_curve(stage: Stage, num_groups: int, steps_per_epoch: int) -> list[
 
 
 def schedule_table(stage: Stage, group_names: Sequence[str], steps_per_epoch: int) -> list[ScheduleRow]:
-    """What each epoch trains, and how fast: a row for each epoch and group (bottom -> top, head last)."""
+    """The learning rates of each epoch and group: a row for each (groups bottom -> top, head last)."""
     rows: list[ScheduleRow] = []
     curves = schedule_curve(stage, len(group_names), steps_per_epoch)
     begin = epoch = 0

@@ -1,4 +1,4 @@
-"""What run.json says of how a result came to be: settings, data hashes, seeds, versions, machine."""
+"""Provenance of a result in run.json: settings, data hashes, seeds, versions, machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ from typing import Any
 import torch
 
 from textgraft import __version__
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 PACKAGES = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
 
 
 def ancestry(base: dict[str, Any]) -> dict[str, Any] | None:
-    """What a model's run.json keeps of the run.json of the model that it started from."""
+    """The entries of `base` that the run.json of a model trained from it keeps; None if it has none of them."""
     return {k: base[k] for k in ("name", "stage", "data", "tokens_seen", "licence") if k in base} or None
 
 
 def provenance(
     *, stage: str, name: str, base: dict[str, Any], data: dict[str, Any], recipe: str, settings: Settings
 ) -> dict[str, Any]:
-    """The part of run.json that every stage shares; `base` is the run.json of the model that it started from."""
+    """The entries of run.json that all stages share.
+
+    Args:
+        stage: Name of the stage.
+        name: Name of the new model.
+        base: run.json of the model that training started from.
+        data: A description of the data, with hashes.
+        recipe: Name of the recipe.
+        settings: Of the training.
+    """
     from textgraft.core.device import device_name, resolve_device
     from textgraft.nn.cpu.precision import resolve
 

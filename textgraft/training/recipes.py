@@ -1,4 +1,4 @@
-"""Recipes: how a network is fine-tuned, and where the files lie that say so, or how one is pretrained or distilled."""
+"""Recipes: TOML files with the phases and settings of a training (fine-tuning, pretraining, distillation)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from textgraft.models.default_recipes import DEFAULTS, RECIPE_FOLDERS
 from textgraft.training.phases import STRICT, Anneal, Phase, Stage
 
 T = TypeVar("T")
-OWN = ("name", "description")
-"""What a recipe says of itself, however like another it is."""
+NOT_INHERITED = ("name", "description")
+"""The keys that a recipe does not take from the one that it is `like`."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A published way to fine-tune: what to do with unlabelled text (`adapt`) and what with labels."""
+    """A published way to fine-tune.
+
+    Attributes:
+        name: Of the recipe.
+        description: A sentence.
+        source: The paper.
+        finetune: Training on labels.
+        adapt: Continued pretraining on unlabelled text; no phases: none.
+    """
 
     name: str
     description: str
@@ -32,20 +40,25 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.finetune.batch_size < 2:
-            raise UserError("finetune.batch_size is 1.", remedy="Batch normalisation needs 2 texts or more in a batch.")
-        self.adapt.refuse_for_classifiers("adapt")
+            raise UserError("finetune.batch_size is 1.", remedy="Give 2 or more: batch normalisation needs them.")
+        self.adapt.validate_no_classifier_settings("adapt")
 
 
 def recipe_names(kind: str = "") -> list[str]:
-    """The names of the recipes that ship with textgraft, sorted; `kind` "pretrain" for those of language models."""
+    """Names of the bundled recipes, sorted; `kind` is the folder below recipes/, such as "pretrain"."""
     paths = (path for folder in RECIPE_FOLDERS for path in (folder / kind).glob("*.toml"))
     return sorted({path.stem for path in paths if path.name != DEFAULTS})
 
 
 def find_recipe(name: str, kind: str = "") -> Path:
-    """The file of the recipe `name`, which is one that ships (see `recipe_names`) or a path to a .toml file.
+    """The file of a recipe.
 
-    Raises UserError for a name or path that does not exist.
+    Args:
+        name: A bundled recipe (see `recipe_names`), or the path of a .toml file.
+        kind: The folder below recipes/, such as "pretrain".
+
+    Raises:
+        UserError: There is no such recipe.
     """
     if name.endswith(".toml"):
         if not Path(name).is_file():
@@ -58,16 +71,28 @@ def find_recipe(name: str, kind: str = "") -> Path:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Read the recipe `name` (see `find_recipe`); unknown keys and wrong values raise UserError."""
+    """Read the recipe `name` (see `find_recipe`).
+
+    Raises:
+        UserError: It does not exist, or has unknown keys or wrong values.
+    """
     return read_toml(find_recipe(name), Recipe)
 
 
 def read_toml(path: Path, kind: type[T], folder: str = "") -> T:
-    """The dataclass `kind` from a TOML file; unknown keys and wrong values raise UserError with their place.
+    """Read a dataclass from a TOML file.
 
-    A file that begins with `like = "NAME"` says only where it differs from that recipe, which is found as
-    `find_recipe(NAME, folder)` finds it, or, being a .toml file, from where this one lies. Tables are laid over its
-    tables, all else replaces what it has, lists of phases too. Its name and description are never taken.
+    A file that begins with `like = "NAME"` contains only the differences from that recipe, which is
+    `find_recipe(NAME, folder)` or a .toml file relative to this one. Tables are merged into its tables, all other
+    values, lists of phases too, replace its values. Its name and description are not inherited.
+
+    Args:
+        path: The file.
+        kind: The dataclass.
+        folder: The folder below recipes/ of the recipe that it is `like`.
+
+    Raises:
+        UserError: The file is not TOML, or has unknown keys or wrong values; `where` names the key.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -80,7 +105,7 @@ def read_toml(path: Path, kind: type[T], folder: str = "") -> T:
 
 
 def _table(path: Path, folder: str, above: tuple[Path, ...]) -> dict[str, Any]:
-    """What the file says, laid over what it is like; `above` are the files that are like this one."""
+    """The file's table, merged into that of the recipe it is `like`; `above` are the files that inherit from it."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -88,28 +113,28 @@ def _table(path: Path, folder: str, above: tuple[Path, ...]) -> dict[str, Any]:
     like, above = table.pop("like", None), (*above, path.resolve())
     if like is None:
         return table
-    where, remedy = f"{path}, like", "Name a recipe that ships, or another .toml file."
+    where, remedy = f"{path}, like", "Name a bundled recipe, or another .toml file."
     if not isinstance(like, str):
-        raise UserError(f"this is {like!r}, and not a recipe's name.", where=where, remedy=remedy)
+        raise UserError(f"{like!r} is not the name of a recipe.", where=where, remedy=remedy)
     try:
         base = find_recipe(str(path.parent / like) if like.endswith(".toml") else like, folder)
     except UserError as error:
         raise UserError(error.message, where=where, remedy=error.remedy) from error
     if base.resolve() in above:
-        raise UserError("this recipe is like itself.", where=where, remedy=remedy)
-    below = {key: value for key, value in _table(base, folder, above).items() if key not in OWN}
-    return _laid_over(below, table)
+        raise UserError("this recipe inherits from itself.", where=where, remedy=remedy)
+    below = {key: value for key, value in _table(base, folder, above).items() if key not in NOT_INHERITED}
+    return _merged(below, table)
 
 
-def _laid_over(below: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """`table`, and what only `below` has."""
+def _merged(below: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """`table`, and the entries that only `below` has, in nested tables too."""
     pairs = {key: (below.get(key), value) for key, value in table.items()}
-    inside = {k: _laid_over(b, v) if isinstance(b, dict) and isinstance(v, dict) else v for k, (b, v) in pairs.items()}
-    return {**below, **inside}
+    nested = {k: _merged(b, v) if isinstance(b, dict) and isinstance(v, dict) else v for k, (b, v) in pairs.items()}
+    return {**below, **nested}
 
 
 def _explained(error: Any, path: Path, kind: Any) -> UserError:
-    """Pydantic's first complaint in our own words: which key of which phase, and what to write."""
+    """Pydantic's first error as a UserError that names the key and its phase."""
     first = error.errors()[0]
     loc = first["loc"]
     place = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
@@ -118,10 +143,10 @@ def _explained(error: Any, path: Path, kind: Any) -> UserError:
     if isinstance(inner, UserError):
         return UserError(inner.message, where=where, remedy=inner.remedy)
     if first["type"] == "unexpected_keyword_argument":
-        inside: Any = Anneal if "anneal" in loc else Phase if "phases" in loc else Stage
-        table = kind if len(loc) == 1 else inside
-        known = [f.name for f in fields(table)]
-        return UserError(f"unknown key '{loc[-1]}'.", where=where, remedy=did_you_mean(loc[-1], known))
+        nested: Any = Anneal if "anneal" in loc else Phase if "phases" in loc else Stage
+        table = kind if len(loc) == 1 else nested
+        names = [f.name for f in fields(table)]
+        return UserError(f"unknown key '{loc[-1]}'.", where=where, remedy=did_you_mean(loc[-1], names))
     if first["type"] == "missing":
         return UserError(f"the key '{loc[-1]}' is missing.", where=where, remedy="Add it.")
     return UserError(f"{first['msg']}, not {first['input']!r}.", where=where, remedy="Correct the value.")

@@ -1,4 +1,4 @@
-"""What an experiment leaves: a folder with results.json and report.html, whole or not at all."""
+"""Results of an experiment: a folder with results.json and report.html, written atomically."""
 
 from __future__ import annotations
 
@@ -10,56 +10,72 @@ from typing import Any
 from textgraft.core.errors import UserError
 from textgraft.models import model_folder
 from textgraft.training.driver import content_hash, remove_work, work_folder, work_path
-from textgraft.training.loop import Settings
 from textgraft.training.provenance import provenance
+from textgraft.training.settings import Settings
 
 
-def experiment(out: Path, asked: dict[str, Any], made: Callable[[Path], tuple[dict[str, Any], str]]) -> dict[str, Any]:
-    """What `made` returns, results and page, put in place at `out`; the results. It gets a folder for unfinished work.
+def run_experiment(
+    out: Path, identity: dict[str, Any], compute: Callable[[Path], tuple[dict[str, Any], str]]
+) -> dict[str, Any]:
+    """Compute the results of an experiment and write them at `out`.
 
-    `asked` is what they depend on: another of any of these is another run. Where `out` holds the same run's results
-    already, which was killed while it tidied up, these come back. Raises UserError if anything else is there.
+    Args:
+        out: Folder for the results. Where it has those of the same run already, which was killed while it removed its
+            work folder, these are returned.
+        identity: Everything that the results depend on; runs that differ in it are different runs.
+        compute: From a folder for unfinished work to the results and the HTML page.
+
+    Returns:
+        The results.
+
+    Raises:
+        UserError: `out` exists and is not of this run.
     """
-    refuse_existing(out)
-    folder = work_folder(out, asked)
-    key = content_hash(asked.items())
+    validate_new_path(out)
+    folder = work_folder(out, identity)
+    key = content_hash(identity.items())
     if out.exists():
         return finished(out, key)
-    results, page = made(folder)
+    results, page = compute(folder)
     results["asked"] = key
     write_results(out, results, page)
     return results
 
 
-def measured_facts(
+def measurement_record(
     stage: str, out: Path, base: dict[str, Any], data: dict[str, Any], settings: Settings
 ) -> dict[str, Any]:
-    """What results.json says of how it came to be, where nothing was trained."""
+    """The provenance in results.json of an experiment that trains nothing."""
     run = provenance(stage=stage, name=out.name, base=base, data=data, recipe="none", settings=settings)
     return {k: v for k, v in run.items() if k not in ("recipe", "settings")} | {"seed": settings.seed}
 
 
-def refuse_existing(out: Path) -> None:
-    """Raises UserError if `out` is there, unless with unfinished work beside it: that may be a run's last act."""
+def validate_new_path(out: Path) -> None:
+    """Raise UserError if `out` exists without unfinished work beside it (`finished` handles the other case)."""
     if out.exists() and not (work_path(out) / "plan.json").exists():
         raise _exists(out)
 
 
-def finished(out: Path, asked: str) -> dict[str, Any]:
-    """The results at `out`, left by the run that was killed while it tidied up; tidies up.
+def finished(out: Path, key: str) -> dict[str, Any]:
+    """The results at `out` of a run that was killed while it removed its work folder, which is removed now.
 
-    `asked` is what they were made for (a hash). Raises UserError where they are another run's.
+    Args:
+        out: The folder of the results.
+        key: Hash of the run's identity.
+
+    Raises:
+        UserError: The results are of another run.
     """
     path = out / "results.json"
     results = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    if results.get("asked") != asked:
+    if results.get("asked") != key:
         raise _exists(out)
     remove_work(out)
     return results
 
 
 def write_results(out: Path, results: Mapping[str, Any], page: str, more: Mapping[str, bytes] | None = None) -> None:
-    """Put results.json, report.html (`page`) and `more` files in place and remove the unfinished work."""
+    """Write results.json, report.html (`page`) and `more` files by name, and remove the work folder."""
     files = {
         "results.json": (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode(),
         "report.html": page.encode(),

@@ -1,7 +1,7 @@
-"""Learning-rate schedules: pure functions of the step, so that a run resumes by one integer.
+"""Learning-rate schedules: pure functions of the step, so that one integer is enough to resume a run.
 
-Each takes `(step, total, warmup)`, the step counted from 0 out of `total` and the share of the steps spent
-rising, and returns what to multiply the phase's peak learning rate with.
+Each takes `(step, total, warmup)`, the step counted from 0, the number of steps, and the share of warm-up steps, and
+returns the multiplier of the phase's peak learning rate.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def stlr(step: int, total: int, cut_frac: float = 0.1, *, ratio: float = 32) -> 
     """The slanted triangular learning rate: a short steep rise, then a long linear decay.
 
     Howard & Ruder 2018 (ULMFiT), equation 3, with T = `total`: cut = floor(T * cut_frac) and a floor of 1 /
-    `ratio`. We differ in two corners where the equation breaks down. A run too short for a rise (cut = 0, a
-    division by zero as printed) decays from the peak. And where T * cut_frac is not whole, the printed p
-    sinks below zero before the end, down to negative rates; we hold it at 0, the lowest rate the paper names.
+    `ratio`. We differ in two cases in which the equation fails. A run too short for a rise (cut = 0, a division by
+    zero as printed) decays from the peak. And where T * cut_frac is not an integer, the printed p is negative before
+    the end, and so are the rates; we clamp it at 0, the lowest rate in the paper.
     """
     cut = math.floor(total * cut_frac)
     if step < cut:
@@ -30,10 +30,9 @@ def stlr(step: int, total: int, cut_frac: float = 0.1, *, ratio: float = 32) -> 
 
 
 def one_cycle(step: int, total: int, warmup: float = 0.25, *, div: float = 25, div_final: float = 1e5) -> float:
-    """Half a cosine up from 1 / `div`, half a cosine down to 1 / `div_final`.
+    """One cycle: half a cosine up from 1 / `div`, half a cosine down to 1 / `div_final`.
 
-    Smith 2018 (arXiv:1803.09820) in fastai's cosine form (`fit_one_cycle`: div 25, div_final 1e5, pct_start
-    0.25).
+    Smith 2018 (arXiv:1803.09820) in fastai's cosine form (`fit_one_cycle`: div 25, div_final 1e5, pct_start 0.25).
     """
     return _two_cosines(step / total, warmup, 1 / div, 1.0, 1 / div_final)
 
@@ -91,7 +90,7 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 MOMENTA: dict[str, Schedule] = {"one_cycle": one_cycle_momentum}
-"""The schedules that also move the momentum, with how."""
+"""The momentum schedule of the schedules that have one."""
 
 
 def group_rates(lr: float, lr_decay: float, num_groups: int) -> list[float]:
@@ -103,7 +102,7 @@ def group_rates(lr: float, lr_decay: float, num_groups: int) -> list[float]:
 
 
 def _rise(step: int, rise: int) -> float:
-    """Linear, reaching 1 at the last of `rise` steps; the first step is not 0, for it would be wasted."""
+    """Linear, reaching 1 at the last of `rise` steps; the first step is not 0, which would waste it."""
     return (step + 1) / rise
 
 

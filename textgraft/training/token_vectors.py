@@ -1,7 +1,7 @@
-"""Word vectors over a corpus's own tokens, to start a language model's embedding table from.
+"""Static vectors of a corpus's tokens, to initialize a language model's embedding table.
 
-Static vectors learn what words mean a hundred times faster than a language model does: skip-gram reads a million
-tokens a second here, an LSTM six thousand.
+Static vectors are trained a hundred times faster than a language model: skip-gram takes a million tokens a second, an
+LSTM six thousand.
 """
 
 from __future__ import annotations
@@ -23,23 +23,39 @@ SENTENCE = 1000  # tokens; gensim cuts longer ones
 
 
 def gensim_word2vec() -> Any:
-    """Gensim's Word2Vec. Raises UserError where gensim is not installed: to be asked before any long work."""
+    """Import gensim's Word2Vec; call it before any long computation.
+
+    Raises:
+        UserError: gensim is not installed.
+    """
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
         raise UserError(
-            "starting from word vectors needs gensim.",
+            "initializing from word vectors needs gensim.",
             remedy="Install it (pip install 'textgraft[vectors]') or set token_vectors = 0 in the recipe.",
         ) from error
     return Word2Vec
 
 
 def train_token_vectors(corpus: TokenSource, dim: int, vocab_size: int, *, tokens: int, seed: int = 0) -> np.ndarray:
-    """(V, D) float32 skip-gram vectors of the corpus's token ids; a row of zeros for a token seen under five times.
+    """Train skip-gram vectors of a corpus's token ids.
 
-    Mikolov et al. 2013 through gensim: window 5, five negative samples, sub-sampling at 1e-4, one epoch over `tokens`
-    tokens taken in stretches from all over the corpus. One worker, so that the seed decides the result. Raises
-    UserError where gensim is not installed.
+    Mikolov et al. 2013 through gensim: window 5, five negative samples, sub-sampling at 1e-4, one epoch. One worker, so
+    that the result depends on the seed alone.
+
+    Args:
+        corpus: The tokens.
+        dim: D, the dimension of the vectors.
+        vocab_size: V.
+        tokens: Number of tokens to train on, in contiguous parts spread evenly over the corpus.
+        seed: Of the training.
+
+    Returns:
+        (V, D) float32; a row of zeros for a token that occurs fewer than five times.
+
+    Raises:
+        UserError: gensim is not installed.
     """
     word2vec = gensim_word2vec()
     sentences = _Sentences(corpus, tokens)
@@ -53,7 +69,7 @@ def train_token_vectors(corpus: TokenSource, dim: int, vocab_size: int, *, token
 
 
 class _Sentences:
-    """Stretches of SENTENCE token ids as strings, evenly spread over the corpus; can be read twice, as gensim does."""
+    """Parts of SENTENCE token ids as strings, spread evenly over the corpus; gensim iterates over them twice."""
 
     def __init__(self, corpus: TokenSource, tokens: int) -> None:
         self.corpus = corpus
@@ -67,33 +83,40 @@ class _Sentences:
 def cached_token_vectors(
     path: Path, corpus: TokenSource, dim: int, vocab_size: int, *, tokens: int, seed: int
 ) -> np.ndarray:
-    """The vectors of `train_token_vectors`, from `path` if an earlier run left them there."""
+    """The vectors of `train_token_vectors` (V, D), from the file `path`, which the first call writes."""
     if not path.exists():
         vectors = train_token_vectors(corpus, dim, vocab_size, tokens=tokens, seed=seed)
         write_atomically(path, vectors.tobytes())
     return np.frombuffer(path.read_bytes(), dtype=np.float32).reshape(vocab_size, dim).copy()
 
 
-def only_table(model: Model) -> nn.Parameter:
+def embedding_table(model: Model) -> nn.Parameter:
     """The model's embedding table (V, D). Raises UserError where rare tokens have tables of their own."""
     table = model.encoder.tied()
     if not isinstance(table, nn.Parameter):
-        message = "an adaptive embedding has several tables, which cannot start from word vectors."
+        message = "an adaptive embedding has several tables, which word vectors cannot initialize."
         raise UserError(message, where="token_vectors", remedy="Set token_vectors = 0 in the recipe, or no cutoffs.")
     return table
 
 
 def start_from_vectors(model: Model, vectors: np.ndarray) -> int:
-    """Put word vectors (V, D) into the embedding table, centred and scaled to the table's own deviation.
+    """Initialize the embedding table from word vectors, centred and scaled to the table's standard deviation.
 
-    Rows of zeros mean "unknown" and leave the table as it is. Returns how many rows were set. Raises UserError where
-    shapes differ, and for an embedding of several tables.
+    Args:
+        model: A language model with a single embedding table (V, D).
+        vectors: (V, D); rows of zeros leave the table's rows as they are.
+
+    Returns:
+        The number of rows that were set.
+
+    Raises:
+        UserError: The shapes differ, or the embedding has several tables.
     """
-    table = only_table(model).data
+    table = embedding_table(model).data
     if tuple(table.shape) != vectors.shape:
         raise UserError(f"the word vectors are {vectors.shape}, and the embedding table is {tuple(table.shape)}.")
     values = torch.from_numpy(vectors)
-    known = values.abs().sum(dim=1) > 0
-    centred = values[known] - values[known].mean(dim=0)
-    table[known] = centred * (table.std() / centred.std())
-    return int(known.sum())
+    has_vector = values.abs().sum(dim=1) > 0
+    centred = values[has_vector] - values[has_vector].mean(dim=0)
+    table[has_vector] = centred * (table.std() / centred.std())
+    return int(has_vector.sum())

@@ -1,7 +1,7 @@
-"""torch's optimizers, without its compiler.
+"""torch's optimizers without the import of torch's compiler.
 
-Their methods are wrapped to be left alone by it, and import it for that: three seconds and 71 MB of every process that
-trains on a processor, where nothing is compiled. What they wrap is what is here.
+torch wraps their methods to exclude them from compilation, which imports the compiler: three seconds and 71 MB in every
+process that trains on a CPU, where nothing is compiled. These classes have the unwrapped methods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import optim
 
 
 class Uncompiled(optim.Optimizer):
-    """What all optimizers do beside their step."""
+    """Optimizer base class with the unwrapped methods other than `step`."""
 
     add_param_group = unwrap(optim.Optimizer.add_param_group)
     zero_grad = unwrap(optim.Optimizer.zero_grad)
@@ -22,18 +22,18 @@ class Uncompiled(optim.Optimizer):
 
 
 class Adam(Uncompiled, optim.Adam):
-    """Adam, bit for bit torch's."""
+    """torch's Adam, bit for bit."""
 
     step = torch.no_grad()(unwrap(optim.Adam.step))
 
 
 class AdamW(Uncompiled, optim.AdamW):
-    """AdamW, bit for bit torch's."""
+    """torch's AdamW, bit for bit."""
 
     step = torch.no_grad()(unwrap(optim.AdamW.step))
 
 
 class SGD(Uncompiled, optim.SGD):
-    """Stochastic gradient descent, bit for bit torch's."""
+    """torch's SGD, bit for bit."""
 
     step = torch.no_grad()(unwrap(optim.SGD.step))

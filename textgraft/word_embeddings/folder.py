@@ -38,7 +38,7 @@ def write(stream: VectorStream, path: Path, *, half: bool = False, overwrite: bo
     Raises:
         UserError: `path` exists (without `overwrite`) or cannot be written, or a number is too large for `half`.
     """
-    model_folder.refuse_existing(path, overwrite)
+    model_folder.validate_new_path(path, overwrite)
     beside = path.with_name(f".{path.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     try:

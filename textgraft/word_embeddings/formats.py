@@ -131,7 +131,7 @@ def convert_vectors(
     """
     path = Path(out)
     if _validated_format(to) == "textgraft":
-        model_folder.refuse_existing(path, overwrite)
+        model_folder.validate_new_path(path, overwrite)
     else:
         _validate_target(path, overwrite, half)
     stream = folder.observed(stream_vectors(source, format=format, limit=limit), seen)

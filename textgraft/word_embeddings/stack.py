@@ -201,9 +201,9 @@ def _source(path: str, name: str, layer_aggregation: str, precision: str) -> Wor
     """What lies at `path`, to be known as `name`."""
     if not path:
         raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@LAYERS.")
-    if not model_folder.is_foreign(path) and Path(path).is_file():
+    if not model_folder.is_checkpoint_name(path) and Path(path).is_file():
         return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), layer_aggregation)
-    if not model_folder.is_foreign(path):
+    if not model_folder.is_checkpoint_name(path):
         folder = model_folder.find(path)
         config = model_folder.read_config(folder)
         if loading.kind_of(config) == "vectors":

@@ -17,8 +17,9 @@ from textgraft.models.inference import predict_logits
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu import precision
 from textgraft.nn.cpu.precision import FEW_ROWS, Casts, Linear, computing_in
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
+from textgraft.training.settings import Settings
 
 mkl = pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch without MKL")
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -31,9 +31,10 @@ from textgraft.tasks.learning_rates import lr_find
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
 from textgraft.tasks.tagging.finetune import TagOptions, tag_finetune
 from textgraft.text.wordpiece import train as train_wordpiece
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 LENGTHS = (9, 3, 14, 2, 6, 11, 4, 7)
 AUXILIARY = """

@@ -19,8 +19,9 @@ from textgraft.data.streams.base import ExampleStream
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.classification.training import EncodedTexts, Plan, classifier_to_train, train_classifier
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 TEXT = " ".join([*GOOD, *BAD, *PLAIN, "the film was ."])
 LABELS = Labels("single", ("neg", "pos"))

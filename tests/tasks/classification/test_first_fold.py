@@ -31,8 +31,8 @@ from textgraft.tasks.classification.first_fold import count_adaptation_tokens, f
 from textgraft.tasks.classification.sources import adapted_path
 from textgraft.tasks.classification.training import Plan
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 RECIPE = """
 name = "quick"

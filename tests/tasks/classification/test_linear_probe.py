@@ -79,7 +79,7 @@ def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
 
 
 def candidate(
-    source: Artifact, kind: str, folder: Path, *, tested: bool, within: float | None = None
+    source: Artifact, kind: str, folder: Path, *, tested: bool, max_seconds: float | None = None
 ) -> tuple[Candidate, SelectionContext, dict[str, EncodedTexts]]:
     train, test = examples(kind, 40, 1), examples(kind, 30, 2)
     labels = Labels.fit(train)
@@ -90,7 +90,7 @@ def candidate(
     evaluation, split = (test, "test") if tested else (None, "folds")
     folds, context = stratified_folds(train, 4, 0), RunContext(folder, 0, precision="fp32")
     selection = SelectionContext(train, evaluation, split, labels, (), folds, context)
-    found = linear_probe_candidate("p", EncodedData(source, encoded), selection, within=within)
+    found = linear_probe_candidate("p", EncodedData(source, encoded), selection, max_seconds=max_seconds)
     return found, selection, encoded
 
 
@@ -133,9 +133,9 @@ def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path
     """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
     source = load_network(tiny_lm)
     with pytest.raises(EarlyRejected, match="its encoding would take"):
-        candidate(source, "single", tmp_path, tested=True, within=1e-6)
+        candidate(source, "single", tmp_path, tested=True, max_seconds=1e-6)
     assert not (tmp_path / "candidates" / "p.safetensors").exists()
-    hurried = candidate(source, "single", tmp_path, tested=True, within=3600.0)[0]
+    hurried = candidate(source, "single", tmp_path, tested=True, max_seconds=3600.0)[0]
     patient = candidate(source, "single", tmp_path / "patient", tested=True)[0]
     assert np.array_equal(hurried.held_out, patient.held_out)
 

@@ -34,8 +34,8 @@ from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.model_selection import selection_splits
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.training.driver import Stopped
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 RECIPE = """
 name = "quick"

@@ -21,15 +21,15 @@ from textgraft.data.batch import pad
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.heads.classification import ClassificationHead
-from textgraft.models.inference import predict_logits, seen_by_head
+from textgraft.models.inference import extract_features, predict_logits
 from textgraft.models.model import Model, build
 from textgraft.nn.pooling import POOLINGS
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.training import EncodedTexts, Plan, as_model, new_classifier, train_classifier
-from textgraft.training.loop import Settings
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 PHASE = Phase("all", 2, 0.01)
 FP32 = Settings(precision="fp32")
@@ -60,7 +60,7 @@ def test_the_head_sees_each_text_so(family: str, pooling: str) -> None:
     """What the layers see is the pooled top layer; an AWD-LSTM's words stand beside it as before."""
     model = new_classifier(plan(family, pooling), seed=0).eval()
     assert isinstance(model.head, ClassificationHead)
-    seen = seen_by_head(model, SEQUENCES, 1, "fp32")
+    seen = extract_features(model, SEQUENCES, 1, "fp32")
     width = model.encoder.output_dim * (3 if pooling == "concat" else 1)
     assert seen.shape == (3, width + (12 if family == "awd_lstm" else 0))
     encoded = model.encoder(pad(SEQUENCES, 1), keep="top")

@@ -299,7 +299,7 @@ def test_model_card_of_nothing_makes_nothing_up():
     assert "## Results" not in card
     assert "## Training" not in card
     assert not re.search(r"\d", card)
-    assert "None stated" in card
+    assert "Not stated" in card
 
 
 def test_model_card_keeps_user_text_from_being_markup():

@@ -15,7 +15,7 @@ from textgraft.data.examples import Examples
 from textgraft.tasks.classification.fine_tuned import FinetuneResult
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 RECIPE = """
 name = "two epochs"

@@ -10,7 +10,7 @@ from made_up_reviews import reviews
 from textgraft.core.context import QUIET, RunContext
 from textgraft.core.errors import UserError
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 TEXTS = reviews(120)[0]
 FP32 = Settings(precision="fp32")

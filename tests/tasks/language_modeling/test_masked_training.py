@@ -15,9 +15,10 @@ from textgraft.data.batch import IGNORE
 from textgraft.data.streams.masking import MaskedStream, MaskingTokens
 from textgraft.heads.base import Loss
 from textgraft.models.model import Model, build
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Phase, Stage
+from textgraft.training.settings import Settings
 
 
 class Constant(Tokens):

@@ -27,7 +27,8 @@ from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.tasks.language_modeling.tokenize import tokenize
 from textgraft.training.driver import work_folder
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 
 PATIENT = Settings(precision="fp32", patience=2, save_seconds=0)
 
@@ -68,7 +69,7 @@ def test_patience_ends_it_says_so_and_keeps_the_best(
     assert best > 0
     step = run["history"][best]["step"]
     told = " ".join(capsys.readouterr().err.split())
-    assert "stopped after 2 validations without a gain; kept as it was at" in told
+    assert "stopped after 2 validations without an improvement; kept the state at" in told
     assert f"step {step})" in told
     # All held-out text is fewer tokens than a look during training reads; the weights are rounded to half precision.
     assert run["held_out"]["after"]["score"] == pytest.approx(max(scores), rel=1e-4)
@@ -146,7 +147,7 @@ def test_output_biases_start_from_the_training_texts_counts(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.drive", caught)
-    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.COUNTED_AT_ONCE", 100)
+    monkeypatch.setattr("textgraft.tasks.language_modeling.pretrain.COUNT_CHUNK", 100)
     told = Path(recipe).with_name("told.toml")
     told.write_text(Path(recipe).read_text().replace("licence =", "start_from_counts = true\nlicence ="))
     for name, path in (("plain", recipe), ("counts", told)):
@@ -283,7 +284,10 @@ def test_one_text_is_too_few_and_nothing_is_left_of_it(pool: Path, recipe: str, 
     one, held = tmp_path / "one.txt", tmp_path / "held.txt"
     one.write_text("a film that was good in its way and bad in another\n")
     held.write_text("\n \n")
-    for valid, message in ((None, r"one\.txt: there is one text, and it would be held out"), (held, "not one text")):
+    for valid, message in (
+        (None, r"one\.txt: there is a single text, which would be held out"),
+        (held, "contains no text"),
+    ):
         with pytest.raises(UserError, match=message):
             pretrain(one, tmp_path / "lm", valid=valid, options=PretrainOptions(recipe=recipe), context=QUIET)
         with pytest.raises(UserError, match=message):

@@ -283,12 +283,12 @@ def test_resumed_in_the_midst_of_a_text_with_its_states(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ('model = "spelling"\n', "", "reads spelled words"),
-        ('name = "elmo"', 'name = "elmo"\nembedding_dim = 3', "does not know"),
+        ('model = "spelling"\n', "", "takes character-encoded words"),
+        ('name = "elmo"', 'name = "elmo"\nembedding_dim = 3', "unknown setting"),
         ("input_dim = 24", "input_dim = 23", "23 is odd"),
         ("input_dim = 24", 'input_dim = 24\noutput_layer = "smpled"', "sampled"),
         ("filters = [[1, 8], [2, 8], [3, 16]]", "filters = []", "not filters"),
-        ("licence =", "token_vectors = 1000\nlicence =", "no table"),
+        ("licence =", "token_vectors = 1000\nlicence =", "no token table"),
     ],
 )
 def test_recipes_that_describe_no_model(old: str, new: str, complaint: str, tmp_path: Path) -> None:
@@ -301,13 +301,13 @@ def test_recipes_that_describe_no_model(old: str, new: str, complaint: str, tmp_
 def test_a_tokenizer_of_another_kind_is_refused(elmo: Path, tiny_recipe: Path, tmp_path: Path) -> None:
     """Whichever of the two is wrong."""
     pool, spelled = elmo.parent / "pool.txt", elmo / "tokenizer.json"
-    with pytest.raises(UserError, match="reads token ids"):
+    with pytest.raises(UserError, match="takes token ids"):
         pretrain(
             [pool], tmp_path / "lm", tokenizer=spelled, options=PretrainOptions(recipe=str(tiny_recipe)), context=QUIET
         )
     ids = tmp_path / "ids.json"
     Tokenizer.train(reviews(50)[0], kind="word", min_frequency=1).save(ids)
-    with pytest.raises(UserError, match="reads spelled words"):
+    with pytest.raises(UserError, match="character-encoded words"):
         pretrain(
             [pool],
             tmp_path / "lm2",

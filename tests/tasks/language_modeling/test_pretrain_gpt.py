@@ -123,5 +123,5 @@ def test_heads_that_start_near_are_another_model_and_another_run(gpt: Path, tmp_
     )
     assert near.run["held_out"]["after"] != load_network(gpt).run["held_out"]["after"]
     recipe.write_text(RECIPE.replace("licence =", "start_near = 3\nlicence ="))
-    with pytest.raises(UserError, match="there are 2 layers"):
+    with pytest.raises(UserError, match="the encoder has 2 layers"):
         load_pretrain_recipe(str(recipe))

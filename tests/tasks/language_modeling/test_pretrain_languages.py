@@ -19,7 +19,8 @@ from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, load_pretrain_recipe, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import TextByLanguage, pretraining_text
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 
 THAI = ("หนัง", "เรื่อง", "นี้", "สนุก", "มาก", "เพลง", "ดี", "ไม่", "ชอบ", "นักแสดง", "เล่น", "บท", "เศร้า", "ยาว")
 RECIPE = """
@@ -154,7 +155,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     pretrain(sources, tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     from textgraft.tasks.language_modeling import pretraining_text as module
 
-    built, save = module.built, Run.save
+    build, save = module.build_corpora, Run.save
 
     def stopping(count: int) -> None:
         made: list[int] = []
@@ -163,10 +164,10 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
             if len(made) == count:
                 raise KeyboardInterrupt
             made.append(1)
-            return built(*arguments, **named)  # type: ignore[arg-type]
+            return build(*arguments, **named)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "built", fatal)
+            patch.setattr(module, "build_corpora", fatal)
             killed()
 
     def killed() -> None:
@@ -231,7 +232,7 @@ def test_one_language_is_all_of_it(sources: Mapping[str, list[str | Path]], reci
 def test_a_language_that_is_spelt_like_none(
     language: str, sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=r"is not how a language is spelt.*en, th or zh-Hans"):
+    with pytest.raises(UserError, match=r"is not a language code.*en, th or zh-Hans"):
         pretrain({language: sources["en"]}, tmp_path / "lm", options=PretrainOptions(recipe=recipe), context=QUIET)
     assert not (tmp_path / "lm.run").exists()
 
@@ -245,7 +246,7 @@ def test_mistakes_name_the_language(sources: dict[str, list[str | Path]], recipe
         ({**sources, "lo": [tmp_path / "nowhere.txt"]}, r"language lo, .*nowhere\.txt: no such file"),
         (
             {**sources, "lo": [tmp_path / "one.txt"]},
-            r"language lo, .*one\.txt: there is one text, and it would be held",
+            r"language lo, .*one\.txt: there is a single text, which would be held",
         ),
         ({}, "no languages were named"),
     ]

@@ -12,7 +12,8 @@ from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 
 FP32 = Settings(precision="fp32", seed=1)
 
@@ -108,7 +109,7 @@ def test_a_model_of_another_shape_is_refused(
 ) -> None:
     path = tmp_path / "other.toml"
     path.write_text(tiny_recipe.read_text().replace("hidden_dim = 24", other))
-    with pytest.raises(UserError, match=r"not a model as the recipe 'tiny' makes it"):
+    with pytest.raises(UserError, match=r"does not have the architecture of the recipe 'tiny'"):
         pretrain([more], tmp_path / "on", model=tiny_lm, options=PretrainOptions(recipe=str(path)), context=QUIET)
     assert not (tmp_path / "on.run").exists()
 
@@ -127,7 +128,7 @@ def test_dropouts_may_be_others(tiny_lm: Path, tiny_recipe: Path, more: Path, tm
 
 
 def test_a_tokenizer_beside_a_model_is_refused(tiny_lm: Path, tiny_recipe: Path, more: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="keeps the tokenizer that it has"):
+    with pytest.raises(UserError, match="keeps the tokenizer of the model"):
         pretrain(
             [more],
             tmp_path / "on",

@@ -102,7 +102,7 @@ def test_another_vocabulary_moves_one_table_and_not_several(xl: Path) -> None:
     made = load_network(xl)
     other = Tokenizer.train(["the film was good and new words came"], kind="word", min_frequency=1)
     if made.model.describe()["encoder"]["cutoffs"]:
-        with pytest.raises(UserError, match="narrower vectors"):
+        with pytest.raises(UserError, match="has an adaptive embedding"):
             move_to_vocabulary(made, other)
         return
     moved = move_to_vocabulary(made, other)
@@ -123,7 +123,7 @@ def test_word_vectors_start_no_adaptive_embedding(xl: Path, tmp_path: Path) -> N
         ("num_heads = 2", "num_heads = 3", "3 heads do not divide"),
         ("memory_length = 12", "memory_length = 12\ncutoffs = [50, 20]", "does not rise"),
         ("memory_length = 12", "memory_length = 12\ncutoffs = [20]", "several tables"),
-        ("memory_length = 12", "memory = 12", "does not know"),
+        ("memory_length = 12", "memory = 12", "unknown setting"),
     ],
 )
 def test_recipes_that_describe_no_model(old: str, new: str, complaint: str, tmp_path: Path) -> None:

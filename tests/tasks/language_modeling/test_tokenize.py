@@ -19,9 +19,10 @@ from textgraft.models import loading
 from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import Paths
-from textgraft.tasks.language_modeling.tokenize import counted, tokenize
+from textgraft.tasks.language_modeling.tokenize import token_counts, tokenize
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 
 FP32 = Settings(precision="fp32", save_seconds=0)
 
@@ -66,7 +67,7 @@ def test_so_with_languages_whose_shares_are_chosen_when_they_are_read(pool: Path
     sources: Mapping[str, Paths] = {"en": [pool], "xx": [other]}
     whole = pretrain(sources, tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     tokens = tokenize(sources, tmp_path / "tokens", recipe=recipe, show=False)
-    assert list(counted(tokens)) == ["train-en", "train-xx", "valid-en", "valid-xx"]
+    assert list(token_counts(tokens)) == ["train-en", "train-xx", "valid-en", "valid-xx"]
     assert not (tokens / "characters.json").exists()
     made = pretrain([tokens], tmp_path / "made", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     assert same(made, whole)
@@ -85,7 +86,7 @@ def test_counted_are_the_texts_that_are_there(pool: Path, recipe: str, tmp_path:
     (tmp_path / "valid.txt").write_text("\n".join(held))
     valid: Paths = [tmp_path / "valid.txt"]
     tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, valid=valid, show=False)
-    counts = counted(tokens)
+    counts = token_counts(tokens)
     tokenizer = Tokenizer.load(tokens / "tokenizer.json")
     for name, some in (("train", texts), ("valid", held)):
         assert counts[name] == {
@@ -164,7 +165,7 @@ def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recip
     Tokenizer.train(reviews(100, 7)[0], vocab_size=120).save(smaller)
     strange = tokenize([pool], tmp_path / "strange", recipe=recipe, tokenizer=smaller, show=False)
     assert Tokenizer.load(strange / "tokenizer.json").fingerprint == Tokenizer.load(smaller).fingerprint
-    with pytest.raises(UserError, match="made by another tokenizer"):
+    with pytest.raises(UserError, match="of another tokenizer"):
         pretrain(
             [strange],
             tmp_path / "third",
@@ -172,7 +173,7 @@ def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recip
             options=PretrainOptions(recipe=recipe, settings=again),
             context=QUIET,
         )
-    with pytest.raises(UserError, match="made by another tokenizer"):
+    with pytest.raises(UserError, match="of another tokenizer"):
         pretrain(
             [tokens],
             tmp_path / "fourth",
@@ -190,8 +191,8 @@ def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path
             pretrain(sources, tmp_path / "lm", valid=valid, options=PretrainOptions(recipe=recipe), context=QUIET)
         assert not (tmp_path / "lm").exists()
 
-    refused("read alone", [tokens, pool])
-    refused("held-out text beside a folder of tokens", [tokens], [pool])
+    refused("must be the only source", [tokens, pool])
+    refused("held-out text is given beside a folder of tokens", [tokens], [pool])
     with pytest.raises(UserError, match="tokens already"):
         tokenize([tokens], tmp_path / "again", recipe=recipe, show=False)
     with pytest.raises(UserError, match=r"nowhere\.txt"):
@@ -203,7 +204,7 @@ def test_what_is_not_possible_is_refused(pool: Path, recipe: str, tmp_path: Path
     [
         ("tokens.json", "damaged"),
         ("tokenizer.json", "tokenizer.json"),
-        ("train/index.json", "altered since it was made"),
+        ("train/index.json", "altered since it was written"),
         ("train/tokens-00000.bin", "bytes instead of"),
         ("valid/starts-00000.bin", "bytes instead of"),
     ],

@@ -24,7 +24,7 @@ from textgraft.tasks.question_answering import finetune as stage
 from textgraft.tasks.question_answering.finetune import QAOptions, qa_finetune
 from textgraft.tasks.question_answering.predictor import QAModel, SearchSettings
 from textgraft.text.wordpiece import WordPieceTokenizer
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 TRAIN, TEST = parse_squad(questions(60, 1)), parse_squad(questions(30, 2))
 FP32 = Settings(precision="fp32")

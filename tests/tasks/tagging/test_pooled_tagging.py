@@ -23,7 +23,7 @@ from textgraft.models import loading
 from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.tasks.tagging.stacked import Network
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.formats import save_vectors
 from textgraft.word_embeddings.layers import WordLayers
 from textgraft.word_embeddings.pooled import PREFIXES, VECTORS, WORDS, Pooled, Remembered

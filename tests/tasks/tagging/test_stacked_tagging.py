@@ -24,7 +24,8 @@ from textgraft.models import loading
 from textgraft.tasks.tagging.finetune import STACKED, TagOptions, tag_finetune
 from textgraft.tasks.tagging.predictor import Tagger
 from textgraft.tasks.tagging.stacked import Network
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.formats import save_vectors
 from textgraft.word_embeddings.sources import FrozenModel
 from textgraft.word_embeddings.stack import Stack
@@ -128,8 +129,8 @@ def test_vectors_that_another_process_is_writing_are_not_written_too(sources: Pa
     holder = """
 import sys
 from pathlib import Path
-from textgraft.training.driver import alone
-with alone(Path(sys.argv[1])):
+from textgraft.training.driver import locked
+with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """

@@ -27,8 +27,8 @@ from textgraft.tasks.tagging import finetune as stage
 from textgraft.tasks.tagging.finetune import TagOptions, new_tagger, resolved_options, tag_finetune
 from textgraft.tasks.tagging.network import NetworkTagger, decoded, word_logits
 from textgraft.tasks.tagging.predictor import Tagger, tag_all
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.contextual import word_vectors
 
 TRAIN, TEST = sentences(150, 1, names=True), sentences(30, 2, names=True)

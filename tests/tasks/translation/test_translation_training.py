@@ -27,8 +27,9 @@ from textgraft.nn.attention_scores import REACHES, SCORES
 from textgraft.tasks.translation import train as stage
 from textgraft.tasks.translation.predictor import NEVER, Translator, _Decoder
 from textgraft.tasks.translation.train import CoVeOptions, cove_train, load_translation_recipe
-from textgraft.training.loop import Run, Settings
+from textgraft.training.loop import Run
 from textgraft.training.recipes import RECIPE_FOLDERS, recipe_names
+from textgraft.training.settings import Settings
 
 TRAIN, VALID = pairs(400, 1), pairs(40, 2)
 FEW = pairs(60, 1)
@@ -71,7 +72,7 @@ def test_it_looks_at_the_word_it_translates(translator: Translator) -> None:
             hits += LEXICON.get(found.source[int(weights.argmax())]) == word
             total += 1
     assert hits > 0.6 * total
-    assert translator.align("red dog").listed()["target"][-1] == "xxeos"
+    assert translator.align("red dog").to_dict()["target"][-1] == "xxeos"
 
 
 def test_the_record_says_what_was_learned_from(learned: Path) -> None:
@@ -85,7 +86,7 @@ def test_the_record_says_what_was_learned_from(learned: Path) -> None:
     }
     assert run["held_out"]["after"]["loss"] == pytest.approx(min(row["loss"] for row in run["history"]), rel=1e-5)
     assert run["held_out"]["after"]["perplexity"] < 1.5
-    assert "A translator" in (learned / "README.md").read_text()
+    assert "A translation model" in (learned / "README.md").read_text()
     assert not learned.with_name("cove.run").exists()
 
 
@@ -233,7 +234,7 @@ def test_a_table_that_stays_as_given_has_words_that_no_pair_has(tmp_path: Path) 
 
 
 def test_a_frozen_table_without_vectors_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no vectors to start it from"):
+    with pytest.raises(UserError, match="no vectors to initialize it"):
         cove_train(FEW, tmp_path / "cove", options=options(tmp_path, 1, recipe=frozen_recipe(tmp_path)), context=QUIET)
     assert list(tmp_path.glob("cove*")) == []
 
@@ -285,7 +286,7 @@ def test_three_recipes_ship() -> None:
     ("old", "new", "said"),
     [
         ("[tokenizer]\nmin_frequency", "[tokenizer]\nkind", "unknown key 'kind'"),
-        ("hidden_dim = 16", "hidden_dims = 16", "describes no translator"),
+        ("hidden_dim = 16", "hidden_dims = 16", "not the recipe of a translator"),
         ("num_layers = 1", 'score = "genral"', "Did you mean 'general'"),
         ("num_layers = 1", 'score = "dot"\nhidden_dim = 31', "not a TOML file"),
         ("batch_size = 16", "batch_size = 16\nauxiliary_lm_weight = 0.5", "auxiliary loss is for classifiers"),

@@ -56,7 +56,7 @@ def layers(
     """
     from textgraft.experiments.layer_aggregation import LayerOptions, inspect_layers, sampled
     from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
-    from textgraft.training.loop import Settings
+    from textgraft.training.settings import Settings
 
     validate_out(out)
     o.use_threads(threads)

@@ -24,9 +24,9 @@ def input_texts(paths: Sequence[Path] | None, column: str | None, encoding: str 
 
 def validate_out(out: Path) -> None:
     from textgraft.core.files import validate_writable
-    from textgraft.training.results_folder import refuse_existing
+    from textgraft.training.results_folder import validate_new_path
 
-    refuse_existing(out)
+    validate_new_path(out)
     validate_writable(out)
 
 

@@ -56,10 +56,10 @@ def transfer(
     from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
     from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepare_setup
-    from textgraft.training.loop import Settings
-    from textgraft.training.results_folder import refuse_existing
+    from textgraft.training.results_folder import validate_new_path
+    from textgraft.training.settings import Settings
 
-    refuse_existing(out)
+    validate_new_path(out)
     validate_writable(out)
     o.use_threads(threads)
     options = TransferOptions(

@@ -17,7 +17,7 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import ENGLISH, DefaultModels
 from textgraft.training.driver import allowed_seconds, content_hash, weights_hash
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 MIN_UNLABELLED = 20
 """Minimum number of unlabelled texts, as for adapting a language model."""

@@ -154,5 +154,5 @@ class Default:
         config = TrainingConfig("test", 1, splits, context, time_limit)
         names = outcome_names([member.pretrained for member in self._models])
         models = [member.candidate(name, train, texts, labels, config) for member, name in zip(self._models, names)]
-        chosen, _ = select_models(linear, models, selection, within=time_limit)
+        chosen, _ = select_models(linear, models, selection, max_seconds=time_limit)
         return chosen, linear.shared_seconds

@@ -21,7 +21,7 @@ from torch import Tensor
 from textgraft.core.errors import UserError
 from textgraft.encoders.elmo import ELMo
 from textgraft.models.model import Model, build
-from textgraft.models.model_folder import refuse_existing, to_json, write_folder
+from textgraft.models.model_folder import to_json, validate_new_path, write_folder
 from textgraft.text.character_encoding import CHARACTERS, NUM_CHARACTERS
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
@@ -85,7 +85,7 @@ def save(model: Model, folder: Path | str, *, overwrite: bool = False) -> Path:
     """
     h5py = _h5py()
     options, weights = to_published(model)
-    refuse_existing(Path(folder), overwrite)
+    validate_new_path(Path(folder), overwrite)
     data = BytesIO()
     with h5py.File(data, "w") as file:
         for name, value in weights.items():

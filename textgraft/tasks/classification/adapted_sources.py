@@ -12,9 +12,9 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.first_fold import count_adaptation_tokens
 from textgraft.tasks.classification.sources import Source, adapted_path
-from textgraft.tasks.language_modeling.adapt import adapt, check_adapt
-from textgraft.training.loop import Settings
+from textgraft.tasks.language_modeling.adapt import adapt, validate_adapt
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Adapted:
         for name, source in self.sources.items():
             overwrite = self.context.overwrite
             folder = self._folder(name)
-            check_adapt(self.texts, folder, source.place, self.recipe, self.settings, overwrite=overwrite)
+            validate_adapt(self.texts, folder, source.place, self.recipe, self.settings, overwrite=overwrite)
 
     def tokens(self, name: str) -> float:
         """Estimated number of tokens that the language model is adapted on."""

@@ -40,7 +40,7 @@ def save_ensemble(
     folder = Path(folder)
     member_files = {name: member.files() for name, member in members.items()}
     same = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in member_files.items())
-    model_folder.refuse_existing(folder, overwrite or same)
+    model_folder.validate_new_path(folder, overwrite or same)
     files = {"run.json": model_folder.to_json(dict(run))}
     for name, inside in member_files.items():
         files |= {f"{name}/{file}": data for file, data in inside.items()}

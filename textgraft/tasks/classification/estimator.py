@@ -34,8 +34,8 @@ from textgraft.tasks.classification.finetune_options import ENSEMBLE, FINE_TUNED
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
-from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings
 
 TargetForm = Literal["single", "indicator", "sets"]
 """Form of y: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""

@@ -267,7 +267,7 @@ def _train_folds(
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
     seconds, rejection = 0.0, None
     for number, (kept, held_out) in enumerate(training_config.splits[:most], start=1):
-        within = training_config.max_seconds(kept, len(encoded.sequences))
+        max_seconds = training_config.max_seconds(kept, len(encoded.sequences))
         try:
             trained = train_classifier(
                 plan,
@@ -275,12 +275,12 @@ def _train_folds(
                 {"held": encoded.take(held_out)},
                 context=training_config.context,
                 title=f"{title}fold {number} of {len(training_config.splits)}",
-                within=within,
+                max_seconds=max_seconds,
             )
         except TooSlow as slow:
-            assert within is not None
+            assert max_seconds is not None
             assert training_config.seconds is not None
-            seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / within
+            seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / max_seconds
             rejection = too_slow_reason("trainings", whole, training_config.seconds)
             break
         predicted = trained.logits["held"]

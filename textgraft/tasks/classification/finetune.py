@@ -46,10 +46,10 @@ from textgraft.tasks.classification.training import Plan
 from textgraft.tasks.finetuning import parts_by_name
 from textgraft.training.driver import (
     put_in_place,
-    refuse_existing,
     remove_work,
+    validate_new_path,
 )
-from textgraft.training.loop import prepared
+from textgraft.training.settings import prepared
 
 
 def finetune(
@@ -98,7 +98,7 @@ def finetune(
         options = replace(options, adapt=prepared(context, options.adapt)[1])
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
-    refuse_existing(out, context.overwrite)
+    validate_new_path(out, context.overwrite)
     validate_not_single_text(unlabelled, name="unlabelled")
     train, valid, test = read(train), read_optional(valid), read_optional(test)
     parts = {"train": train, **parts_by_name(valid=valid, test=test)}
@@ -183,7 +183,7 @@ def _plan(setup: FinetuneSetup, name: str, source: Artifact) -> Plan:
 def _select(linear: LinearCandidates, setup: FinetuneSetup) -> tuple[WeightedEnsemble, dict[str, Member]]:
     """The weighted ensemble of linear candidates and language models; and the language models that were trained."""
     language_models = [_language_model(setup, name) for name in setup.readings]
-    choice, members = select_models(linear, language_models, setup.selection, within=setup.training_config.seconds)
+    choice, members = select_models(linear, language_models, setup.selection, max_seconds=setup.training_config.seconds)
     if setup.options.method == ENSEMBLE:
         return choice, members
     how = f"measured on {len(setup.selection.train):,} labels by {evidence(setup.selection)}"

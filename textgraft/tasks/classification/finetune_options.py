@@ -14,7 +14,7 @@ from textgraft.models.default_models import default_models_for
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.training.driver import allowed_seconds
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 
 MAX_TOKENS = 512
 ENSEMBLE, LINEAR_PROBE, FINE_TUNED = "ensemble", "linear-probe", "fine-tuned"

@@ -20,8 +20,8 @@ from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.model_selection import (
     WeightedEnsemble,
 )
-from textgraft.training.loop import Settings
 from textgraft.training.provenance import ancestry, provenance
+from textgraft.training.settings import Settings
 
 
 def run_record(out: Path, setup: FinetuneSetup, comparison: Comparison) -> dict[str, Any]:

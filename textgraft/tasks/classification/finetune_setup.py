@@ -99,7 +99,7 @@ def prepare_setup(
     recipes = {name: model.recommended_recipe(options.language_recipe, kind) for name, model in models.items()}
     stages = {name: load_recipe(recipe).finetune for name, recipe in recipes.items()}
     for name, model in models.items():
-        stages[name].refuse_kind(labels.kind)
+        stages[name].validate_label_kind(labels.kind)
         new_layer_aggregation(options.layer_aggregation, model.model.encoder.widths)  # raises UserError
         validate_next_token_head(model.model, stages[name])
     if adapted is not None:

@@ -19,7 +19,7 @@ class OnnxClassifier(OnnxModel):
     both_orders: bool = False
 
     task = "classification"
-    shows = ("answers",)
+    output_names = ("answers",)
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         """(N, C) probabilities in the order of `labels.names`, or (N,) standardised values.
@@ -43,7 +43,7 @@ class OnnxClassifier(OnnxModel):
         rows = [row for bundle in bundles for row in bundle]
         ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
         starts = [row.start if isinstance(row, PairIds) else len(row) for row in rows]
-        return self.read(ids, starts, options=_places([len(bundle) for bundle in bundles]))[0]
+        return self.run_graph(ids, starts, options=_places([len(bundle) for bundle in bundles]))[0]
 
 
 def _places(sizes: Sequence[int]) -> NDArray[np.int64]:

@@ -49,7 +49,7 @@ def linear_probe_name(language_model: str) -> str:
 
 
 def linear_probe_candidate(
-    name: str, reading: EncodedData, selection: SelectionContext, *, within: float | None = None
+    name: str, reading: EncodedData, selection: SelectionContext, *, max_seconds: float | None = None
 ) -> Candidate:
     """The linear probe of a language model as a candidate, cached in the run's folder.
 
@@ -61,13 +61,13 @@ def linear_probe_candidate(
         within: Seconds that encoding the training texts may take.
 
     Raises:
-        EarlyRejected: It would take more than `within` seconds.
+        EarlyRejected: It would take more than `max_seconds` seconds.
     """
     source, part = reading.source, selection.evaluation_split
     folder, labels, kind = selection.run.work / "candidates", selection.labels, selection.labels.kind
     precision = selection.run.precision or "auto"
     arrays, facts = _load_or_compute(
-        folder / f"{name}.safetensors", lambda: _fit(source, reading.parts["train"], selection, within)
+        folder / f"{name}.safetensors", lambda: _fit(source, reading.parts["train"], selection, max_seconds)
     )
     layer, held_out = arrays["layer"], arrays["held_out"]
     targets, indices = selection.targets, selection.held_out
@@ -99,37 +99,37 @@ def _load_or_compute(path: Path, make: Callable[[], Cached]) -> Cached:
     return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
-def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, within: float | None) -> Cached:
+def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, max_seconds: float | None) -> Cached:
     """Fit the layer, and predict the texts that each fold holds out by layers fitted on the other folds."""
     labels, targets = selection.labels, selection.targets
-    tell = no_progress if within is None else _time_limit(train.sequences, within)
+    on_progress = no_progress if max_seconds is None else _time_limit(train.sequences, max_seconds)
     try:
         with Meter() as meter:
-            rows = _mean_vectors(source, train, selection.run.precision or "auto", tell)
+            rows = _mean_vectors(source, train, selection.run.precision or "auto", on_progress)
             layer, about = fit_probe(rows, targets, labels, selection.seed)
             held_out = np.full((len(targets), labels.num_outputs), np.nan)
             for kept, indices in selection.splits:
                 of_fold, _ = fit_probe(rows[kept], targets[kept], labels, selection.seed)
                 held_out[indices] = answers(of_fold, rows[indices])
     except TooSlow as slow:
-        assert within is not None
-        raise EarlyRejected(too_slow_reason("encoding", slow.seconds, within), slow.spent, meter.peak_mb) from None
+        assert max_seconds is not None
+        raise EarlyRejected(too_slow_reason("encoding", slow.seconds, max_seconds), slow.spent, meter.peak_mb) from None
     facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
     return {"layer": layer, "held_out": held_out}, facts
 
 
-def _time_limit(sequences: Sequence[TokenIds], within: float) -> ProgressCallback:
+def _time_limit(sequences: Sequence[TokenIds], max_seconds: float) -> ProgressCallback:
     """A callback that counts encoded texts, the longest first, and raises TooSlow as training.driver.drive does."""
     tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
     began = time.monotonic()
 
-    def tell(count: int) -> None:
+    def on_progress(count: int) -> None:
         spent = time.monotonic() - began
         whole = projected(spent, tokens[count - 1] / tokens[-1])
-        if whole > within:
+        if whole > max_seconds:
             raise TooSlow(whole, spent)
 
-    return tell
+    return on_progress
 
 
 def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
@@ -138,11 +138,12 @@ def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
 
 
 def _mean_vectors(
-    source: Artifact, part: EncodedTexts, precision: str, tell: ProgressCallback = no_progress
+    source: Artifact, part: EncodedTexts, precision: str, on_progress: ProgressCallback = no_progress
 ) -> NDArray[np.float32]:
     pad_id = source.tokenizer.pad_id
     return part.once(
-        "probe", lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision, tell=tell)
+        "probe",
+        lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision, on_progress=on_progress),
     )
 
 

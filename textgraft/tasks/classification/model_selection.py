@@ -163,7 +163,7 @@ def select_models(
     language_models: Sequence[FineTuningCandidate],
     selection: SelectionContext,
     *,
-    within: float | None = None,
+    max_seconds: float | None = None,
 ) -> tuple[WeightedEnsemble, dict[str, Member]]:
     """Fit a weighted ensemble of the linear candidates and the language models, each as a linear probe and fine-tuned.
 
@@ -190,9 +190,9 @@ def select_models(
                 reading = one.adapted()
         except EarlyRejected as lost:
             rejected[one.name] = lost
-        name, limit = linear_probe_name(one.name), within if candidates else None
+        name, limit = linear_probe_name(one.name), max_seconds if candidates else None
         try:
-            candidates.append(linear_probe_candidate(name, reading, selection, within=limit))
+            candidates.append(linear_probe_candidate(name, reading, selection, max_seconds=limit))
         except EarlyRejected as lost:
             rejected[name] = lost
         if one.name in rejected or one.train is None:

@@ -49,7 +49,7 @@ def validate_finetune(
         validate_next_token_head(network, stage)
     validate_pairs(train, options)
     labels = Labels.fit(train)
-    stage.refuse_kind(labels.kind)
+    stage.validate_label_kind(labels.kind)
     labels.class_weights(train, options.class_weights)
     for part in held_out:
         labels.encode(part)

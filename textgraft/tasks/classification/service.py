@@ -27,7 +27,7 @@ class PredictRequest(Request):
     explain: bool = False
 
     @property
-    def takes_long(self) -> bool:
+    def is_slow(self) -> bool:
         """True for explanations, because splitting a long Thai text into words by a dictionary is slow."""
         return self.explain
 
@@ -78,7 +78,7 @@ class ClassificationService:
         }[self.classifier.reads]
         return [convert(item) for item in request.texts]
 
-    def read(self, request: PredictRequest) -> list[str]:
+    def to_items(self, request: PredictRequest) -> list[str]:
         """The texts of a request, each followed by its variants where it is to be explained."""
         texts = self._texts(request)
         if not request.explain:
@@ -91,7 +91,7 @@ class ClassificationService:
     def answer(self, items: Sequence[str]) -> list[Prediction]:
         return list(self.classifier.predict(items))
 
-    def tell(self, request: PredictRequest, answers: Sequence[Prediction]) -> dict[str, Any]:
+    def to_response(self, request: PredictRequest, answers: Sequence[Prediction]) -> dict[str, Any]:
         if not request.explain:
             return {"predictions": [self._as_json(request, answer) for answer in answers]}
         predictions, remaining = [], iter(answers)

@@ -22,14 +22,15 @@ from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
 from textgraft.heads.classification import ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.metrics.classification import document_scores, evaluate
-from textgraft.models.inference import as_read_by, predict_logits, seen_by_head
+from textgraft.models.inference import extract_features, head_inputs, predict_logits
 from textgraft.models.model import Model, build_fresh, graft, new_head, with_dropout
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import drive
-from textgraft.training.frozen_features import still_like
-from textgraft.training.loop import Run, Scores, Settings, load_values
+from textgraft.training.frozen_features import has_same_encoder
+from textgraft.training.loop import Run, Scores, load_values
 from textgraft.training.phases import Stage
+from textgraft.training.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def train_classifier(
     context: RunContext,
     title: str,
     watched: str | None = None,
-    within: float | None = None,
+    max_seconds: float | None = None,
 ) -> TrainedClassifier:
     """Train one classifier and predict other sets of texts.
 
@@ -207,18 +208,18 @@ def train_classifier(
         Weights, (N, C) logits of every set, history and seconds.
 
     Raises:
-        TooSlow: It would take more than `within` seconds.
+        TooSlow: It would take more than `max_seconds` seconds.
     """
     done = context.work / f"{title}.safetensors"
     if done.exists():
         return _read(done)
-    plan.stage.refuse_kind(plan.labels.kind)
+    plan.stage.validate_label_kind(plan.labels.kind)
     seed = context.first_seed
     model = classifier_to_train(plan, seed)
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
     stream = ExampleStream(
-        as_read_by(model, train.sequences), targets, pad_id=plan.pad_id, rows=plan.stage.batch_size, seed=seed
+        head_inputs(model, train.sequences), targets, pad_id=plan.pad_id, rows=plan.stage.batch_size, seed=seed
     )
     phases = plan.stage.plan(len(model.layer_groups()), stream.length(0))
     settings = replace(plan.settings.of(plan.stage), seed=seed)
@@ -226,7 +227,7 @@ def train_classifier(
     if watched is not None:
         run.validate = _monitor(run, plan, evaluated[watched])
     checkpoint = context.work / f"{title}.checkpoint.safetensors"
-    drive(run, checkpoint, title=title, show=context.show, within=within)
+    drive(run, checkpoint, title=title, show=context.show, max_seconds=max_seconds)
     model.auxiliary, model.contrastive_temperature = None, 0.0  # only for training, no part of the classifier
     logits = {name: _predict(model, plan, part) for name, part in evaluated.items() if part.sequences}
     trained = TrainedClassifier(model.values(), logits, run.progress.history, run.progress.seconds)
@@ -242,11 +243,11 @@ def _predict(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
     if (
         part.read is None
         or not isinstance(model.head, ClassificationHead)
-        or not still_like(model, plan.language_model)
+        or not has_same_encoder(model, plan.language_model)
     ):
         return predict_logits(model, part.sequences, plan.pad_id, precision)
-    sequences = as_read_by(model, part.sequences)
-    seen = part.once("head", lambda: seen_by_head(model, sequences, plan.pad_id, precision).numpy())
+    sequences = head_inputs(model, part.sequences)
+    seen = part.once("head", lambda: extract_features(model, sequences, plan.pad_id, precision).numpy())
     head: Any = model.eval().head
     answers: np.ndarray = head.logits_of(torch.from_numpy(seen).to(model.device)).cpu().numpy()
     return answers

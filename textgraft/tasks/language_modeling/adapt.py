@@ -1,4 +1,4 @@
-"""Stage two: continued pretraining of a language model on the domain's text, without labels."""
+"""Adaptation: continued pretraining of a language model on unlabelled text of the domain."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.driver import (
     content_hash,
     drive,
-    measured,
+    held_out_scores,
     put_in_place,
-    refuse_existing,
+    validate_new_path,
     weights_hash,
     work_folder,
 )
-from textgraft.training.loop import Run, Settings, prepared
+from textgraft.training.loop import Run
 from textgraft.training.objectives import objective
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings, prepared
 
 HELD_OUT_TOKENS = 100_000
-FEW = 1_000
-"""Texts of which it is found out beforehand whether they are too few; more are enough."""
-LEAST_WORDS = 30_000
-"""How many words of the texts an ELMo's own vocabulary may have, if it had fewer before."""
+FEW_TEXTS = 1_000
+"""Number of texts up to which `validate_adapt` tokenizes them to count tokens."""
+MIN_WORDS = 30_000
+"""Minimum size of the vocabulary that is built for an ELMo, if it had fewer words."""
 TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bias"}
-"""The values of a language model that have a row for each token."""
+"""The weights of a language model with a row for each token."""
 
 
 def adapt(
@@ -64,8 +65,8 @@ def adapt(
 
     Howard & Ruder 2018, §3.2: discriminative rates and slanted triangular schedules, as the recipe's `adapt` phases
     say. One document in twenty (at most 100,000 tokens) is held out to measure perplexity before and after; the best
-    state is kept. An encoder that was published without its language-model head gets a fresh one that is trained along
-    with it, and an ELMo, which was so, a vocabulary of the texts. Killed, the same call goes on where it was.
+    weights are kept. An encoder that was published without its language-model head gets a new one that is trained with
+    it, and an ELMo, which was, also a vocabulary of the texts. After a kill the same call resumes.
 
     Args:
         texts: Texts without labels, 20 or more.
@@ -75,7 +76,7 @@ def adapt(
         own_vocabulary: Train a new tokenizer on the texts; tokens in both vocabularies keep their vectors, new ones
             start from the mean.
         settings: Of the training; `settings.minutes` cuts it to a time.
-        reuse: Take the folder at `out` if it came of this very call.
+        reuse: Return the folder at `out` if the same call has written it.
         context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
 
     Returns:
@@ -88,71 +89,71 @@ def adapt(
     validate_not_single_text(texts, name="texts")
     context, settings = prepared(context, settings or Settings())
     if not reuse:
-        refuse_existing(out, context.overwrite)
+        validate_new_path(out, context.overwrite)
     model = model or default_models_for(texts).alone
-    begun = _begun(texts, model, recipe, own_vocabulary, settings)
-    source, stage, learns = begun.source, begun.stage, objective(begun.source.model, str(model))
-    if reuse and out.exists() and _came_of(begun.asked, out, context.overwrite):
+    plan = _plan(texts, model, recipe, own_vocabulary, settings)
+    source, stage, task_objective = plan.source, plan.stage, objective(plan.source.model, str(model))
+    if reuse and out.exists() and _is_result_of(plan.key, out, context.overwrite):
         return out
-    folder = work_folder(out, begun.plan)
-    if begun.own_vocabulary:
+    folder = work_folder(out, plan.identity)
+    if plan.own_vocabulary:
         source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
     train, valid = held_out(texts, source.tokenizer)
     adapted = with_dropout_of(stage, source.model)
-    stream = learns.stream(adapted, train, source.tokenizer, stage, settings.seed)
-    validate = learns.validator(adapted, valid, source.tokenizer, tokens=math.inf)
+    stream = task_objective.stream(adapted, train, source.tokenizer, stage, settings.seed)
+    validate = task_objective.validator(adapted, valid, source.tokenizer, tokens=math.inf)
     shown: dict[str, Any] = {"title": "adapt", "show": context.show}
     source.model.to(resolve_device(settings.device))
-    before = measured(validate, source.model, valid.num_tokens, **shown)
+    before = held_out_scores(validate, source.model, valid.num_tokens, **shown)
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
     with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", **shown)
-    after = measured(validate, adapted, valid.num_tokens, **shown)
-    data = {"texts": len(texts), "sha256": begun.plan["texts"], "tokens": train.num_tokens}
-    about: dict[str, Any] = {"data": data, "recipe": begun.recipe, "settings": settings.of(stage)}
+    after = held_out_scores(validate, adapted, valid.num_tokens, **shown)
+    data = {"texts": len(texts), "sha256": plan.identity["texts"], "tokens": train.num_tokens}
+    about: dict[str, Any] = {"data": data, "recipe": plan.recipe, "settings": settings.of(stage)}
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
-    record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": begun.asked}
+    record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": plan.key}
     put_in_place(Artifact(adapted, source.tokenizer, None, record), out, overwrite=context.overwrite)
     return out
 
 
-def check_adapt(
+def validate_adapt(
     texts: Sequence[str], out: Path, model: str | Path, recipe: str, settings: Settings, *, overwrite: bool = False
 ) -> None:
-    """Raises the UserError that `adapt` with `reuse` would raise later."""
-    begun = _begun(texts, model, recipe, False, settings)
+    """Raise the UserError that `adapt` with `reuse` would raise later."""
+    plan = _plan(texts, model, recipe, False, settings)
     if out.exists():
-        _came_of(begun.asked, out, overwrite)
-    if len(texts) <= FEW and not begun.own_vocabulary:
-        held_out(texts, begun.source.tokenizer)
+        _is_result_of(plan.key, out, overwrite)
+    if len(texts) <= FEW_TEXTS and not plan.own_vocabulary:
+        held_out(texts, plan.source.tokenizer)
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """An adaptation before anything is trained: `plan` is what the result depends on, `asked` its hash."""
+class _Plan:
+    """An adaptation before training; `identity` is everything that the result depends on, `key` its hash."""
 
     source: Artifact
     recipe: str
     stage: Stage
     own_vocabulary: bool
-    plan: dict[str, Any]
+    identity: dict[str, Any]
 
     @property
-    def asked(self) -> str:
-        return content_hash(self.plan.items())
+    def key(self) -> str:
+        return content_hash(self.identity.items())
 
 
-def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Begun:
-    """Raises UserError for a recipe that has no phases for it, and for a model that is no language model."""
-    source = with_a_task(loading.load_network(model), settings.seed)
+def _plan(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Plan:
+    """The plan of an adaptation. Raises UserError for a recipe without adapt phases, and for other models."""
+    source = with_language_model_head(loading.load_network(model), settings.seed)
     objective(source.model, str(model))
     recipe = source.recommended_recipe(recipe)
     stage = load_recipe(recipe).adapt
     if not stage.phases:
-        raise UserError("this recipe has no phases to adapt in.", where=recipe, remedy="Name one that has.")
+        raise UserError("this recipe has no phases for adapting.", where=recipe, remedy="Name one that has.")
     own_vocabulary = own_vocabulary or source.tokenizer.tokens == list(MARKS)
-    plan = {
+    identity = {
         "stage": "adapt",
         "model": weights_hash(source.model),
         "tokenizer": source.tokenizer.fingerprint,
@@ -161,30 +162,31 @@ def _begun(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary:
         "settings": settings.identity(),
         "own_vocabulary": own_vocabulary,
     }
-    return _Begun(source, recipe, stage, own_vocabulary, plan)
+    return _Plan(source, recipe, stage, own_vocabulary, identity)
 
 
-def _came_of(asked: str, out: Path, overwrite: bool) -> bool:
-    """True where `out`, by its run.json, came of the run with the identity `asked` (a hash).
+def _is_result_of(key: str, out: Path, overwrite: bool) -> bool:
+    """True if `out` is the result of a run by its run.json; `key` is the hash of the run's identity.
 
-    Raises UserError where it is not, and may not be replaced.
+    Raises UserError if it is not, and may not be replaced.
     """
-    if (out / "config.json").is_file() and loading.load_network(out).run.get("asked") == asked:
+    if (out / "config.json").is_file() and loading.load_network(out).run.get("asked") == key:
         return True
     if not overwrite:
         raise UserError(
-            "this is there already, and was not adapted from the same model on the same texts with these settings.",
+            "this path exists, and was not adapted from the same model on the same texts with these settings.",
             where=str(out),
             remedy="Name another --out, pass --overwrite, or remove it.",
         )
-    refuse_existing(out, overwrite)
+    validate_new_path(out, overwrite)
     return False
 
 
 def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus]:
     """The texts as a training corpus and a held-out one: every twentieth text, up to HELD_OUT_TOKENS.
 
-    Raises UserError if fewer than 20 texts or too few tokens are left to learn from.
+    Raises:
+        UserError: There are fewer than 20 texts, or too few tokens to train on.
     """
     sequences = tokenizer.corpus_ids(list(texts))
     kept: list[int] = []
@@ -194,8 +196,8 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
             break
         kept.append(index)
         tokens += len(sequences[index])
-    chosen = set(kept)
-    parts = [[i for i in range(len(texts)) if (i in chosen) == held] for held in (False, True)]
+    valid_indices = set(kept)
+    parts = [[i for i in range(len(texts)) if (i in valid_indices) == is_valid] for is_valid in (False, True)]
     if len(texts) < 20 or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
         raise UserError(
             f"{len(texts)} {'text is' if len(texts) == 1 else 'texts are'} too few to adapt a language model to.",
@@ -214,7 +216,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
 
 
 def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenizer:
-    """A tokenizer of the old one's kind and size, from `path` if an earlier run left it there."""
+    """A tokenizer of the texts, of the old one's kind and size, saved at `path`."""
     if not path.exists():
         segmenter = "thai" if old.segmenter else None
         settings: dict[str, Any] = {"kind": old.kind, "vocab_size": old.vocab_size, "segmenter": segmenter}
@@ -223,43 +225,51 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
         elif isinstance(old, BytePairTokenizer):
             settings["model"] = "byte_level"
         elif isinstance(old, CharacterEncodingTokenizer):
-            settings |= {"model": "spelling", "vocab_size": max(old.vocab_size, LEAST_WORDS)}
+            settings |= {"model": "spelling", "vocab_size": max(old.vocab_size, MIN_WORDS)}
         Tokenizer.train(texts, **settings).save(path)
     return Tokenizer.load(path)
 
 
-def with_a_task(source: Artifact, seed: int) -> Artifact:
-    """A bare encoder that looks both ways under a fresh head that tells masked tokens; any other model as it is.
+def with_language_model_head(source: Artifact, seed: int) -> Artifact:
+    """A bidirectional encoder without a language-model head with a new one; any other model is returned as is.
 
-    Of an ELMo the head tells the words on either side, and knows only marks until the model moves to a vocabulary.
+    The head predicts masked tokens; that of an ELMo the next and the previous word, with special tokens as its only
+    vocabulary until `move_to_vocabulary`.
     """
     description, encoder = source.model.describe(), source.model.encoder
     if description["head"]["name"] != "features" or encoder.direction != "both":
         return source
-    spelled = encoder.uses_characters
+    by_characters = encoder.uses_characters
     description["head"] = {
-        "name": "bidirectional_language_model" if spelled else "masked_language_model",
-        "vocab_size": source.tokenizer.vocab_size if spelled else encoder.config.vocab_size,
+        "name": "bidirectional_language_model" if by_characters else "masked_language_model",
+        "vocab_size": source.tokenizer.vocab_size if by_characters else encoder.config.vocab_size,
         "input_dim": encoder.output_dim,
     }
     return replace(source, model=graft(encoder, description, seed).eval())
 
 
 def with_dropout_of(stage: Stage, model: Model) -> Model:
-    """A copy of the model with the stage's dropout."""
+    """A copy of a model with its dropout rates multiplied by the stage's factor."""
     copy = build_unfilled(with_dropout(model.describe(), stage.dropout))
     artifact.fill(copy, model.values(), where="model")
     return copy
 
 
 def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
-    """The language model over another vocabulary: known tokens keep vector and bias, new ones get the mean.
+    """A language model with another vocabulary: shared tokens keep their vector and bias, new ones get the mean.
 
-    Howard & Ruder 2018, §3.2 and their code. Raises UserError for a model that keeps rare tokens in other tables.
+    Howard & Ruder 2018, §3.2 and their code.
+
+    Args:
+        source: The language model.
+        tokenizer: The new vocabulary.
+
+    Raises:
+        UserError: The model has an adaptive embedding.
     """
     if any(isinstance(module, AdaptiveEmbedding) for module in source.model.encoder.modules()):
-        message = "the rare tokens of this model have narrower vectors, which cannot move to another vocabulary."
-        raise UserError(message, remedy="Adapt without a vocabulary of its own.")
+        message = "this model has an adaptive embedding, whose vocabulary cannot be replaced."
+        raise UserError(message, remedy="Adapt without --own-vocabulary.")
     old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
     description = source.model.describe()
     for part in description.values():

@@ -1,4 +1,4 @@
-"""Stage one: a language model from general text."""
+"""Pretraining of a language model on general text."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ from textgraft.nn.uninitialized import Uninitialized
 from textgraft.tasks.language_modeling.pretraining_text import (
     Paths,
     PretrainingText,
-    kept_tokenizer,
-    of_language,
+    load_or_train_tokenizer,
+    naming_language,
     pretraining_text,
 )
 from textgraft.tasks.language_modeling.token_shards import Corpora
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.driver import drive, measured, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Settings, load_values, prepared
-from textgraft.training.neighbour_attention import refuse_without_neighbours, start_near
+from textgraft.training.driver import drive, held_out_scores, put_in_place, validate_new_path, weights_hash, work_folder
+from textgraft.training.loop import Run, load_values
+from textgraft.training.neighbour_attention import init_neighbour_attention, validate_position_table
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.settings import Settings, prepared
 from textgraft.training.token_vectors import (
     cached_token_vectors,
+    embedding_table,
     gensim_word2vec,
-    only_table,
     start_from_vectors,
 )
 
 VALIDATION_TOKENS = 100_000
-"""How many of the held-out tokens a look during training reads; the end reads all of them."""
+"""Number of held-out tokens in validations during training; the final evaluation takes all of them."""
 VECTORS = "vectors.f32"
-COUNTED_AT_ONCE = 1 << 22
+COUNT_CHUNK = 1 << 22
 TOKENIZER_SETTINGS = (
     *("kind", "model", "vocab_size", "min_frequency"),
     *("max_characters", "max_unspaced", "segmenter", "lowercase"),
@@ -56,17 +57,26 @@ TOKENIZER_SETTINGS = (
 
 @dataclass(frozen=True)
 class PretrainRecipe:
-    """How a language model is made: its tokenizer, its shape, its training.
+    """Tokenizer, architecture and training of a language model.
 
-    `tokenizer` are keyword arguments of Tokenizer.train, and `tokenizer_every` says to train it on every so many-th
-    text. `model` are the fields of the encoder's config but vocab_size, `head` those of the language-model head.
-    `token_vectors` is how many tokens skip-gram reads to start the embedding table (0: start at random), and
-    `start_from_counts` has the output biases start at how frequent each token is. Without, where a few tokens are a
-    tenth of the text, the first steps teach that to the tied table, whose rows then all point the same way.
-    `start_near` is in how many of the lowest layers heads look at neighbours from the start
-    (training.neighbour_attention). `smoothing` is the exponent S of data.streams.languages, for sources by language.
-    `recommended_recipe` names the recipe by which such a model is adapted and fine-tuned where nobody names one ("":
-    its kind of network's).
+    Attributes:
+        name: Of the recipe.
+        description: A sentence.
+        language: Of the text.
+        licence: Of the model.
+        tokenizer: Keyword arguments of Tokenizer.train.
+        model: The fields of the encoder's config, without vocab_size.
+        stage: Phases, batch size and dropout.
+        head: The fields of the language-model head's config.
+        tokenizer_every: Train the tokenizer on every n-th text.
+        token_vectors: Number of tokens of a skip-gram training that initializes the embedding table (0: random).
+        validate_every: Steps between validations.
+        start_from_counts: Initialize the output biases from the tokens' frequencies. Without, where a few tokens are a
+            tenth of the text, the first steps move all rows of the tied table in the same direction.
+        smoothing: Exponent S of data.streams.languages, for sources by language.
+        start_near: Number of the lowest layers whose heads are initialized to attend to neighbours
+            (training.neighbour_attention).
+        recommended_recipe: The default recipe to adapt and fine-tune the model by; "": that of its architecture.
     """
 
     name: str
@@ -89,19 +99,23 @@ class PretrainRecipe:
 
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing <= 1:
-            remedy = "It must be from 0 (all languages alike) to 1 (as much as there is of each)."
+            remedy = "It must be from 0 (equal shares) to 1 (shares in proportion to the text)."
             raise UserError(f"smoothing is {self.smoothing}.", remedy=remedy)
 
     def identity(self) -> dict[str, Any]:
-        """All but the smoothing, of which a plan has what the sources need, and the recipe for later stages."""
+        """All entries but the recipe for later stages, and the smoothing, which the identity of the sources has."""
         return identity_of(self, without=("smoothing", "recommended_recipe"))
 
 
 def load_pretrain_recipe(name: str) -> PretrainRecipe:
-    """A recipe by name or path. Raises UserError for unknown keys, and where it describes no model."""
+    """Load a recipe by name or path.
+
+    Raises:
+        UserError: It has unknown keys, or is not the recipe of a model.
+    """
     path = find_recipe(name, "pretrain")
     recipe = read_toml(path, PretrainRecipe, "pretrain")
-    recipe.stage.refuse_for_classifiers(str(path))
+    recipe.stage.validate_no_classifier_settings(str(path))
     for key in recipe.tokenizer:
         if key not in TOKENIZER_SETTINGS:
             where = f"{path}, tokenizer"
@@ -112,35 +126,42 @@ def load_pretrain_recipe(name: str) -> PretrainRecipe:
         with torch.device("meta"), Uninitialized():  # takes neither time nor memory
             model = new_language_model(recipe, recipe.tokenizer.get("vocab_size", 1000), seed=0)
             if recipe.token_vectors:
-                only_table(model)
+                embedding_table(model)
             if recipe.start_near:
-                refuse_without_neighbours(model.encoder, recipe.start_near)
-        _check_reading(model, spelled=recipe.tokenizer.get("model") == "spelling")
+                validate_position_table(model.encoder, recipe.start_near)
+        _validate_input(model, by_characters=recipe.tokenizer.get("model") == "spelling")
     except UserError as error:
         raise UserError(error.message, where=error.where or str(path), remedy=error.remedy) from error
-    except (TypeError, ValueError, KeyError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
-        raise UserError(f"this describes no model ({error!r}).", where=str(path), remedy="Correct it.") from error
+    except (
+        TypeError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+    ) as error:  # a missing setting, or one of the wrong type or size
+        raise UserError(
+            f"this is not the recipe of a model ({error!r}).", where=str(path), remedy="Correct it."
+        ) from error
     return recipe
 
 
-def _check_reading(model: Model, *, spelled: bool) -> None:
-    """Raises UserError where the encoder wants words by their characters and is given ids, or the reverse."""
-    if model.encoder.uses_characters != spelled:
-        wants = "token ids" if spelled else "spelled words"
-        remedy = "Leave out model." if spelled else 'Set kind = "word" and model = "spelling".'
-        message = f"this encoder reads {wants}, which this tokenizer does not give."
+def _validate_input(model: Model, *, by_characters: bool) -> None:
+    """Raise UserError if one of encoder and tokenizer is of character-encoded words, and the other of ids."""
+    if model.encoder.uses_characters != by_characters:
+        inputs = "token ids" if by_characters else "character-encoded words"
+        remedy = "Leave out model." if by_characters else 'Set kind = "word" and model = "spelling".'
+        message = f"this encoder takes {inputs}, which this tokenizer does not produce."
         raise UserError(message, where="tokenizer", remedy=remedy)
 
 
 @dataclass(frozen=True)
 class PretrainOptions:
-    """Everything about pretraining but the data and what it starts from.
+    """Options of pretraining, without the data and the initial model.
 
     Attributes:
         recipe: Name below recipes/pretrain, or a .toml file.
         tokens: How many tokens the model is trained on; None: those of the recipe's epochs.
-        settings: Of the training. `settings.minutes` says when to stop too; `settings.patience` stops after so many
-            validations without a gain, and the best state is kept.
+        settings: Of the training. `settings.minutes` limits its time; `settings.patience` stops it after so many
+            validations without an improvement. The best weights are kept.
     """
 
     recipe: str = "en-ulmfit"
@@ -158,20 +179,20 @@ def pretrain(
     options: PretrainOptions | None = None,
     context: RunContext | None = None,
 ) -> Path:
-    """Train a tokenizer and a language model on files of general text and save them at `out`.
+    """Train a tokenizer and a language model on files of general text.
 
-    Tokenizer, token shards and checkpoint live in `OUT.run/`; killed, the same call goes on from there, on any device,
-    if the sources are the same (data.fingerprint).
+    Tokenizer, token shards and checkpoint are in `OUT.run/`; after a kill the same call resumes, on any device, if the
+    sources are the same (data.fingerprint).
 
     Args:
         sources: Files, folders, globs or data sets as read_texts takes them, or one folder of tokens
-            (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then the model's. A mapping from
-            languages to such gives each language the recipe's smoothed share, in the tokenizer's training too.
+            (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then used. A mapping from
+            languages to such: each language has the recipe's smoothed share, in the tokenizer's training too.
         out: Folder for the language model.
         valid: Held-out text, by language if the sources are; None: every 200th text (at most 300, of each language).
         tokenizer: An existing tokenizer.json; None: a new one is trained.
-        model: Name or folder of a language model of the recipe's shape to go on from, with its tokenizer (under the
-            seed that it had it would be trained on the same windows again).
+        model: Name or folder of a language model of the recipe's architecture to continue training, with its tokenizer
+            (the same seed would train it on the same windows again).
         options: Recipe, number of tokens and settings.
         context: Seed, device, precision, threads and progress.
 
@@ -183,32 +204,33 @@ def pretrain(
             not fit; or `model` has another shape, or is given beside a `tokenizer`.
     """
     out, options = Path(out), options or PretrainOptions()
-    refuse_existing(out, overwrite=None)
+    validate_new_path(out, overwrite=None)
     context, settings = prepared(context, options.settings)
     plan, tokens, show = load_pretrain_recipe(options.recipe), options.tokens, context.show
-    before = None if model is None else _model_before(plan, model, tokenizer)
+    before = None if model is None else _initial_model(plan, model, tokenizer)
     settings = replace(settings.of(plan.stage), validate_every=plan.validate_every)
     text = pretraining_text(sources, valid, plan.smoothing)
-    folder = work_folder(out, _asked(plan, text, tokenizer, settings, tokens, before))
+    folder = work_folder(out, _run_identity(plan, text, tokenizer, settings, tokens, before))
     if before is None and plan.token_vectors and not (folder / VECTORS).exists():
         gensim_word2vec()
     if before is not None:
         tok = before.tokenizer
     else:
-        tok = kept_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
-    learner = new_language_model(plan, tok.vocab_size, settings.seed)
-    _check_reading(learner, spelled=tok.spells)
+        tok = load_or_train_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
+    language_model = new_language_model(plan, tok.vocab_size, settings.seed)
+    _validate_input(language_model, by_characters=tok.spells)
     corpora = text.corpora(tok, folder, seed=settings.seed, show=show)
     train, held = corpora.train, corpora.held
     if before is not None:
-        load_values(learner, before.model.values())
+        load_values(language_model, before.model.values())
     elif not (folder / "checkpoint.safetensors").exists():
-        start_model(learner, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
-    learns = objective(learner, plan.name)
-    _check_held_out(corpora, learner, tok, learns, plan.stage)
-    stream = learns.stream(learner, train, tok, plan.stage, settings.seed)
-    phases = _phases(plan.stage, learner, train.num_tokens, tokens)
-    run = Run(learner, phases, stream, settings, learns.validator(learner, held, tok, tokens=VALIDATION_TOKENS))
+        initialize_model(language_model, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
+    task_objective = objective(language_model, plan.name)
+    _validate_held_out(corpora, language_model, tok, task_objective, plan.stage)
+    stream = task_objective.stream(language_model, train, tok, plan.stage, settings.seed)
+    phases = _phases(plan.stage, language_model, train.num_tokens, tokens)
+    validate = task_objective.validator(language_model, held, tok, tokens=VALIDATION_TOKENS)
+    run = Run(language_model, phases, stream, settings, validate)
     with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
     data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
@@ -218,39 +240,42 @@ def pretrain(
     record |= {"recommended_recipe": plan.recommended_recipe} if plan.recommended_recipe else {}
     record |= {"licence": plan.licence, "language": language, "description": plan.description}
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
-    record |= {"stopped_by": _stopped_by(run, tokens), "parameters": sum(p.numel() for p in learner.parameters())}
-    record |= {"earlier": _legs(before.run)} if before is not None else {}
-    record |= _measured(learner, tok, corpora, learns, show=show)
-    put_in_place(Artifact(learner, tok, None, record), out, half=True)
+    record |= {
+        "stopped_by": _stopped_by(run, tokens),
+        "parameters": sum(p.numel() for p in language_model.parameters()),
+    }
+    record |= {"earlier": _earlier_trainings(before.run)} if before is not None else {}
+    record |= _held_out_results(language_model, tok, corpora, task_objective, show=show)
+    put_in_place(Artifact(language_model, tok, None, record), out, half=True)
     return out
 
 
-def _model_before(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str | None) -> Artifact:
-    """The model to go on from. Raises UserError where it is not of the recipe's shape, or a tokenizer is named too."""
+def _initial_model(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str | None) -> Artifact:
+    """The model to continue. Raises UserError for another architecture than the recipe's, or a tokenizer beside it."""
     if tokenizer is not None:
-        message = "a model that goes on keeps the tokenizer that it has."
+        message = "continued training keeps the tokenizer of the model."
         raise UserError(message, where=str(tokenizer), remedy="Leave out the tokenizer, or the model.")
     before = loading.load_network(name)
     with torch.device("meta"), Uninitialized():
-        wanted = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
-    if _shape(wanted) != _shape(before.model):
-        message = f"this is not a model as the recipe '{plan.name}' makes it."
+        expected = new_language_model(plan, before.tokenizer.vocab_size, seed=0)
+    if _architecture(expected) != _architecture(before.model):
+        message = f"this model does not have the architecture of the recipe '{plan.name}'."
         raise UserError(message, where=str(name), remedy="Name the recipe that it was pretrained by.")
     return before
 
 
-def _legs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Earlier trainings of a model that goes on, as in run.json, oldest first."""
+def _earlier_trainings(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Earlier trainings of a continued model, as in run.json, oldest first."""
     last = {key: run[key] for key in ("name", "tokens_seen", "seconds", "history") if key in run}
     return [*run.get("earlier", []), last]
 
 
-def _shape(model: Model) -> tuple[Any, ...]:
-    """The shape that two models must share for one to go on as the other: all but dropouts and penalties."""
+def _architecture(model: Model) -> tuple[Any, ...]:
+    """The description and shapes of a model, without dropout rates and penalties."""
     return with_dropout(model.describe(), 0)["encoder"], {name: v.shape for name, v in model.values().items()}
 
 
-def _asked(
+def _run_identity(
     plan: PretrainRecipe,
     text: PretrainingText,
     tokenizer: Path | str | None,
@@ -258,10 +283,10 @@ def _asked(
     tokens: float | None,
     before: Artifact | None,
 ) -> dict[str, Any]:
-    """Everything that the result depends on; two runs that differ in any of it are different runs."""
+    """Everything that the result depends on; runs that differ in it are different runs."""
     return {
         "stage": "pretrain",
-        **text.asked(),  # which also finds out whether all of it is there
+        **text.identity(),  # which also fails if a file is missing
         "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
         "recipe": plan.identity(),
         "settings": settings.identity(),
@@ -271,7 +296,7 @@ def _asked(
 
 
 def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None) -> list[Phase]:
-    """The stage's phases, all longer or shorter by the same factor where `tokens` says how many are read."""
+    """The stage's phases, scaled by the same factor to `tokens` tokens in all, if that is given."""
     phases = stage.plan(len(model.layer_groups()))
     if tokens is None:
         return phases
@@ -279,20 +304,24 @@ def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None
     return [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
 
 
-def _check_held_out(corpora: Corpora, model: Model, tokenizer: Tokenizer, learns: Objective, stage: Stage) -> None:
-    """Raises UserError for a language with too little held-out text: now, and not when the training is done."""
+def _validate_held_out(
+    corpora: Corpora, model: Model, tokenizer: Tokenizer, task_objective: Objective, stage: Stage
+) -> None:
+    """Raise UserError for a language with too little held-out text, before the training."""
     for language, part in corpora.held_by_language.items():
-        with of_language(language):
-            learns.stream(model, part, tokenizer, stage, 0)
+        with naming_language(language):
+            task_objective.stream(model, part, tokenizer, stage, 0)
 
 
-def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Objective, *, show: bool) -> dict[str, Any]:
+def _held_out_results(
+    model: Model, tokenizer: Tokenizer, corpora: Corpora, task_objective: Objective, *, show: bool
+) -> dict[str, Any]:
     """Scores of the held-out text, and of each language, as in run.json."""
     scores = {}
     for name, part in {"": corpora.held, **corpora.held_by_language}.items():
-        validate = learns.validator(model, part, tokenizer, tokens=math.inf)
+        validate = task_objective.validator(model, part, tokenizer, tokens=math.inf)
         title = f"pretrain, {name}" if name else "pretrain"
-        scores[name] = measured(validate, model, part.num_tokens, title=title, show=show)
+        scores[name] = held_out_scores(validate, model, part.num_tokens, title=title, show=show)
     held = {"tokens": corpora.held.num_tokens, "words": corpora.held.num_words, "after": scores.pop("")}
     if not corpora.languages:
         return {"held_out": held}
@@ -300,10 +329,10 @@ def _measured(model: Model, tokenizer: Tokenizer, corpora: Corpora, learns: Obje
         "held_out": held,
         "languages": {
             language: {
-                **told,
+                **facts,
                 "held_out": {"tokens": corpora.held_by_language[language].num_tokens, **scores[language]},
             }
-            for language, told in corpora.languages.items()
+            for language, facts in corpora.languages.items()
         },
     }
 
@@ -318,7 +347,7 @@ def _stopped_by(run: Run, tokens: float | None) -> str:
 
 
 def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Model:
-    """The recipe's model with fresh weights."""
+    """The recipe's model with random weights."""
     encoder = {"name": "awd_lstm", **recipe.model}
     if has_setting(encoder["name"], "vocab_size"):
         encoder.setdefault("vocab_size", vocab_size)
@@ -331,18 +360,26 @@ def new_language_model(recipe: PretrainRecipe, vocab_size: int, seed: int) -> Mo
     return build_fresh({"encoder": encoder, "head": head}, seed)
 
 
-def start_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
-    """Give the model what the recipe wants it to know from the start; skip-gram vectors are kept at `path`."""
+def initialize_model(model: Model, corpus: TokenSource, *, recipe: PretrainRecipe, path: Path, seed: int) -> None:
+    """Initialize a model as the recipe says.
+
+    Args:
+        model: A language model with random weights.
+        corpus: The training tokens.
+        recipe: The recipe.
+        path: File that caches the skip-gram vectors.
+        seed: Of the skip-gram training.
+    """
     head: Any = model.head
     size, dim = head.config.vocab_size, model.encoder.output_dim
     if recipe.token_vectors:
         vectors = cached_token_vectors(path, corpus, dim, size, tokens=recipe.token_vectors, seed=seed)
         start_from_vectors(model, vectors)
     if recipe.start_near:
-        start_near(model.encoder, recipe.start_near)
+        init_neighbour_attention(model.encoder, recipe.start_near)
     if recipe.start_from_counts:
         counts = np.zeros(size, dtype=np.int64)
-        for first in range(0, corpus.num_tokens, COUNTED_AT_ONCE):
-            stretch = corpus.read(first, min(first + COUNTED_AT_ONCE, corpus.num_tokens))
-            counts += np.bincount(stretch, minlength=size)
+        for first in range(0, corpus.num_tokens, COUNT_CHUNK):
+            chunk = corpus.read(first, min(first + COUNT_CHUNK, corpus.num_tokens))
+            counts += np.bincount(chunk, minlength=size)
         head.output.start_from_counts(torch.from_numpy(counts))

@@ -1,4 +1,4 @@
-"""What a language model is pretrained on: plain sources, or sources by language that are read in smoothed shares."""
+"""Text of a pretraining: plain sources, or sources by language in smoothed shares."""
 
 from __future__ import annotations
 
@@ -27,26 +27,33 @@ _CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 
 
 class PretrainingText(Protocol):
-    """Sources of text: what they are known by, their tokenizer (of every so many-th text) and the corpora.
-
-    `languages` is empty where they are not known.
-    """
+    """Sources of text."""
 
     @property
-    def languages(self) -> list[str]: ...
+    def languages(self) -> list[str]:
+        """Codes of the languages; empty where they are not known."""
+        ...
 
-    def asked(self) -> dict[str, Any]: ...
+    def identity(self) -> dict[str, Any]:
+        """Fingerprints of the sources. Raises UserError for too little text."""
+        ...
 
-    def names(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """Names of the sources, for run.json."""
+        ...
 
-    def tokenizer(self, every: int, settings: Mapping[str, Any], folder: Path) -> Tokenizer: ...
+    def tokenizer(self, every: int, settings: Mapping[str, Any], folder: Path) -> Tokenizer:
+        """Train a tokenizer on every n-th text."""
+        ...
 
-    def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora: ...
+    def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
+        """The training and held-out corpora, as token shards in `folder`."""
+        ...
 
 
 @dataclass(frozen=True)
 class PlainText:
-    """Sources without labels, read as they come; `valid` None holds out every 200th text (at most 300)."""
+    """Sources without languages; `valid` None holds out every 200th text (at most 300)."""
 
     sources: Paths
     valid: Paths | None
@@ -55,8 +62,8 @@ class PlainText:
     def languages(self) -> list[str]:
         return []
 
-    def asked(self) -> dict[str, Any]:
-        _refuse_too_few(self.sources, self.valid)
+    def identity(self) -> dict[str, Any]:
+        _validate_size(self.sources, self.valid)
         valid = fingerprints(self.valid) if self.valid is not None else None
         return {"sources": fingerprints(self.sources), "valid": valid}
 
@@ -68,15 +75,14 @@ class PlainText:
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
         folders = folder / part("train"), folder / part("valid")
-        return Corpora(*built(self.sources, self.valid, tokenizer, folders, show=show))
+        return Corpora(*build_corpora(self.sources, self.valid, tokenizer, folders, show=show))
 
 
 @dataclass(frozen=True)
 class TextByLanguage:
-    """Sources by language, of which each is read in its smoothed share (data.streams.languages), the tokenizer's sample
-    too.
+    """Sources by language, each in its smoothed share (data.streams.languages), in the tokenizer's sample too.
 
-    Held-out text is taken of every language by itself, from `valid` or as from plain text.
+    Held-out text is separate for each language, from `valid` or as for plain text.
     """
 
     sources: Mapping[str, Paths]
@@ -87,10 +93,10 @@ class TextByLanguage:
     def languages(self) -> list[str]:
         return list(self.sources)
 
-    def asked(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         for language, paths in self.sources.items():
-            with of_language(language):
-                _refuse_too_few(paths, None if self.valid is None else self.valid[language])
+            with naming_language(language):
+                _validate_size(paths, None if self.valid is None else self.valid[language])
         valid = _fingerprints(self.valid) if self.valid is not None else None
         return {"sources": _fingerprints(self.sources), "valid": valid, "smoothing": self.smoothing}
 
@@ -101,7 +107,7 @@ class TextByLanguage:
         return Tokenizer.train(self.for_tokenizer(every, folder), **settings)
 
     def for_tokenizer(self, every: int, folder: Path) -> Iterator[str]:
-        """As many characters of the largest language as every so many-th text has, and of the others in proportion."""
+        """The tokenizer's sample: every n-th text of the largest language by characters, the others in proportion."""
         sizes = self._characters(folder / "characters.json")
         rates = {language: times / every for language, times in repeats(sizes, self.smoothing).items()}
         return sample({language: read_texts(paths) for language, paths in self.sources.items()}, sizes, rates)
@@ -111,64 +117,75 @@ class TextByLanguage:
         for language, paths in self.sources.items():
             folders = folder / part("train", language), folder / part("valid", language)
             valid = None if self.valid is None else self.valid[language]
-            with of_language(language):
-                train[language], held[language] = built(paths, valid, tokenizer, folders, show=show)
+            with naming_language(language):
+                train[language], held[language] = build_corpora(paths, valid, tokenizer, folders, show=show)
         return mixed(train, held, self.smoothing, seed)
 
     def _characters(self, path: Path) -> dict[str, int]:
-        """The characters of each language's text, counted in a pass over it, or earlier."""
+        """Number of characters in each language's text, cached at `path`."""
         if not path.exists():
             sizes = {}
             for language, paths in self.sources.items():
-                with of_language(language):
+                with naming_language(language):
                     sizes[language] = sum(map(len, read_texts(paths)))
             write_atomically(path, json.dumps(sizes).encode())
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {language: int(found[language]) for language in self.sources}
+        counts = json.loads(path.read_text(encoding="utf-8"))
+        return {language: int(counts[language]) for language in self.sources}
 
 
 def pretraining_text(
     sources: Paths | Mapping[str, Paths], valid: Paths | Mapping[str, Paths] | None, smoothing: float
 ) -> PretrainingText:
-    """Plain text; text by language, where `sources` is a mapping from such; or tokens, where it names a folder of them.
+    """The text of a pretraining.
 
-    Raises UserError for a language that is spelt like none or has no source, for held-out text that is not of the
-    same languages, and for text beside a folder of tokens.
+    Args:
+        sources: Paths, a mapping from languages to paths, or a folder of tokens.
+        valid: Held-out text, by language if the sources are.
+        smoothing: Exponent of the languages' shares.
+
+    Raises:
+        UserError: A language code is invalid or has no source; the held-out text is not of the same languages, or is
+            given beside a folder of tokens.
     """
     if not isinstance(sources, Mapping):
-        if (made := TokenFolder.among(sources, smoothing)) is not None:
+        if (tokens := TokenFolder.among(sources, smoothing)) is not None:
             if valid is not None:
-                remedy = "Leave it out: the folder has its own, which textgraft tokenize --valid names."
-                raise UserError("held-out text beside a folder of tokens.", where=str(made.folder), remedy=remedy)
-            return made
+                remedy = "Leave it out: the folder has held-out text, set by textgraft tokenize --valid."
+                raise UserError(
+                    "held-out text is given beside a folder of tokens.", where=str(tokens.folder), remedy=remedy
+                )
+            return tokens
         if isinstance(valid, Mapping):
-            raise UserError("held-out text is by language, and the sources are not.", remedy="Label both, or neither.")
+            raise UserError(
+                "held-out text is by language, and the sources are not.",
+                remedy="Name languages for both, or for neither.",
+            )
         return PlainText(_listed(sources), None if valid is None else _listed(valid))
-    labelled = _checked(sources)
+    by_language = _validated(sources)
     if valid is None:
-        return TextByLanguage(labelled, None, smoothing)
-    if not isinstance(valid, Mapping) or (held := _checked(valid)).keys() != labelled.keys():
-        remedy = f"Give held-out text of each: {', '.join(labelled)}."
+        return TextByLanguage(by_language, None, smoothing)
+    if not isinstance(valid, Mapping) or (held := _validated(valid)).keys() != by_language.keys():
+        remedy = f"Give held-out text of each: {', '.join(by_language)}."
         raise UserError("the sources are by language, and held-out text is not of the same ones.", remedy=remedy)
-    return TextByLanguage(labelled, held, smoothing)
+    return TextByLanguage(by_language, held, smoothing)
 
 
-def kept_tokenizer(
-    text: PretrainingText, given: Path | str | None, every: int, settings: Mapping[str, Any], folder: Path
+def load_or_train_tokenizer(
+    text: PretrainingText, source: Path | str | None, every: int, settings: Mapping[str, Any], folder: Path
 ) -> Tokenizer:
-    """The tokenizer that `folder` keeps; on first use the `given` one, else the text's own."""
+    """The tokenizer in `folder`; on first use that of the file `source`, or else one trained on the text."""
     path = folder / TOKENIZER
     if not path.exists():
-        (Tokenizer.load(given) if given is not None else text.tokenizer(every, settings, folder)).save(path)
+        (Tokenizer.load(source) if source is not None else text.tokenizer(every, settings, folder)).save(path)
     return Tokenizer.load(path)
 
 
-def _checked(sources: Mapping[str, Paths]) -> dict[str, Paths]:
-    """The languages in the order of their names, each with a list of paths."""
+def _validated(sources: Mapping[str, Paths]) -> dict[str, Paths]:
+    """Lists of paths by language, sorted. Raises UserError for invalid codes and missing sources."""
     for language, paths in sources.items():
         if not _CODE.fullmatch(language):
             remedy = "Write its code, such as en, th or zh-Hans."
-            raise UserError(f"'{language}' is not how a language is spelt.", remedy=remedy)
+            raise UserError(f"'{language}' is not a language code.", remedy=remedy)
         if not paths:
             raise UserError("there is no source for this language.", where=f"language {language}")
     if not sources:
@@ -177,22 +194,22 @@ def _checked(sources: Mapping[str, Paths]) -> dict[str, Paths]:
 
 
 def _listed(paths: str | Path | Paths) -> Paths:
-    """Paths, one of which may have come without a list around it."""
+    """A list of paths, from a list or a single path."""
     return [paths] if isinstance(paths, str | Path) else list(paths)
 
 
 def _fingerprints(sources: Mapping[str, Paths]) -> list[dict[str, Any]]:
-    found = []
+    entries = []
     for language, paths in sources.items():
-        with of_language(language):
-            found += [{"language": language, **file} for file in fingerprints(paths)]
-    return found
+        with naming_language(language):
+            entries += [{"language": language, **file} for file in fingerprints(paths)]
+    return entries
 
 
-def built(
+def build_corpora(
     sources: Paths, valid: Paths | None, tokenizer: Tokenizer, folders: tuple[Path, Path], *, show: bool
 ) -> tuple[Corpus, Corpus]:
-    """The training and the held-out corpus, as token shards in two folders."""
+    """Build the training and the held-out corpus, as token shards in two folders."""
 
     def build(texts: Iterable[str], folder: Path) -> Corpus:
         return build_corpus(texts, tokenizer, folder, source_description=folder.name, progress=show)
@@ -200,33 +217,33 @@ def built(
     train, held = folders
     if valid is not None:
         return build(read_texts(sources), train), build(read_texts(valid), held)
-    chosen = islice(read_texts(sources), 0, HELD_OUT_EVERY * HELD_OUT_TEXTS, HELD_OUT_EVERY)
-    return build(_kept(read_texts(sources)), train), build(chosen, held)
+    held_out = islice(read_texts(sources), 0, HELD_OUT_EVERY * HELD_OUT_TEXTS, HELD_OUT_EVERY)
+    return build(_training_texts(read_texts(sources)), train), build(held_out, held)
 
 
-def _refuse_too_few(sources: Paths, valid: Paths | None) -> None:
-    """Raises UserError for no text, and where the only one would be held out: before there is anything to tidy up."""
-    found = len(list(islice(read_texts(sources), 2)))
+def _validate_size(sources: Paths, valid: Paths | None) -> None:
+    """Raise UserError for no text, or for a single one, which would be held out; before any file is written."""
+    count = len(list(islice(read_texts(sources), 2)))
     if valid is not None:
         next(read_texts(valid))
-    elif found < 2:
+    elif count < 2:
         raise UserError(
-            "there is one text, and it would be held out to measure on, so that none is left to learn from.",
+            "there is a single text, which would be held out, so that none is left to train on.",
             where=", ".join(map(str, sources[:3])),
             remedy="Give more texts (each line of a .txt file is one), or other text to hold out (--valid).",
         )
 
 
-def _kept(texts: Iterator[str]) -> Iterator[str]:
-    """All texts but those that `built` holds out."""
+def _training_texts(texts: Iterator[str]) -> Iterator[str]:
+    """All texts but those that `build_corpora` holds out."""
     for index, text in enumerate(texts):
         if index % HELD_OUT_EVERY or index >= HELD_OUT_EVERY * HELD_OUT_TEXTS:
             yield text
 
 
 @contextmanager
-def of_language(language: str) -> Iterator[None]:
-    """Whatever UserError comes from inside says which language it is about."""
+def naming_language(language: str) -> Iterator[None]:
+    """Context that adds the language to the place of a UserError."""
     try:
         yield
     except UserError as error:

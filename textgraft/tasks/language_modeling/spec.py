@@ -1,4 +1,4 @@
-"""Language modelling, by the names of its parts: what other tasks start from."""
+"""Specification of the language-modelling task."""
 
 from __future__ import annotations
 

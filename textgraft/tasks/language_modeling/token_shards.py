@@ -1,4 +1,4 @@
-"""What a language model is pretrained on, once it is tokens: in several languages mixed, or in a folder made before."""
+"""Tokens of a pretraining: corpora of several languages, mixed, and folders of tokens."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ from textgraft.text.tokenizer import Tokenizer
 
 TOKENIZER = "tokenizer.json"
 _FORMAT, _VERSION = "textgraft tokens", 1
-_AGAIN = "Restore the folder from where it came, or make it again with textgraft tokenize."
+_RESTORE = "Restore the folder from its source, or create it again with textgraft tokenize."
 
 
 @dataclass(frozen=True)
 class Corpora:
-    """What is trained on and what is held out, the latter by language too where languages are known.
+    """Training and held-out corpora.
 
-    `languages` is what run.json says of each: texts and tokens to train on, its share of these and of what is read, and
-    how often its text is read.
+    Attributes:
+        train: The training tokens.
+        held: The held-out tokens.
+        held_by_language: The held-out tokens of each language, where languages are known.
+        languages: Entries of run.json for each language: texts and tokens in its sources, its share of all tokens and
+            of an epoch, and the number of passes over its text in an epoch.
     """
 
     train: CountedTokens
@@ -38,16 +42,16 @@ class Corpora:
 
 
 def part(name: str, language: str = "") -> str:
-    """The folder of a corpus inside another: train, valid, or of one language, as in train-th."""
+    """Name of a corpus's folder: train, valid, or of one language, such as train-th."""
     return f"{name}-{language}" if language else name
 
 
 def mixed(train: Mapping[str, Corpus], held: Mapping[str, Corpus], smoothing: float, seed: int) -> Corpora:
-    """Corpora by language, each read in its smoothed share (data.streams.languages)."""
+    """Mix corpora by language in smoothed shares (data.streams.languages)."""
     sizes = {language: corpus.num_tokens for language, corpus in train.items()}
     mixture = Mixture(list(train.values()), list(repeats(sizes, smoothing).values()), seed=seed)
     whole = sum(sizes.values())
-    told = {
+    facts = {
         language: {
             "texts": train[language].num_documents,
             "tokens": sizes[language],
@@ -57,16 +61,16 @@ def mixed(train: Mapping[str, Corpus], held: Mapping[str, Corpus], smoothing: fl
         }
         for language, tokens in zip(train, mixture.tokens_of, strict=True)
     }
-    return Corpora(mixture, Mixture(list(held.values()), [1.0] * len(held), seed=0), held, told)
+    return Corpora(mixture, Mixture(list(held.values()), [1.0] * len(held), seed=0), held, facts)
 
 
 @dataclass(frozen=True)
 class TokenFolder:
-    """A folder that `textgraft tokenize` made: a source of pretraining without its text
-    (tasks.language_modeling.tokenize).
+    """A folder of `textgraft tokenize`: a source of pretraining without its text (tasks.language_modeling.tokenize).
 
-    It holds tokenizer.json, the corpora train and valid (data.streams.shards; train-th and valid-th for each language),
-    and tokens.json, which names the sources and vouches for the corpora's indexes, as these do for their shards.
+    It contains tokenizer.json, the corpora train and valid (data.streams.shards; train-th and valid-th for each
+    language), and tokens.json with the names of the sources and the hashes of the corpora's indexes, which have those
+    of their shards.
     """
 
     folder: Path
@@ -74,7 +78,7 @@ class TokenFolder:
 
     @classmethod
     def write(cls, folder: Path, tokenizer: Tokenizer, names: Sequence[str], languages: Sequence[str]) -> None:
-        """tokens.json of what lies in `folder`."""
+        """Write tokens.json for the tokenizer and corpora in `folder`."""
         corpora = [part(kind, language) for kind in ("train", "valid") for language in languages or [""]]
         content = {
             "format": _FORMAT,
@@ -88,17 +92,17 @@ class TokenFolder:
 
     @classmethod
     def among(cls, sources: str | Path | Sequence[str | Path], smoothing: float) -> Self | None:
-        """The folder of tokens that `sources` name, if they do. Raises UserError where they name more than that."""
+        """The folder of tokens, if `sources` name one. Raises UserError if they name other paths too."""
         sources = [sources] if isinstance(sources, str | Path) else sources
-        found = [path for path in sources if (Path(path) / TOKENS).is_file()]
-        if found and len(sources) > 1:
-            message = "a folder of tokens is read alone."
-            raise UserError(message, where=str(found[0]), remedy="Tokenize all of the text together.")
-        return cls(Path(found[0]), smoothing) if found else None
+        folders = [path for path in sources if (Path(path) / TOKENS).is_file()]
+        if folders and len(sources) > 1:
+            message = "a folder of tokens must be the only source."
+            raise UserError(message, where=str(folders[0]), remedy="Tokenize all of the text together.")
+        return cls(Path(folders[0]), smoothing) if folders else None
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """tokens.json. Raises UserError where it is damaged or from a later textgraft."""
+        """The content of tokens.json. Raises UserError if it is damaged or of a later textgraft."""
         path = self.folder / TOKENS
         try:
             content = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -106,20 +110,20 @@ class TokenFolder:
                 message = f"this is version {content['version']}, and this textgraft reads version {_VERSION}."
                 raise UserError(message, where=str(path), remedy="Install a newer textgraft.")
             languages, indexes = list(content["languages"]), dict(content["indexes"])
-            wanted = {part(kind, lang) for kind in ("train", "valid") for lang in languages or [""]}
-            if content["format"] != _FORMAT or indexes.keys() != wanted or not isinstance(content["sources"], list):
-                raise ValueError("it describes no tokens")
+            expected = {part(kind, lang) for kind in ("train", "valid") for lang in languages or [""]}
+            if content["format"] != _FORMAT or indexes.keys() != expected or not isinstance(content["sources"], list):
+                raise ValueError("it is not the manifest of a folder of tokens")
         except UserError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             message = f"damaged ({type(error).__name__}: {error})."
-            raise UserError(message, where=str(path), remedy=_AGAIN) from error
+            raise UserError(message, where=str(path), remedy=_RESTORE) from error
         return content
 
-    def asked(self) -> dict[str, Any]:
-        """What the tokens are, wherever they lie."""
-        known = {"name": TOKENS, "sha256": hashlib.sha256(json.dumps(self.manifest).encode()).hexdigest()}
-        return {"sources": [known], "valid": None, **({"smoothing": self.smoothing} if self.languages else {})}
+    def identity(self) -> dict[str, Any]:
+        """Hash of the manifest, in any folder."""
+        source = {"name": TOKENS, "sha256": hashlib.sha256(json.dumps(self.manifest).encode()).hexdigest()}
+        return {"sources": [source], "valid": None, **({"smoothing": self.smoothing} if self.languages else {})}
 
     @property
     def languages(self) -> list[str]:
@@ -129,31 +133,31 @@ class TokenFolder:
         return list(self.manifest["sources"])
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many documents, tokens, words and characters each corpus has, by its folder's name."""
+        """Numbers of documents, tokens, words and characters of each corpus, by its folder's name."""
         units = ("documents", "tokens", "words", "characters")
         shards = {name: Index.read(self.folder / name).shards for name in self.manifest["indexes"]}
-        return {name: {unit: sum(getattr(s, unit) for s in found) for unit in units} for name, found in shards.items()}
+        return {
+            name: {unit: sum(getattr(s, unit) for s in corpus) for unit in units} for name, corpus in shards.items()
+        }
 
     def tokenizer(self, every: int, settings: Mapping[str, Any], folder: Path) -> Tokenizer:
-        """The one that made the tokens, whatever a recipe says of one."""
+        """The folder's tokenizer; the arguments are ignored."""
         return Tokenizer.load(self.folder / TOKENIZER)
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
-        """Where they lie. Raises UserError for another tokenizer, and for what is missing, truncated or altered."""
+        """The folder's corpora. Raises UserError for another tokenizer, and for missing, truncated or altered files."""
         if tokenizer.fingerprint != self.manifest["tokenizer"]:
-            remedy = (
-                f"Take the {TOKENIZER} beside them, or a model that has it, or make the folder with that tokenizer."
-            )
-            raise UserError("these tokens were made by another tokenizer.", where=str(self.folder), remedy=remedy)
+            remedy = f"Use the {TOKENIZER} in the folder, or a model with it, or tokenize with the other tokenizer."
+            raise UserError("these tokens are of another tokenizer.", where=str(self.folder), remedy=remedy)
         if not self.languages:
-            return Corpora(self._opened("train"), self._opened("valid"))
-        train, held = ({lang: self._opened(part(kind, lang)) for lang in self.languages} for kind in ("train", "valid"))
+            return Corpora(self._open("train"), self._open("valid"))
+        train, held = ({lang: self._open(part(kind, lang)) for lang in self.languages} for kind in ("train", "valid"))
         return mixed(train, held, self.smoothing, seed)
 
-    def _opened(self, name: str) -> Corpus:
+    def _open(self, name: str) -> Corpus:
         index = self.folder / name / INDEX
         if index.exists() and _sha256(index) != self.manifest["indexes"][name]:
-            raise UserError("altered since it was made.", where=str(index), remedy=_AGAIN)
+            raise UserError("altered since it was written.", where=str(index), remedy=_RESTORE)
         return Corpus.open(self.folder / name)
 
 

@@ -35,11 +35,12 @@ from textgraft.tasks.question_answering.predictor import (
     as_file,
     scores,
 )
-from textgraft.training.driver import drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.loop import Run, Scores, Settings, prepared
+from textgraft.training.driver import drive, put_in_place, validate_new_path, work_folder
+from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings, prepared
 
 QA_MODEL = "QA model"
 
@@ -137,13 +138,13 @@ def qa_finetune(
     out, options = Path(out), options or QAOptions()
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
-    refuse_existing(out, context.overwrite)
+    validate_new_path(out, context.overwrite)
     validate_types(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
     source = loading.load_network(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
     options = resolved_options(options, source, train)
     stage = load_recipe(options.recipe).finetune
-    stage.refuse_for_classifiers(options.recipe)
+    stage.validate_no_classifier_settings(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     folder = work_folder(out, run_identity("qa", data, [source], [stage], options))
     run = _run(source, stage, train, parts, options)

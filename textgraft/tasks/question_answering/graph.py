@@ -23,13 +23,13 @@ class OnnxSpanModel(OnnxModel):
     direction: Direction = "both"
 
     task = "span"
-    shows = ("logits",)
+    output_names = ("logits",)
 
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """Logits (T, 2) of an answer's first and last token, for each window."""
         window_rows: dict[int, np.ndarray] = {}
         for indices in budget_batches([len(w.ids) for w in windows], tokens=self.tokens_per_batch, rows=ROWS):
             batch = [windows[i] for i in indices]
-            (logits,) = self.read([w.ids for w in batch], [w.second for w in batch])
+            (logits,) = self.run_graph([w.ids for w in batch], [w.second for w in batch])
             window_rows |= {i: row[: len(windows[i].ids)] for i, row in zip(indices, logits, strict=True)}
         return [window_rows[i] for i in range(len(windows))]

@@ -37,12 +37,12 @@ class QuestionAnsweringService:
     def about(self) -> dict[str, Any]:
         return {"reads": "questions", "may_be_none": self.model.search.may_be_none}
 
-    def read(self, request: AnswerRequest) -> list[Paragraph]:
+    def to_items(self, request: AnswerRequest) -> list[Paragraph]:
         return [Paragraph(item.context, (Question("", item.question),)) for item in request.questions]
 
     def answer(self, items: Sequence[Paragraph]) -> list[dict[str, Any]]:
         predictions = self.model.answer(Squad((Article("", tuple(items)),)))
         return [{"answer": prediction.text, "best": prediction.as_json()} for prediction in predictions]
 
-    def tell(self, request: AnswerRequest, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def to_response(self, request: AnswerRequest, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {"answers": [answer | {"best": answer["best"][: request.n_best]} for answer in answers]}

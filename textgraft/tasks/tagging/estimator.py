@@ -22,7 +22,7 @@ from textgraft.tasks.tagging.finetune import STACKED, TAGGER, TagOptions, tag_fi
 from textgraft.tasks.tagging.network import tagging_head
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, TaggedSentence, Tagger, scores
 from textgraft.tasks.tagging.stacked import Network
-from textgraft.training.loop import Settings
+from textgraft.training.settings import Settings
 from textgraft.word_embeddings.stack import Stack
 
 

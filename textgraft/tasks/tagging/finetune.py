@@ -34,12 +34,13 @@ from textgraft.tasks.tagging import baseline
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, TaggedSentence, scores, tag_all
 from textgraft.tasks.tagging.stacked import Network, validated_in_int8
-from textgraft.training.driver import alone, drive, put_in_place, refuse_existing, work_folder
-from textgraft.training.loop import Run, Settings, prepared
+from textgraft.training.driver import drive, locked, put_in_place, validate_new_path, work_folder
+from textgraft.training.loop import Run
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.settings import Settings, prepared
 from textgraft.word_embeddings.stack import Stack
 
 TAGGER = "tagger"
@@ -158,7 +159,7 @@ def tag_finetune(
     out, options = Path(out), options or (STACKED if isinstance(model, Stack) else TagOptions())
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
-    refuse_existing(out, context.overwrite)
+    validate_new_path(out, context.overwrite)
     validate_types(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
     source = (
@@ -167,7 +168,7 @@ def tag_finetune(
     train, parts = chosen_parts(train, valid, test, options)
     options = resolved_options(options, source)
     stage = load_recipe(options.recipe).finetune
-    stage.refuse_for_classifiers(options.recipe)
+    stage.validate_no_classifier_settings(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
     stacked = _stack_identity(source.stack, options)
     context = context.at(work_folder(out, run_identity("tag", data, [source], [stage], options) | stacked))
@@ -232,7 +233,7 @@ def train_tagger(
     if stack is not None:
         stack.to(resolve_device(settings.device))
         cached_parts = [train, *(part for name, part in parts.items() if name == "valid")]
-        with alone(folder):
+        with locked(folder):
             cached_stack = options.network.kept(stack, cached_parts, folder, show=show)
             words = [s.words for s in train.sentences]
             prepared_source = replace(source, stack=cached_stack.having_read(words, folder, show=show))

@@ -36,7 +36,7 @@ class OnnxTagger(OnnxModel):
     direction: Direction = "both"
 
     task = "tagging"
-    shows = ("tags", "probabilities")
+    output_names = ("tags", "probabilities")
 
     @property
     def config(self) -> OnnxTagger:
@@ -75,7 +75,7 @@ class OnnxTagger(OnnxModel):
                 words[place, window.start : window.start + len(window.spans)] = row * width + window.positions(
                     self.subword_pooling
                 )
-            tags, probabilities = self.read([window.ids for _, window in rows], words=words)
+            tags, probabilities = self.run_graph([window.ids for _, window in rows], words=words)
             for place, i in enumerate(indices):
                 decoded[i] = tags[place, : lengths[i]], probabilities[place, : lengths[i]]
         return [decoded[i] for i in range(len(lengths))]

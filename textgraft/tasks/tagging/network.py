@@ -78,7 +78,7 @@ def word_logits(
                 windows,
                 lengths,
                 pad_id,
-                model.continued,
+                model.forward_with_state,
                 subword_pooling=subword_pooling,
                 window=carried,
             )

@@ -25,11 +25,11 @@ class TaggingService:
     def about(self) -> dict[str, Any]:
         return {"reads": "texts", "entities": self.tagger.has_entities, "tags": list(self.tagger.config.tags)}
 
-    def read(self, request: TagRequest) -> list[str]:
+    def to_items(self, request: TagRequest) -> list[str]:
         return request.texts
 
     def answer(self, items: Sequence[str]) -> list[dict[str, Any]]:
         return [prediction.as_json() for prediction in self.tagger.tag_texts(items)]
 
-    def tell(self, request: TagRequest, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def to_response(self, request: TagRequest, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {"texts": list(answers)}

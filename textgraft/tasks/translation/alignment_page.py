@@ -1,4 +1,4 @@
-"""The heat map of an alignment: where a translator looked as it wrote each word."""
+"""Heat map of an alignment: attention weights of a translation over its source."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from textgraft.tasks.translation.predictor import Alignment
 
 
-def alignment(found: Alignment) -> Plot:
-    """The weights (T', S), the sentence's words across and the translation's down, as Bahdanau et al. 2015, figure 3.
+def alignment(result: Alignment) -> Plot:
+    """The weights (T', S), with source words across and target words down, as Bahdanau et al. 2015, figure 3.
 
-    The darker, the more; a row's weights add up to 1, or less where the attention is local-p.
+    Darker is higher; the weights of a row sum to 1, or less with local-p attention.
     """
-    source, target = ([shortened(word) for word in side] for side in (found.source, found.target))
+    source, target = ([shortened(word) for word in side] for side in (result.source, result.target))
     width, height = len(source), len(target)
     with style():
         figure = Figure(figsize=(max(2.4, 0.34 * width) + 1.6, max(1.6, 0.3 * height) + 1.2))
         axis = figure.subplots()
-        for row, weights in enumerate(found.weights):
+        for row, weights in enumerate(result.weights):
             for column, weight in enumerate(weights):
                 if weight >= 0.005:
                     box = ([column, column + 1], row, row + 1)
@@ -34,6 +34,6 @@ def alignment(found: Alignment) -> Plot:
         axis.set(xlim=(0, width), ylim=(height, 0))
         axis.grid(False)
         axis.tick_params(length=0)
-    most = ((word, found.source[int(row.argmax())]) for word, row in zip(found.target, found.weights, strict=True))
-    said = ", ".join(f"{word} at {seen}" for word, seen in most)
-    return laid_out(figure, f"Where the translator looks most as it writes: {said}.")
+    pairs = ((word, result.source[int(row.argmax())]) for word, row in zip(result.target, result.weights, strict=True))
+    to_dict = ", ".join(f"{target} to {source}" for target, source in pairs)
+    return laid_out(figure, f"The source word of the highest weight for each target word: {to_dict}.")

@@ -1,4 +1,4 @@
-"""A translator at work: translations by greedy or beam search, where it looks at each word, how good they are."""
+"""Translation with a trained model: greedy or beam search, alignments, evaluation."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from textgraft.text.normalize import CONTROL
 from textgraft.text.tokenizer import Tokenizer
 
 MAX_TOKENS = 100
-AT_ONCE, ROWS, TOKENS_PER_BATCH = 1024, 64, 4096
+STREAM_TEXTS, ROWS, TOKENS_PER_BATCH = 1024, 64, 4096
 NEVER = tuple(CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxfld"))
-"""What a translation is not to hold."""
+"""Tokens that a translation must not contain."""
 
 
 def translation_targets(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> list[np.ndarray]:
-    """What a decoder is to write: each text's ids, `max_tokens` at most, and END behind them."""
+    """Targets of a decoder: each text's ids and END, `max_tokens` at most."""
     return [np.append(ids[: max_tokens - 1], END).astype(np.int64) for ids in tokenizer.bodies(texts)]
 
 
 def padded_targets(targets: Sequence[np.ndarray]) -> Tensor:
-    """(N, T') int64 of all of them, IGNORE behind each one's end."""
+    """Targets as one int64 tensor (N, T'), padded with IGNORE."""
     padded = torch.full((len(targets), max(map(len, targets))), IGNORE, dtype=torch.int64)
     for row, ids in enumerate(targets):
         padded[row, : len(ids)] = torch.from_numpy(ids)
@@ -52,23 +52,26 @@ def padded_targets(targets: Sequence[np.ndarray]) -> Tensor:
 
 @dataclass(frozen=True)
 class Alignment:
-    """A sentence, its translation, and where the decoder looked for each word of that: weights (T', S).
+    """A sentence, its translation, and the decoder's attention weights.
 
-    Both are tokens as the model has them, the source's first mark and the translation's END among them.
+    Attributes:
+        source: S tokens, the special token at the beginning included.
+        target: T' tokens, END included.
+        weights: (T', S).
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: np.ndarray
 
-    def listed(self) -> dict[str, Any]:
-        """As JSON has it."""
+    def to_dict(self) -> dict[str, Any]:
+        """The alignment as JSON values."""
         rounded = [[round(float(weight), 6) for weight in row] for row in self.weights]
         return {"source": list(self.source), "target": list(self.target), "weights": rounded}
 
 
 class _Decoder:
-    """The translations of B texts as decoding.NextTokenModel wants them."""
+    """Decoder of the translations of B texts (decoding.NextTokenModel)."""
 
     def __init__(self, model: Model, ids: Sequence[np.ndarray], pad_id: int, precision: str) -> None:
         assert isinstance(model.head, TranslationHead)
@@ -85,14 +88,19 @@ class _Decoder:
     def add(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
         device = self.model.device
         with computing_in(self.precision, device, casts=self.casts):
-            chosen = self.decoding.rows(torch.tensor(list(rows), device=device))
-            self.decoding, _ = self.head.step(torch.tensor(list(tokens), device=device), chosen)
+            selected = self.decoding.rows(torch.tensor(list(rows), device=device))
+            self.decoding, _ = self.head.step(torch.tensor(list(tokens), device=device), selected)
 
 
 class Translator:
-    """A model made by `cove_train`, as a folder or in memory holds it.
+    """Predictor of a translation model.
 
-    Raises UserError for a model of another task.
+    Args:
+        model: A folder of `cove_train`, or the opened model.
+        precision: A name of nn.cpu.precision.
+
+    Raises:
+        UserError: The model is of another task.
     """
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
@@ -113,78 +121,88 @@ class Translator:
         return cls(cast(Artifact, models.members[0]), precision=precision)
 
     def stream(self, texts: Iterable[str], *, beams: int = 1) -> Iterator[str]:
-        """One translation a text, in order, from a stream of any length; a blank text has a blank one.
+        """Translate texts from a stream of any length, in order.
 
-        Each word is the likeliest, or with `beams` the whole is the likeliest that so many find, by its mean log
-        probability a word. A translation is no longer than twice its text and ten tokens more. Raises UserError for
-        beams out of range, one text by itself, and what is no text.
+        A translation has at most twice as many tokens as its text, plus ten. That of a blank text is blank.
+
+        Args:
+            texts: The texts.
+            beams: 1: greedy search. More: beam search for the highest mean log probability per token.
+
+        Raises:
+            UserError: `beams` is out of range, or `texts` is a single text or has other values than texts.
         """
         return self._stream(each_text(texts), GenerateOptions(max_tokens=self.max_tokens, beams=beams))
 
     def _stream(self, rest: Iterator[str], options: GenerateOptions) -> Iterator[str]:
-        while part := list(islice(rest, AT_ONCE)):
-            found = [""] * len(part)
-            wanted = [i for i, text in enumerate(part) if text.strip()]
-            ids = [ids[: self.max_tokens] for ids in self.tokenizer.encode_batch([part[i] for i in wanted])]
+        while part := list(islice(rest, STREAM_TEXTS)):
+            translations = [""] * len(part)
+            filled = [i for i, text in enumerate(part) if text.strip()]
+            ids = [ids[: self.max_tokens] for ids in self.tokenizer.encode_batch([part[i] for i in filled])]
             rows = max(1, ROWS // options.beams)
-            for batch in budget_batches([len(one) for one in ids], tokens=TOKENS_PER_BATCH, rows=rows):
-                for index, written in zip(batch, self._written([ids[i] for i in batch], options), strict=True):
-                    found[wanted[index]] = self.target.decode(written)
-            yield from found
+            for batch in budget_batches([len(row) for row in ids], tokens=TOKENS_PER_BATCH, rows=rows):
+                for index, output in zip(batch, self._decode([ids[i] for i in batch], options), strict=True):
+                    translations[filled[index]] = self.target.decode(output)
+            yield from translations
 
     def translate(self, texts: Sequence[str], *, beams: int = 1) -> list[str]:
-        """`stream` for texts that are all in memory."""
+        """Translate a list of texts (see `stream`)."""
         return list(self.stream(texts, beams=beams))
 
     @torch.no_grad()
-    def _written(self, ids: Sequence[np.ndarray], options: GenerateOptions) -> list[list[int]]:
-        """The ids of the translations of texts' ids, without END."""
+    def _decode(self, ids: Sequence[np.ndarray], options: GenerateOptions) -> list[list[int]]:
+        """Token ids of the translations of texts given as token ids, without END."""
         was_training = self.model.training
         self.model.eval()
-        reader = _Decoder(self.model, ids, self.tokenizer.pad_id, self.precision)
-        prompts, rooms = [[BEGIN]] * len(ids), [min(options.max_tokens, 2 * len(one) + 10) for one in ids]
+        decoder = _Decoder(self.model, ids, self.tokenizer.pad_id, self.precision)
+        prompts, limits = [[BEGIN]] * len(ids), [min(options.max_tokens, 2 * len(row) + 10) for row in ids]
         tokens = Tokens(ends=frozenset([END]), never=NEVER)
         if options.beams > 1:
-            found = [one.ids for one in search(reader, prompts, rooms, options, tokens)]
+            outputs = [result.ids for result in search(decoder, prompts, limits, options, tokens)]
         else:
-            found = [[] for _ in ids]
-            for written in continue_from(reader, prompts, rooms, options, tokens):
-                found[written.row].append(written.token)
+            outputs = [[] for _ in ids]
+            for step in continue_from(decoder, prompts, limits, options, tokens):
+                outputs[step.row].append(step.token)
         self.model.train(was_training)
-        return [[token for token in one if token != END] for one in found]
+        return [[token for token in output if token != END] for output in outputs]
 
     @torch.no_grad()
     def align(self, source: str, target: str | None = None) -> Alignment:
-        """Where the decoder looks as it writes `target`, or without one its own translation of `source`.
+        """Attention weights of the decoder over `source`.
 
-        Raises UserError for a blank text.
+        Args:
+            source: A sentence.
+            target: Its translation; None: that of the model.
+
+        Raises:
+            UserError: A text is blank.
         """
         if not source.strip() or (target is not None and not target.strip()):
             raise UserError("a blank text has no words to align.", remedy="Give a sentence.")
         ids = self.tokenizer.encode_batch([source])[0][: self.max_tokens]
         options = GenerateOptions(max_tokens=self.max_tokens)
         if target is None:
-            wanted = np.append(np.array(self._written([ids], options)[0], dtype=np.int64), END)
+            targets = np.append(np.array(self._decode([ids], options)[0], dtype=np.int64), END)
         else:
-            wanted = translation_targets(self.target, [target], self.max_tokens)[0]
+            targets = translation_targets(self.target, [target], self.max_tokens)[0]
         was_training = self.model.training
         self.model.eval()
         with computing_in(self.precision, self.model.device, casts=Casts()):
             encoded = self.model.encoder(pad([ids], self.tokenizer.pad_id).to(self.model.device), keep="top")
-            weights = self.head.alignment(encoded, torch.from_numpy(wanted)[None].to(self.model.device))
+            weights = self.head.alignment(encoded, torch.from_numpy(targets)[None].to(self.model.device))
         self.model.train(was_training)
-        words = tuple(self.tokenizer.tokens[i] for i in ids), tuple(self.target.tokens[i] for i in wanted)
+        words = tuple(self.tokenizer.tokens[i] for i in ids), tuple(self.target.tokens[i] for i in targets)
         return Alignment(*words, weights[0].float().cpu().numpy())
 
     @torch.no_grad()
     def loss(self, data: Parallel) -> dict[str, float]:
-        """`loss`, nats a target token with each sentence's end, and `perplexity`, over all of `data`."""
+        """`loss` in nats per target token, END included, and `perplexity`, over all of `data`."""
         ids = [ids[: self.max_tokens] for ids in self.tokenizer.encode_batch(data.source)]
         targets = translation_targets(self.target, data.target, self.max_tokens)
         return held_out_loss(self.model, ids, targets, self.tokenizer.pad_id, self.precision)
 
     def evaluate(self, data: Parallel, *, beams: int = 1) -> dict[str, Any]:
-        """How good it is on pairs: loss, perplexity, and BLEU (metrics.bleu). Raises UserError without sacrebleu."""
+        """Loss, perplexity and BLEU (metrics.bleu) on pairs. Raises UserError if sacrebleu is not installed."""
         validate_types(data=data, wanted=Parallel, reader="textgraft.read_parallel")
         sacrebleu()
         numbers = {"pairs": len(data), "beams": beams, **self.loss(data)}
@@ -194,12 +212,12 @@ class Translator:
 def held_out_loss(
     model: Model, ids: Sequence[np.ndarray], targets: Sequence[np.ndarray], pad_id: int, precision: str
 ) -> dict[str, float]:
-    """The mean loss of a target token, and its exponential, in eval mode."""
+    """Mean loss per target token, and its exponential, in eval mode."""
     was_training = model.training
     model.eval()
     total, count = 0.0, 0
     with torch.no_grad(), computing_in(precision, model.device, casts=Casts()):
-        for rows in budget_batches([len(one) for one in ids], tokens=TOKENS_PER_BATCH, rows=ROWS):
+        for rows in budget_batches([len(row) for row in ids], tokens=TOKENS_PER_BATCH, rows=ROWS):
             batch = pad([ids[i] for i in rows], pad_id)
             loss = model.loss(replace(batch, targets=padded_targets([targets[i] for i in rows])))
             total, count = total + float(loss.total), count + loss.count
@@ -208,15 +226,15 @@ def held_out_loss(
 
 
 def cove_translate(model: str | Path, texts: Iterable[str], *, beams: int = 1) -> Iterator[str]:
-    """What a translator's folder makes of each text, in order."""
+    """Translate texts with a model folder: Translator.stream."""
     return Translator(model).stream(texts, beams=beams)
 
 
 def cove_evaluate(model: str | Path, data: Parallel, *, beams: int = 1) -> dict[str, Any]:
-    """How good a translator's folder is on pairs: Translator.evaluate."""
+    """Evaluate a model folder on pairs: Translator.evaluate."""
     return Translator(model).evaluate(data, beams=beams)
 
 
 def cove_align(model: str | Path, source: str, target: str | None = None) -> Alignment:
-    """Where a translator's folder looks as it translates: Translator.align."""
+    """Attention weights of a model folder: Translator.align."""
     return Translator(model).align(source, target)

@@ -1,4 +1,4 @@
-"""Translation, by the names of its parts."""
+"""Specification of the translation task."""
 
 from __future__ import annotations
 

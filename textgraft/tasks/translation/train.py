@@ -1,4 +1,4 @@
-"""CoVe from pairs of sentences: train a translator, whose encoder is what tasks start from."""
+"""Training of CoVe: a translator of pairs of sentences, whose encoder other tasks start from."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from textgraft.tasks.translation.predictor import (
     translation_targets,
 )
 from textgraft.text.tokenizer import DEFAULT_VOCAB_SIZES, MIN_FREQUENCY, Tokenizer
-from textgraft.training.driver import drive, put_in_place, refuse_existing, weights_hash, work_folder
-from textgraft.training.loop import Run, Scores, Settings, prepared
+from textgraft.training.driver import drive, put_in_place, validate_new_path, weights_hash, work_folder
+from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import STRICT, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.settings import Settings, prepared
 
 RECIPES = "cove"
 TOKENIZER_SETTINGS = ("vocab_size", "min_frequency", "max_characters", "segmenter")
@@ -42,10 +43,19 @@ TOKENIZER_SETTINGS = ("vocab_size", "min_frequency", "max_characters", "segmente
 
 @dataclass(frozen=True)
 class TranslationRecipe:
-    """How a translator is made: its two vocabularies, its shape, its training.
+    """Vocabularies, architecture and training of a translator.
 
-    `tokenizer` (of the encoder's language) and `target_tokenizer` are keyword arguments of Tokenizer.train, both of
-    whole words. `model` are the fields of CoVeConfig, `head` those of TranslationConfig but what follows from others.
+    Attributes:
+        name: Of the recipe.
+        description: A sentence.
+        source: The paper.
+        language: Of the encoder.
+        licence: Of the model.
+        tokenizer: Keyword arguments of Tokenizer.train for the encoder's language; of whole words.
+        target_tokenizer: The same for the decoder's language.
+        model: The fields of CoVeConfig.
+        head: The fields of TranslationConfig, without those that follow from the others.
+        stage: Phases, batch size and dropout.
     """
 
     name: str
@@ -68,11 +78,15 @@ class TranslationRecipe:
 
 @dataclass(frozen=True)
 class CoVeOptions:
-    """Everything about the training but the data.
+    """Options of the training, without the data.
 
-    `recipe` is a name below recipes/cove or a .toml file; `score` and `reach` (names of nn.attention_scores) replace
-    the recipe's. Pairs of which a side is longer than `max_tokens` are not learned from, and cut where they are
-    measured. `bleu` asks for BLEU of the held-out pairs at the end.
+    Attributes:
+        recipe: A name below recipes/cove, or a .toml file.
+        score: A name of nn.attention_scores in place of the recipe's.
+        reach: A name of nn.attention_scores in place of the recipe's.
+        max_tokens: Training pairs with a longer side are left out; held-out pairs are truncated.
+        bleu: Compute BLEU of the held-out pairs at the end.
+        settings: Of the training.
     """
 
     recipe: str = "multi30k"
@@ -87,15 +101,19 @@ class CoVeOptions:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 2 or more.")
 
     def identity(self) -> dict[str, Any]:
-        """All but `bleu`, which changes nothing that is learned."""
+        """All entries but `bleu`, which does not change the weights."""
         return identity_of(self, without=("bleu",))
 
 
 def load_translation_recipe(name: str) -> TranslationRecipe:
-    """A recipe by name or path. Raises UserError for unknown keys, and where it describes no translator."""
+    """Load a recipe by name or path.
+
+    Raises:
+        UserError: It has unknown keys, or is not the recipe of a translator.
+    """
     path = find_recipe(name, RECIPES)
     recipe = read_toml(path, TranslationRecipe, RECIPES)
-    recipe.stage.refuse_for_classifiers(str(path))
+    recipe.stage.validate_no_classifier_settings(str(path))
     for table in ("tokenizer", "target_tokenizer"):
         for key in getattr(recipe, table):
             if key not in TOKENIZER_SETTINGS:
@@ -107,13 +125,15 @@ def load_translation_recipe(name: str) -> TranslationRecipe:
     except UserError as error:
         where = f"{path}, head.{error.where}" if error.where in recipe.head else error.where or str(path)
         raise UserError(error.message, where=where, remedy=error.remedy) from error
-    except (TypeError, ValueError, RuntimeError) as error:  # a setting missing, of the wrong kind or size
-        raise UserError(f"this describes no translator ({error!r}).", where=str(path), remedy="Correct it.") from error
+    except (TypeError, ValueError, RuntimeError) as error:  # a missing setting, or one of the wrong type or size
+        raise UserError(
+            f"this is not the recipe of a translator ({error!r}).", where=str(path), remedy="Correct it."
+        ) from error
     return recipe
 
 
 def new_translator(recipe: TranslationRecipe, vocabularies: tuple[int, int], seed: int) -> Model:
-    """The recipe's CoVe under a decoder, for vocabularies of these sizes, with fresh weights."""
+    """The recipe's model, for source and target vocabularies of these sizes, with random weights."""
     encoder = CoVeConfig(vocab_size=vocabularies[0], **recipe.model)
     width = encoder.embedding_dim + 2 * encoder.hidden_dim
     head = {"name": "translation", "vocab_size": vocabularies[1], "input_dim": width}
@@ -130,36 +150,36 @@ def cove_train(
     options: CoVeOptions | None = None,
     context: RunContext | None = None,
 ) -> dict[str, Any]:
-    """Train a translator and save it at `out`; its encoder is CoVe.
+    """Train a translator, whose encoder is CoVe.
 
-    McCann et al. 2017, §3: any stage that takes a model takes the folder, and leaves the decoder behind. Tokenizers and
-    checkpoint live in `OUT.run/`; killed, the same call goes on from there.
+    McCann et al. 2017, §3: any stage that takes a model takes the folder, without the decoder. The checkpoint is in
+    `OUT.run/`; after a kill the same call resumes.
 
     Args:
         train: Pairs of sentences.
         out: Folder for the translator.
-        valid: Pairs to validate on: the state with the least loss after an epoch is kept. None: some pairs are held out
-            (Parallel.held_out).
-        vectors: Start the word table, which is then as wide as they are; words without one start at random. Where the
-            recipe never trains the table, it has the vectors' other words too, for tasks to use, as published.
-        options: Everything about the training but the data.
+        valid: Pairs to validate on: the weights of the epoch with the lowest loss are kept. None: some pairs are held
+            out (Parallel.held_out).
+        vectors: Initial word table, of their dimension; words without a vector start at random. Where the recipe does
+            not train the table, it has the other words of the vectors too, for later tasks, as published.
+        options: Options of the training.
         context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
 
     Returns:
         The record as in run.json.
 
     Raises:
-        UserError: `out` exists, the recipe never trains a table that nothing has started, or BLEU is asked for and
-            sacrebleu missing.
+        UserError: `out` exists, the recipe does not train the word table and there are no vectors, or `bleu` is set and
+            sacrebleu is not installed.
     """
     out, options = Path(out), options or CoVeOptions()
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
-    refuse_existing(out, context.overwrite)
+    validate_new_path(out, context.overwrite)
     validate_types(train=train, valid=valid, wanted=Parallel, reader="textgraft.read_parallel")
     if options.bleu:
         sacrebleu()
-    recipe = chosen_recipe(options, vectors)
+    recipe = resolved_recipe(options, vectors)
     held = valid
     if held is None:
         train, held = train.held_out()
@@ -167,20 +187,20 @@ def cove_train(
     tokenizers = _tokenizers(recipe, train, vectors)
     model = new_translator(recipe, (tokenizers[0].vocab_size, tokenizers[1].vocab_size), settings.seed)
     table = _start_table(model, tokenizers[0], vectors)
-    asked: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "stage": "cove",
         "train": train.content_hash(),
         "valid": held.content_hash(),
         "recipe": recipe.identity(),
     }
-    asked |= {
+    identity |= {
         "vectors": None if vectors is None else weights_hash(model),
         "options": replace(options, settings=settings).identity(),
     }
-    folder = work_folder(out, asked)
+    folder = work_folder(out, identity)
     run, left_out = _run(model, tokenizers, (train, held), recipe, replace(options, settings=settings))
     drive(run, folder / "checkpoint.safetensors", title="cove", show=context.show)
-    made = Artifact(run.model.cpu().eval(), tokenizers[0], None, {}, tokenizers[1])
+    translator = Artifact(run.model.cpu().eval(), tokenizers[0], None, {}, tokenizers[1])
     data = {"pairs": len(train) - left_out, "held out": len(held), "files": [Path(name).name for name in train.names]}
     data |= {"left out, blank": train.blank, "left out, too long": left_out}
     record = provenance(stage="cove", name=out.name, base={}, data=data, recipe=recipe.name, settings=settings)
@@ -188,16 +208,17 @@ def cove_train(
     record |= {"max_tokens": options.max_tokens, "vectors": table, "tokens_seen": run.progress.tokens}
     record |= {"seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"parameters": sum(p.numel() for p in run.model.parameters())}
-    made.run = record
-    record["held_out"] = {"pairs": len(held), "after": _measured(made, held, options)}
-    put_in_place(made, out, overwrite=context.overwrite)
+    translator.run = record
+    record["held_out"] = {"pairs": len(held), "after": _held_out_scores(translator, held, options)}
+    put_in_place(translator, out, overwrite=context.overwrite)
     return record
 
 
-def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> TranslationRecipe:
-    """The recipe with what the options and the vectors change in it.
+def resolved_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> TranslationRecipe:
+    """The recipe with the changes of the options and the vectors.
 
-    Raises UserError for a score that does not go with it, and where it never trains the word table without vectors.
+    Raises:
+        UserError: It does not train the word table, and there are no vectors.
     """
     recipe = load_translation_recipe(options.recipe)
     changed = {"score": options.score, "reach": options.reach}
@@ -205,13 +226,13 @@ def chosen_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> Transl
     if vectors is not None:
         recipe = replace(recipe, model=recipe.model | {"embedding_dim": vectors.dimensions})
     if vectors is None and not _trains_words(recipe):
-        message = "this recipe never trains the word table, and there are no vectors to start it from."
+        message = "this recipe does not train the word table, and there are no vectors to initialize it."
         raise UserError(message, where=options.recipe, remedy="Name a --vectors file, or another recipe.")
     return recipe
 
 
 def _trains_words(recipe: TranslationRecipe) -> bool:
-    """True where any phase trains the word table, the lowest layer group."""
+    """True if any phase trains the word table, the lowest layer group."""
     with torch.device("meta"), Uninitialized():
         groups = len(new_translator(recipe, (100, 100), seed=0).layer_groups())
     return any(phase.rates(groups)[0] is not None for phase in recipe.stage.plan(groups))
@@ -220,29 +241,27 @@ def _trains_words(recipe: TranslationRecipe) -> bool:
 def _tokenizers(
     recipe: TranslationRecipe, train: Parallel, vectors: StaticVectors | None
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Of the pairs' words; where the table stays as it is given, of as many more that have a vector as there is room.
+    """Tokenizers of the pairs' words; if the word table is not trained, also of other words that have a vector.
 
-    The LSTMs need not have met a word to read it by its vector.
+    The encoder can use the vector of a word that is not in the training text.
     """
     source = Tokenizer.train(train.source, kind="word", **recipe.tokenizer)
     if vectors is not None and not _trains_words(recipe):
-        known, room = (
-            set(source.tokens),
-            recipe.tokenizer.get("vocab_size", DEFAULT_VOCAB_SIZES["word"]) - source.vocab_size,
-        )
-        unmet = list(islice((word for word in vectors.words if word not in known), room))
-        often_enough = unmet * recipe.tokenizer.get("min_frequency", MIN_FREQUENCY)
-        source = Tokenizer.train(chain(train.source, often_enough), kind="word", **recipe.tokenizer)
+        vocabulary = set(source.tokens)
+        room = recipe.tokenizer.get("vocab_size", DEFAULT_VOCAB_SIZES["word"]) - source.vocab_size
+        new_words = list(islice((word for word in vectors.words if word not in vocabulary), room))
+        repeated = new_words * recipe.tokenizer.get("min_frequency", MIN_FREQUENCY)
+        source = Tokenizer.train(chain(train.source, repeated), kind="word", **recipe.tokenizer)
     return source, Tokenizer.train(train.target, kind="word", **recipe.target_tokenizer)
 
 
 def _start_table(model: Model, tokenizer: Tokenizer, vectors: StaticVectors | None) -> dict[str, int] | None:
-    """Facts about the vectors that the table starts from, as in run.json."""
+    """Initialize the word table; returns counts for run.json."""
     if vectors is None:
         return None
     assert isinstance(model.encoder, CoVe)
-    found, missing = init_from_word_vectors(model.encoder, tokenizer.tokens, vectors)
-    return {"dimensions": vectors.dimensions, "found": found, "not_found": missing}
+    num_found, num_missing = init_from_word_vectors(model.encoder, tokenizer.tokens, vectors)
+    return {"dimensions": vectors.dimensions, "found": num_found, "not_found": num_missing}
 
 
 def _run(
@@ -252,16 +271,16 @@ def _run(
     recipe: TranslationRecipe,
     options: CoVeOptions,
 ) -> tuple[Run, int]:
-    """The training, ready to be driven, and how many pairs are too long for it."""
+    """The training, and the number of pairs that are too long for it."""
     train, held = parts
-    most, settings = options.max_tokens, options.settings
+    limit, settings = options.max_tokens, options.settings
     source, target = tokenizers
     ids = source.encode_batch(train.source)
-    targets = translation_targets(target, train.target, most + 1)
-    fitting = [i for i, (a, b) in enumerate(zip(ids, targets, strict=True)) if max(len(a), len(b)) <= most]
+    targets = translation_targets(target, train.target, limit + 1)
+    fitting = [i for i, (a, b) in enumerate(zip(ids, targets, strict=True)) if max(len(a), len(b)) <= limit]
     if not fitting:
         remedy = "Raise --max-tokens."
-        raise UserError(f"no pair has {most} tokens or fewer on both sides.", where=train.names[0], remedy=remedy)
+        raise UserError(f"no pair has {limit} tokens or fewer on both sides.", where=train.names[0], remedy=remedy)
     stream = ExampleStream(
         [ids[i] for i in fitting],
         padded_targets([targets[i] for i in fitting]),
@@ -270,8 +289,9 @@ def _run(
         seed=settings.seed,
     )
     phases = recipe.stage.plan(len(model.layer_groups()), stream.length(0))
-    measured = [one[:most] for one in source.encode_batch(held.source)], translation_targets(target, held.target, most)
-    validate = _validator(*measured, source.pad_id, settings.precision)
+    held_ids = [row[:limit] for row in source.encode_batch(held.source)]
+    held_targets = translation_targets(target, held.target, limit)
+    validate = _validator(held_ids, held_targets, source.pad_id, settings.precision)
     return Run(model, phases, stream, settings, validate), len(ids) - len(fitting)
 
 
@@ -279,15 +299,15 @@ def _validator(
     ids: list[np.ndarray], targets: list[np.ndarray], pad_id: int, precision: str
 ) -> Callable[[Model], Scores]:
     def validate(model: Model) -> Scores:
-        found = held_out_loss(model, ids, targets, pad_id, precision)
-        return {**found, "score": -found["loss"]}
+        scores = held_out_loss(model, ids, targets, pad_id, precision)
+        return {**scores, "score": -scores["loss"]}
 
     return validate
 
 
-def _measured(made: Artifact, held: Parallel, options: CoVeOptions) -> dict[str, Any]:
-    translator = Translator(made, precision=options.settings.precision)
+def _held_out_scores(translator: Artifact, held: Parallel, options: CoVeOptions) -> dict[str, Any]:
+    predictor = Translator(translator, precision=options.settings.precision)
     if not options.bleu:
-        return translator.loss(held)
-    found = translator.evaluate(held)
-    return {name: found[name] for name in ("loss", "perplexity", "bleu", "signature")}
+        return predictor.loss(held)
+    scores = predictor.evaluate(held)
+    return {name: scores[name] for name in ("loss", "perplexity", "bleu", "signature")}
