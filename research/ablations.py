@@ -48,7 +48,7 @@ from textgraft.tasks.classification.model_selection import selection_splits
 from textgraft.tasks.classification.training import (
     EncodedTexts,
     Plan,
-    Trained,
+    TrainedClassifier,
     as_model,
     new_classifier,
     outputs_from_logits,
@@ -123,7 +123,7 @@ def trained(
     dropouts: dict[str, float] | None = None,
     more: tuple[Sequence[str], np.ndarray] | None = None,
     seed: int | None = None,
-) -> Trained:
+) -> TrainedClassifier:
     """A fine-tuning with its answers for the texts, as "test"; `more` are texts with guessed labels to learn from."""
     source, stage = source or draw.source, stage or load_recipe("default").finetune
     texts, targets = list(draw.train.texts), draw.targets
@@ -174,7 +174,7 @@ def ensemble(draw: Draw, stage: Stage) -> np.ndarray:
     return np.mean([tuned(draw, stage=stage, seed=100 * draw.seed + i) for i in range(5)], axis=0)
 
 
-def of_folds(draw: Draw) -> list[Trained]:
+def of_folds(draw: Draw) -> list[TrainedClassifier]:
     """The networks that model selection needs anyway, each trained without a fifth of the labels, and one on all."""
     kept = [kept for kept, _ in selection_splits(draw.train, draw.seed)]
     parts = [*(draw.train.take(indices) for indices in kept), draw.train]

@@ -33,9 +33,9 @@ from textgraft.models import loading
 from textgraft.models.model import Model
 from textgraft.tasks.language_modeling.pretrain import (
     PretrainRecipe,
+    initialize_model,
     load_pretrain_recipe,
     new_language_model,
-    start_model,
 )
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run
@@ -131,7 +131,7 @@ class Bench:
         if not self.vectors(side).exists():  # only its speed is asked
             recipe = replace(recipe, token_vectors=0)
         model = new_language_model(recipe, self.tokenizer.vocab_size, 0)
-        start_model(model, self.train, recipe=recipe, path=self.vectors(side), seed=0)
+        initialize_model(model, self.train, recipe=recipe, path=self.vectors(side), seed=0)
         (one,) = recipe.stage.plan(len(model.layer_groups()))
         if looks:
             one = replace(one, schedule="constant")

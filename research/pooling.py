@@ -31,7 +31,7 @@ from textgraft.data.splits import nested_order
 from textgraft.linear.methods import FeatureMaps
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.tasks.classification.ensemble_weights import NOTHING, STEPS, mean_loss
+from textgraft.tasks.classification.ensemble_weights import MIN_GAIN, STEPS, mean_loss
 from textgraft.tasks.classification.fine_tuned import encode_parts
 from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext, linear_candidates
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate
@@ -131,7 +131,7 @@ def chosen(
             for one in np.eye(len(answers))
         ]
         counts[int(np.argmin(losses))] += 1
-        if min(losses) < best - NOTHING:
+        if min(losses) < best - MIN_GAIN:
             best, found = min(losses), counts.copy()
     return found / found.sum()
 
