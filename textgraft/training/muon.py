@@ -31,7 +31,8 @@ def orthogonalised(matrix: Tensor, *, steps: int = 5, dtype: torch.dtype | None 
 
     We differ where one side is twice the other or more and `dtype` is float32: what the steps come to is a polynomial
     in X X^T, worked out on the short side alone, and X is multiplied by it once, in half to two thirds of the time. Its
-    rounding is as that of single steps, but for very small singular values (docs/lab-notes.md); bfloat16 is too coarse.
+    rounding is as that of single steps, but for very small singular values (research/lab-notes.md); bfloat16 is too
+    coarse.
     """
     if dtype is None:
         dtype = torch.bfloat16 if resolve("auto", matrix.device) == "bf16" else torch.float32

@@ -1,4 +1,4 @@
-"""Heads that look at neighbours from the first step: what a young transformer spends millions of tokens on finding.
+"""Heads that look at neighbours from the first step: what a new transformer spends millions of tokens on finding.
 
 Trockman & Kolter 2023 ("Mimetic initialization of self-attention layers", arXiv:2305.09828) start attention where
 trained models have it. Ours is another start with that aim: a head for each of the nearest places, told apart by

@@ -13,7 +13,7 @@ from textgraft.models.model_folder import models_of
 
 @dataclass(frozen=True)
 class Source:
-    """A language model and where it lies: a folder, or a name of the box."""
+    """A language model and where it lies: a folder, or the name of a bundled one."""
 
     place: str
     model: Artifact

@@ -48,7 +48,7 @@ READER = "reader"
 class QAOptions:
     """Everything about the fine-tuning but the data; each has a default that works.
 
-    `recipe` "default" is the one that suits the encoder. Windows that do not hold the answer teach that it is not
+    `recipe` "default" is the default of the encoder. Windows that do not hold the answer teach that it is not
     there, unless `empty_windows` is False. With neither a validation nor a test file, the share `held_out` of the
     articles is measured on. `questions` and `examined_questions`, if given, are how many of what there is to learn from
     and to measure on are taken (Squad.sample). `search` says how answers are looked for, `layer_aggregation` which

@@ -50,7 +50,7 @@ SCHEMES: tuple[Scheme, ...] = ("IOB2", "BIOES")
 class TagOptions:
     """Everything about the fine-tuning but the data; each has a default that works.
 
-    `recipe` "default" is the one that suits the encoder. Entities are learned as `scheme`. `subword_pooling` is which
+    `recipe` "default" is the default of the encoder. Entities are learned as `scheme`. `subword_pooling` is which
     of a word's pieces speaks for it (None: what suits the encoder, words.chosen_subword_pooling). With neither a
     validation nor a test file, the share `held_out` of the sentences is measured on. `layer_aggregation` is which
     layers the head reads (nn.layer_aggregation.LAYER_AGGREGATIONS).
