@@ -41,18 +41,36 @@ from typing import Any
 
 # --- What AFTER calls differently: {"before": "after"} ----------------------------------------------------------------
 
-RENAMED_OPTIONS: dict[str, str] = {}
+RENAMED_OPTIONS: dict[str, str] = {
+    "--readout": "--layer-aggregation",
+    "--readouts": "--layer-aggregations",
+    "readouts": "layers",
+}
 """Verbs and options of the command line, as whole words: {"--readout": "--layer-aggregation"}."""
-RENAMED_NAMES: dict[str, str] = {}
+RENAMED_NAMES: dict[str, str] = {"self-trained": "co-training", "blend": "ensemble"}
 """Names of methods, layers and the like, wherever they stand as a whole word: in option values, JSON keys and JSON
 strings, recipes, tables of answers: {"self-trained": "co-training", "blend": "ensemble"}."""
-RENAMED_KEYS: dict[str, str] = {}
+RENAMED_KEYS: dict[str, str] = {
+    "readout": "layer_aggregation",
+    "suits": "recommended_recipe",
+    "piece": "subword_pooling",
+    "examined": "evaluation_split",
+    "least_steps": "min_steps",
+    "contrast": "contrastive_temperature",
+    "auxiliary": "auxiliary_lm_weight",
+}
 """Keys in JSON and TOML files alone: {"readout": "layer_aggregation"}."""
 RENAMED_FILES: dict[str, str] = {}
 """Files and folders that a command writes or that ship, by their last name: {"blend.json": "ensemble.json"}."""
-RENAMED_TENSORS: dict[str, str] = {}
+RENAMED_TENSORS: dict[str, str] = {"readout.": "layer_aggregation."}
 """Parts of the names of tensors in .safetensors: {"readout.": "layer_aggregation."}."""
-RENAMED_IN_RECIPES: dict[str, str] = {}
+RENAMED_IN_RECIPES: dict[str, str] = {
+    "rows =": "batch_size =",
+    "least_steps =": "min_steps =",
+    "contrast =": "contrastive_temperature =",
+    "auxiliary =": "auxiliary_lm_weight =",
+    "suits =": "recommended_recipe =",
+}
 """Text in the recipes that this script writes, replaced as it stands for AFTER: {"clip =": "clip_norm ="}."""
 
 IGNORED_KEYS = {

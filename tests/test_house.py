@@ -16,13 +16,10 @@ EXCEPTIONS = {
     # scikit-learn reads an estimator's parameters from the signature of its __init__.
     "tasks/classification/estimator.py TextClassifier.__init__",
     "tasks/tagging/estimator.py SequenceTagger.__init__",
-    # Calls name one or two of the keywords; see docs/decisions.md.
+    # Public functions with keyword-only options, which help and editors show by name, as pandas.read_csv has them.
     "data/readers.py read",
     "text/tokenizer.py Tokenizer.train",
-    # torch.autograd.Function.apply takes each tensor that has a gradient as an argument of its own.
-    "nn/chunked.py _ChunkedCrossEntropy.forward",
 }
-"""Functions with more parameters, each for a reason."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -111,11 +111,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         weights: Tensor | None,
-        smoothing: float,
-        rows: int,
-        slice_rows: int,
-        needs_grad: bool,
+        chunking: _Chunking,
     ) -> Tensor:
+        smoothing, rows, slice_rows, needs_grad = chunking
         if needs_grad and not on_cpu(hidden) and hidden.dtype == torch.bfloat16 and len(targets) >= COMPILED_FROM:
             total, *gradients = _compiled_loss(hidden, weight, bias, targets, weights, smoothing)
             ctx.save_for_backward(*gradients)
