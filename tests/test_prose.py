@@ -22,7 +22,8 @@ RENAMED = "### Renamed before the release"
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
-    """Numbers and lines of a Markdown text that are in no table, code block or picture."""
+    """Numbers and lines of a Markdown text that are in no table, code block, picture or comment."""
+    text = re.sub(r"<!--.*?-->", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.DOTALL)
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         fence = line.lstrip().startswith("```")
@@ -49,5 +50,5 @@ def test_contributing_has_the_folders_in_the_order_of_the_layer_test() -> None:
 
 
 def test_prose_is_told_from_tables_and_code() -> None:
-    text = "a\n| b |\n```\nc\n```\n    d\n![e](f)\ng"
-    assert list(prose(text)) == [(1, "a"), (8, "g")]
+    text = "a\n| b |\n```\nc\n```\n    d\n![e](f)\n<!-- g\nh -->\ni"
+    assert [(number, line) for number, line in prose(text) if line] == [(1, "a"), (10, "i")]
