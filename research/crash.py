@@ -40,7 +40,8 @@ import torch
 import textgraft.tasks.classification.finetune_report  # noqa: F401 (this brings matplotlib)
 from textgraft.core.context import QUIET
 from textgraft.data.examples import Examples
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training.loop import Settings

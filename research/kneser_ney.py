@@ -68,7 +68,9 @@ def n_gram_scores(
     """
     stream = LanguageModelStream(held, rows=32, bptt=140, variable=False, shuffle=False)
     began = time.perf_counter()
-    contiguous_streams = np.stack([held.read(r * stream.lane, (r + 1) * stream.lane + 1) for r in range(stream.rows)])
+    contiguous_streams = np.stack(
+        [held.read(r * stream.stream_length, (r + 1) * stream.stream_length + 1) for r in range(stream.rows)]
+    )
 
     def say(text: str) -> None:
         if show:

@@ -32,7 +32,7 @@ from textgraft.linear.methods import FeatureMaps
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.ensemble_weights import NOTHING, STEPS, mean_loss
-from textgraft.tasks.classification.fine_tuned import read_parts
+from textgraft.tasks.classification.fine_tuned import encode_parts
 from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext, linear_candidates
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate
 from textgraft.tasks.classification.model_selection import selection_splits
@@ -197,7 +197,7 @@ class Draws:
         return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test), names)
 
     def probe(self, model: Artifact, ground: SelectionContext) -> Candidate:
-        parts = read_parts(model, {"train": ground.train, "test": self.test}, self.labels, self.max_tokens).parts
+        parts = encode_parts(model, {"train": ground.train, "test": self.test}, self.labels, self.max_tokens).parts
         return linear_probe_candidate("probe", model, parts, ground, examined="test", precision="fp32")
 
 

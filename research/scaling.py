@@ -116,11 +116,11 @@ def stepped(output_layer: str, words: int) -> Work:
 
 
 def read_by(threads: int) -> Work:
-    from textgraft.tasks.classification.ensemble import load_members
+    from textgraft.models.loading import open_models
     from textgraft.tasks.classification.predictor import embed
 
     torch.set_num_threads(threads)
-    members = load_members("en-bert-small")
+    members = open_models("en-bert-small").members
     some = [" ".join(text.split()[:90]) for text in texts()[:64]]
 
     def work() -> None:

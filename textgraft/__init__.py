@@ -17,7 +17,7 @@ _PUBLIC = {
     "tokenize": "textgraft.tasks.language_modeling.tokenize",
     "adapt": "textgraft.tasks.language_modeling.adapt",
     "finetune": "textgraft.tasks.classification.finetune",
-    "FinetuneOptions": "textgraft.tasks.classification.finetune",
+    "FinetuneOptions": "textgraft.tasks.classification.finetune_options",
     "distil": "textgraft.distillation.distil",
     "DistilOptions": "textgraft.distillation.options",
     "compare": "textgraft.comparison.compare",

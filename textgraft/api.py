@@ -19,7 +19,7 @@ from textgraft.models.artifact import Artifact, Predictor
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.nn.pooling import POOLINGS
 from textgraft.tasks.classification import predictor
-from textgraft.tasks.classification.predictor import STREAM_TEXTS, Classifier, Prediction, loaded
+from textgraft.tasks.classification.predictor import STREAM_TEXTS, Classifier, Prediction, as_classifier
 
 
 def predict(
@@ -37,7 +37,7 @@ def predict(
 
     Raises UserError where `model` is no classifier or cannot be loaded, and for a device that is not there.
     """
-    return loaded(model, precision=precision, device=device).predict(texts, abstain_below=abstain_below)
+    return as_classifier(model, precision=precision, device=device).predict(texts, abstain_below=abstain_below)
 
 
 def evaluate(
@@ -48,7 +48,7 @@ def evaluate(
     `model` is what `predict` takes, `data` and `columns` what `read` does. Raises UserError for labels unseen in
     training, and as `predict` does.
     """
-    asked = loaded(model, precision=precision, device=device)
+    asked = as_classifier(model, precision=precision, device=device)
     if asked.reads == "choices":
         columns = {"kind": "choice", **columns}
     return asked.evaluate(read(data, **columns))

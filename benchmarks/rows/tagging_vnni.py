@@ -50,4 +50,4 @@ def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 
 def _tags(tagger: Any, sentences: list[list[str]]) -> list[str]:
-    return [tag for reply in tagger.tag(sentences) for tag in reply.tags]
+    return [tag for prediction in tagger.tag(sentences) for tag in prediction.tags]

@@ -12,7 +12,8 @@ from made_up_reviews import reviews
 
 from textgraft.core.context import QUIET
 from textgraft.data.examples import Examples
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.export import export
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "cold_start.py"

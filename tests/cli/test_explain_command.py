@@ -20,7 +20,7 @@ def test_explain(desk: Desk, run: Program) -> None:
     assert (told.code, told.err) == (0, "")
     head, text, *rows = told.out.splitlines()
     assert (head.split(",")[0], text) == (expected.label, TEXT)
-    assert [row.split()[1] for row in rows] == [expected.said(part) for part in expected.ranked()]
+    assert [row.split()[1] for row in rows] == [expected.text_of(part) for part in expected.ranked()]
     (shown,) = call("explain", desk.classifier, "--text", TEXT, "--json").json()["texts"]
     assert (shown["line"], shown["label"]) == (1, expected.label)
     assert [part["text"] for part in shown["parts"]] == TEXT.split()

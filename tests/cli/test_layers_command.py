@@ -127,7 +127,7 @@ def test_readouts_of_a_table(desk: Desk, tmp_path: Path, run: Program) -> None:
         (["words", "LM", "POOL", "--word", "film", "--projection", "pac"], ("Did you mean 'pca'",)),
         (["words", "LM", "missing.txt", "--word", "film"], ("missing.txt",)),
         (["words", "nobody", "POOL", "--word", "film"], ("nobody",)),
-        (["geometry", "LM", "POOL", "--contexts", "5000"], ("words stand in 5000 different sentences", "--contexts")),
+        (["geometry", "LM", "POOL", "--contexts", "5000"], ("words occur in 5000 different sentences", "--contexts")),
         (["weights", "LM"], ("has no learned mix", "--layer-aggregation mix or elmo-mix")),
         (["weights", "nobody"], ("nobody",)),
         (["layers", "TRAIN", "--test", "TEST", "--model", "LM", "--layer-aggregations", "sum"], ("allows none",)),

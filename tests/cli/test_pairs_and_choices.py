@@ -302,7 +302,7 @@ def test_mistakes_with_pairs(classifier: Path, desk: Path, run: Program, tiny_lm
     run("evaluate", classifier, desk / "test.jsonl", "--text2", "hypotesis").mistake("Did you mean 'hypothesis'?")
     options = ("--model", tiny_lm, "--recipe", desk / "quick.toml", "--out", tmp_path / "out", "--quiet")
     single = ("--test", desk / "test.jsonl", "--text", "premise", "--both-orders")
-    run("finetune", desk / "train.jsonl", *options, *single).mistake("only pairs can be read in both orders")
+    run("finetune", desk / "train.jsonl", *options, *single).mistake("only pairs can be encoded in both orders")
     tight = ("--test", desk / "test.jsonl", "--max-tokens", "8", "--class-weights", "balanced", "--kind", "choice")
     run("finetune", desk / "train-choice.jsonl", *options, *tight).mistake("no columns look like options")
     weights = ("--class-weights", "balanced", "--kind", "choice", "--test", desk / "test-choice.jsonl")

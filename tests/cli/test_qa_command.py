@@ -64,7 +64,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert (shown["labels"], shown["test_n"], shown["evaluation_split"]) == (10, 5, "test")
     asked = [q["id"] for a in json.loads((made / "test.json").read_text())["data"] for q in a["paragraphs"][0]["qas"]]
     assert json.loads((tmp_path / "out" / "predictions.json").read_text()).keys() < set(asked)
-    assert set(shown["methods"]) == {"reader", "sentence"}
+    assert set(shown["methods"]) == {"QA model", "sentence"}
     assert done.err == ""
 
 
@@ -154,7 +154,9 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     damaged["data"][1]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] += 1
     (tmp_path / "moved.json").write_text(json.dumps(damaged))
     moved = run("qa", "finetune", tmp_path / "moved.json", *new)
-    moved.mistake("moved.json article 2 '2-1', paragraph 1, question 1 '2-1', answer 1", "where there is '", "--drop-")
+    moved.mistake(
+        "moved.json article 2 '2-1', paragraph 1, question 1 '2-1', answer 1", "where the context has '", "--drop-"
+    )
     run("qa", "finetune", made / "nothing.json", *new).mistake("nothing.json", "no such file")
     run("qa", "finetune", made / "train.json", "--held-out", "1.5", *new).mistake("a share of 1.5 cannot be held out")
     run("qa", "finetune", made / "train.json", *new, "--model", "hf:" + str(tmp_path)).mistake("neither a folder")

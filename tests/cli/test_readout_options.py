@@ -103,7 +103,7 @@ def test_taggers_and_readers_of_four_layers_at_once(tmp_path: Path, run: Program
     made = run("qa", "finetune", *files, *common, "--json", "--stride", "6", "--out", tmp_path / "reader")
     assert made.code == 0, made
     asked = ("qa", "evaluate", tmp_path / "reader", tmp_path / "test.json", "--precision", "fp32", "--json")
-    assert run(*asked).json()["f1"] == made.json()["methods"]["reader"]["f1"]
+    assert run(*asked).json()["f1"] == made.json()["methods"]["QA model"]["f1"]
     assert json.loads((tmp_path / "reader" / "config.json").read_text())["head"]["input_dim"] == 64
     theirs = run("convert", tmp_path / "reader", "--to", "huggingface", "--out", tmp_path / "theirs")
     theirs.mistake("transformers has no head with the layer aggregation 'concat-last-4'")

@@ -84,7 +84,7 @@ def test_mistakes(made: Path, tmp_path: Path, run: Program) -> None:
         ([*finetune, "--stack", "berts"], "no model 'berts'"),
         ([*finetune, "--stack", f"{made / 'bert'},"], "a name is missing"),
         ([*finetune, "--stack", made / "t"], "this is a tagger"),
-        ([*finetune, "--stack", f"pooled:{made / 'words.txt'}"], "nothing to pool"),
+        ([*finetune, "--stack", f"pooled:{made / 'words.txt'}"], "pooling has no effect"),
         ([*finetune, "--stack", f"pooled:{made / 'bert'}", "--keep-gb", "0"], "have to be kept on disk"),
         ([*finetune, "--stack", made / "bert", "--model", made / "bert"], "both a model and a stack"),
         ([*predict, "--colour", "--format", "json"], "colours are not json"),

@@ -110,14 +110,16 @@ def test_embed_takes_vectors(folder: Path, tmp_path: Path, run: Program) -> None
     np.testing.assert_allclose(
         embed(folder, ["man king"], pooling="max"), vectors.vectors(["man", "king"]).max(0)[None]
     )
-    run("embed", folder, texts, "--out", out, "--pooling", "last").mistake("no pooling 'last'", "mean or max")
+    run("embed", folder, texts, "--out", out, "--pooling", "last").mistake(
+        "pooling 'last' is not defined", "mean or max"
+    )
 
 
 def test_mistakes(folder: Path, desk: Desk, tmp_path: Path, run: Program) -> None:
     with unchanged(tmp_path):
         run("vectors", "neighbours", folder, "quen").mistake("no word 'quen'", "Did you mean 'queen'")
         run("vectors", "neighbours", tmp_path / "no.vec", "a").mistake("no.vec")
-        run("vectors", "neighbours", desk.lm, "a").mistake("holds no word vectors")
+        run("vectors", "neighbours", desk.lm, "a").mistake("has no word vectors")
         run("vectors", "evaluate", folder).mistake("nothing to evaluate on", "--similarity")
         run("vectors", "convert", folder, "--to", "word3vec", "--out", tmp_path / "x").mistake(
             "Did you mean 'word2vec'"

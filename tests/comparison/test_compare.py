@@ -160,7 +160,7 @@ def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     other.write_text((tmp_path / "quick.toml").read_text().replace("lr = 0.01", "lr = 0.02"))
     grown["options"] = replace(quick, recipe=str(other), show=True)
     compare(examples(), tmp_path / "slower", **grown, reuse=tmp_path / "more")
-    assert "6 of 12 trainings are taken" in capsys.readouterr().err
+    assert "6 of 12 trainings are reused" in capsys.readouterr().err
 
 
 def killed_at(out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -406,7 +406,7 @@ def test_without_a_choice_all_is_run_that_can_be() -> None:
     without = stage.chosen_methods(None, kind="single", pool=19)
     assert without == ["linear", "fasttext", "features", "scratch", "frozen", "no-adapt", "default"]
     assert "co-training" not in stage.chosen_methods(None, kind="multi", pool=20)
-    with pytest.raises(UserError, match=r"'co-training' is for single labels, and these are multi\. Leave it out\."):
+    with pytest.raises(UserError, match=r"'co-training' supports single labels; these are multi\. Leave it out\."):
         stage.chosen_methods(["linear", "co-training"], kind="multi", pool=20)
     assert stage.chosen_budgets(None, examples(300), classes=2) == (50, 100, 200, 300)
     assert stage.chosen_budgets(None, examples(30), classes=2) == (30,)

@@ -179,7 +179,7 @@ def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
     asked: dict[str, Any] = {"test": examples(20, 2), "unlabelled": reviews(60, 3)[0], "labels": [6, "all"], "seeds": 2}
     asked["methods"] = [f"flair@{models['flair']}", f"vectors@{models['vectors']}"]
     asked["options"] = MethodOptions(show=False)
-    textgraft.compare(examples(), tmp_path / "whole", **asked)
+    compare(examples(), tmp_path / "whole", **asked)
     train_and_predict, answered = Features.train_and_predict, []
 
     def cut_short(self: Any, *given: Any) -> Any:

@@ -28,7 +28,8 @@ from textgraft.linear import fasttext
 from textgraft.models import inference
 from textgraft.models.default_models import THAI
 from textgraft.tasks.classification import early_rejection, model_selection
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Stage
 
@@ -146,7 +147,7 @@ def test_what_a_model_that_stands_still_says_of_the_test_is_asked_once(
     texts, names = reviews(30, 1)
     train, asked = Examples(texts, KINDS[kind](names), kind), reviews(40, 2)[0]
     labels = Labels.fit(train)
-    monkeypatch.setattr(early_rejection, "SURE", 0.0)  # nobody is given up, and all count
+    monkeypatch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 0.0)  # no candidate is rejected
     monkeypatch.setattr(
         model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
     )

@@ -14,6 +14,7 @@ from families import (
     ENCODERS,
     HEADS,
     LENGTHS,
+    QUICK,
     RECURRENT,
     STATEFUL,
     TOKENIZER,
@@ -35,18 +36,6 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
 from textgraft.nn.cpu.precision import computing_in
 
-
-def quick_cells() -> set[tuple[str, str]]:
-    """Every third encoder of those that fit under a head, from another one on for each head."""
-    found = set()
-    for number, head in enumerate(HEADS):
-        fitting = [encoder for encoder, other in CASES if other == head]
-        found |= {(encoder, head) for encoder in fitting[min(number % 3, len(fitting) - 1) :: 3]}
-    return found
-
-
-QUICK = quick_cells()
-"""A third of the cells, in which every encoder and every head has its share; the others are slow tests, as in CI."""
 every_model = pytest.mark.parametrize(
     ("encoder", "head"), [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES]
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from families import CASES, ENCODERS, HEADS, TOKENIZER, made
+from families import CASES, ENCODERS, HEADS, QUICK, TOKENIZER, made
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice
@@ -37,7 +37,9 @@ def artifact(encoder: str, head: str, **run: object) -> Artifact:
     return Artifact(model, tokenizer, labels, {"max_tokens": 16, **run})
 
 
-@pytest.mark.parametrize(("encoder", "head"), GRAPHS)
+@pytest.mark.parametrize(
+    ("encoder", "head"), [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in GRAPHS]
+)
 def test_a_graph_answers_as_the_model_does(encoder: str, head: str) -> None:
     model = artifact(encoder, head, temperature=1.7)
     assert largest_difference(model, graph_of(model)) < 2e-6

@@ -18,7 +18,7 @@ from textgraft.core.context import QUIET
 from textgraft.data.examples import Examples
 from textgraft.models import artifact, loading
 from textgraft.models.model import build
-from textgraft.tasks.classification.finetune import FinetuneOptions
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.text.wordpiece import WordPieceTokenizer, train
 from textgraft.training.loop import Settings
 from textgraft.training.recipes import find_recipe

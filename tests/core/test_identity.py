@@ -14,7 +14,7 @@ from textgraft.experiments.geometry import GeometryOptions
 from textgraft.experiments.layer_aggregation import LayerOptions
 from textgraft.experiments.transfer import TransferOptions
 from textgraft.experiments.word_contexts import WordOptions
-from textgraft.tasks.classification.finetune import FinetuneOptions
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.language_modeling.pretrain import PretrainRecipe, load_pretrain_recipe
 from textgraft.tasks.question_answering.finetune import QAOptions
 from textgraft.tasks.tagging.finetune import TagOptions

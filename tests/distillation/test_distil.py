@@ -447,7 +447,7 @@ def test_a_bare_encoder_teaches_nothing(bert_lm: Path, tmp_path: Path) -> None:
     source = loading.load_network(bert_lm)
     model = build({"encoder": source.model.describe()["encoder"], "head": {"name": "features", "input_dim": 16}})
     folder = artifact.save(Artifact(model, source.tokenizer, run={"stage": "qa"}), tmp_path / "bare")
-    with pytest.raises(UserError, match="no labels: it answers questions"):
+    with pytest.raises(UserError, match="no labels: it is a language model"):
         distil(folder, POOL, tmp_path / "out", context=QUIET)
 
 

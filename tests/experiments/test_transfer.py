@@ -21,7 +21,8 @@ from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.experiments import transfer
 from textgraft.experiments.transfer import B_SEED_OFFSET, FRESH, B, Kind, TransferOptions, chosen_layers, prepare_setup
 from textgraft.models.loading import load_network
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.training import as_model, new_classifier, train_classifier
 from textgraft.training.driver import work_path
 from textgraft.training.phases import Phase, Stage, with_frozen_bottom
@@ -232,7 +233,7 @@ def test_killed_anywhere_it_goes_on_and_ends_with_the_same_files(
     def counted(*args: Any, **more: Any) -> Any:
         if len(trained) == 7:
             raise KeyboardInterrupt
-        if not (more["folder"] / f"{more['title']}.safetensors").exists():
+        if not (more["context"].work / f"{more['title']}.safetensors").exists():
             trained.append(more["title"])
         return real(*args, **more)
 

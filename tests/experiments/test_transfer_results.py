@@ -15,11 +15,10 @@ from textgraft.experiments.transfer_results import (
     Networks,
     benefit_weights,
     benefits,
-    certainty,
-    sure,
     transfer_results,
     verdict,
 )
+from textgraft.metrics.paired_differences import is_robust, significance_text
 
 
 def curves_of(pretrained: list[float], scratch: list[float], epochs: list[float], texts: int = 50) -> Curves:
@@ -106,10 +105,10 @@ def test_what_another_seed_could_undo_is_not_called_certain() -> None:
     test = next(cell for cell in one["cells"] if cell["arm"] == "BnB")["against_b"]
     assert test["difference"] == pytest.approx(0.05)
     assert test["low"] < 0 < test["high"]
-    assert not sure({**test, "p": 0.001, "p_holm": 0.001})
-    assert "other seeds could undo it" in certainty({**test, "p_holm": 0.001})
-    assert "no more than chance" in certainty({**test, "p_holm": 0.5})
-    assert sure({"p": 0.001, "low": 0.1, "high": 0.2})
+    assert not is_robust({**test, "p": 0.001, "p_holm": 0.001})
+    assert "other seeds could undo it" in significance_text({**test, "p_holm": 0.001})
+    assert "no more than chance" in significance_text({**test, "p_holm": 0.5})
+    assert is_robust({"p": 0.001, "low": 0.1, "high": 0.2})
     assert not any("unsteady" in sentence for sentence in one["verdict"])
     other = transfer_results_of(B=right(0.2), fresh=steady, BnB=steady)
     assert "B and n = 0 differ only in their seeds, and yet by 40.0 points" in other["verdict"][-1]

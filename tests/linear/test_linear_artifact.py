@@ -207,9 +207,9 @@ def test_the_card_says_what_it_is() -> None:
     assert "neural network" not in model_card({"name": "reviews", "stage": "finetune"})
     weights = {"linear": {"weight": 0.4}, "lsa": {"weight": 0.6}, "ulmfit": {"weight": 0.0}}
     both = {"name": "reviews", "stage": "finetune", "ensemble": {"candidates": weights}}
-    assert "averaged with weights" in model_card(both)
+    assert "weighted ensemble" in model_card(both)
     alone = both | {"ensemble": {"candidates": weights | {"linear": {"weight": 0.0}}}}
-    assert "averaged with weights" not in model_card(alone)
+    assert "weighted ensemble" not in model_card(alone)
 
 
 def test_words_that_utf8_cannot_hold(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_all_ways_to_a_classifier_read_the_pool_once(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Counts, "of", classmethod(lambda cls, *a, **k: read.append(len(a[0])) or of(cls, *a, **k)))
     texts = spoken(90)
     feature_maps = FeatureMaps(texts, tmp_path)
-    for name in ("lsa", "self-trained"):
+    for name in ("lsa", "co-training"):
         LINEAR_METHODS[name].classifier(feature_maps, 0)
     assert read == [90]
     assert feature_maps.pool.rows.shape[0] == 90

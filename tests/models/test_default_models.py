@@ -28,7 +28,7 @@ from textgraft.models.default_models import ENGLISH, THAI, DefaultModels, defaul
 from textgraft.models.loading import load_network
 from textgraft.models.model_folder import names
 from textgraft.tasks import learning_rates
-from textgraft.tasks.classification.finetune import FinetuneOptions
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.question_answering import finetune as qa
 from textgraft.training.loop import Settings
 

@@ -44,14 +44,14 @@ def test_a_published_tagger_tags_each_word_by_its_first_piece(tmp_path: Path) ->
     model = published("BertForTokenClassification", tmp_path, id2label=dict(enumerate(TAGS)))
     opened = load(f"hf:{tmp_path}")
     assert opened.model.head.config.scheme == "IOB2"
-    reply = textgraft.Tagger(f"hf:{tmp_path}", precision="fp32").tag_texts([TEXT])[0]
+    prediction = textgraft.Tagger(f"hf:{tmp_path}", precision="fp32").tag_texts([TEXT])[0]
     pieces = opened.tokenizer.encode(TEXT)
     logits = model(input_ids=torch.tensor([pieces.ids])).logits[0]
-    starts = {start for start, _ in reply.sentence.spans}
+    starts = {start for start, _ in prediction.sentence.spans}
     first = [row for row, (start, end) in enumerate(pieces.offsets) if start in starts and end > start]
-    assert len(first) == len(reply.tags) == len(TEXT.split())
+    assert len(first) == len(prediction.tags) == len(TEXT.split())
     best, _ = opened.model.head.decode(logits[None, first], torch.ones(1, len(first), dtype=torch.bool))
-    assert list(reply.tags) == [TAGS[i] for i in best[0]]
+    assert list(prediction.tags) == [TAGS[i] for i in best[0]]
 
 
 def test_a_published_model_of_choices_chooses(tmp_path: Path) -> None:

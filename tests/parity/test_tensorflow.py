@@ -133,7 +133,7 @@ def test_damage_is_seen_wherever_it_is(copy: Callable[[str], Path], file: str) -
             spared = any(e.offset <= at < e.offset + e.size for e in unread.values())
             assert spared if "data" in file else at >= len(whole) - 48, at
     path.write_bytes(whole[:-10])
-    with pytest.raises(UserError, match=r"damaged|no index"):
+    with pytest.raises(UserError, match=r"damaged|not the index"):
         loading.load_network(f"tf:{path.parent}")
     path.unlink()
     with pytest.raises(UserError, match=r"no TensorFlow checkpoint here|missing or unreadable"):

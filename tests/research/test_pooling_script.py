@@ -33,7 +33,7 @@ def test_the_mean_of_probabilities_is_weighed_as_in_finetune() -> None:
 
 def test_the_more_spread_the_nearer_the_weights_are_to_the_prior() -> None:
     answers, targets = made(texts=40)
-    names = ["linear", "lsa", "probe", "self-trained"]
+    names = ["linear", "lsa", "probe", "co-training"]
     for lean in (None, 0.7):
         ways = [pooling.LinearMethod(spread=spread, lean=lean) for spread in (0.0, 2.0, 1e6)]
         prior = ways[0].prior(names)
@@ -47,10 +47,10 @@ def test_the_more_spread_the_nearer_the_weights_are_to_the_prior() -> None:
 
 def test_a_prior_leans_on_self_training_where_it_is_there() -> None:
     way = pooling.LinearMethod(lean=0.7)
-    np.testing.assert_allclose(way.prior(["linear", "self-trained", "lsa", "probe"]), [0.1, 0.7, 0.1, 0.1])
+    np.testing.assert_allclose(way.prior(["linear", "co-training", "lsa", "probe"]), [0.1, 0.7, 0.1, 0.1])
     np.testing.assert_allclose(way.prior(["linear", "lsa"]), [0.5, 0.5])
-    assert way.prior(["self-trained"]).tolist() == [1.0]
-    np.testing.assert_allclose(pooling.LinearMethod().prior(["linear", "self-trained"]), [0.5, 0.5])
+    assert way.prior(["co-training"]).tolist() == [1.0]
+    np.testing.assert_allclose(pooling.LinearMethod().prior(["linear", "co-training"]), [0.5, 0.5])
 
 
 def test_all_alike_are_alike_and_the_best_is_alone() -> None:

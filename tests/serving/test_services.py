@@ -74,7 +74,7 @@ def test_why(models: dict[str, Path], name: str, texts: list[Any]) -> None:
     expected = explain(models[name], asked, precision="fp32")
     plain = told(models[name], {"texts": texts})
     for answer, one, alone in zip(told(models[name], {"texts": texts, "explain": True}), expected, plain, strict=True):
-        explanation, wanted = answer.pop("explanation"), one.listed()
+        explanation, wanted = answer.pop("explanation"), one.as_json()
         assert (explanation["label"], len(explanation["parts"])) == (wanted["label"], len(wanted["parts"]))
         for part, own in zip(explanation["parts"], wanted["parts"], strict=True):
             assert part.pop("weight") == pytest.approx(own.pop("weight"), abs=0.02)
@@ -86,15 +86,15 @@ def test_why(models: dict[str, Path], name: str, texts: list[Any]) -> None:
 
 def test_tags(models: dict[str, Path]) -> None:
     expected = Tagger(models["tagger"], precision="fp32").tag_texts(TEXTS)
-    assert told(models["tagger"], {"texts": TEXTS}) == near([reply.listed() for reply in expected])
+    assert told(models["tagger"], {"texts": TEXTS}) == near([prediction.as_json() for prediction in expected])
 
 
 def test_answers(models: dict[str, Path]) -> None:
-    reply = QAModel(models["reader"], precision="fp32").ask("how many stone?", CONTEXT)
+    prediction = QAModel(models["reader"], precision="fp32").ask("how many stone?", CONTEXT)
     body = {"questions": [{"context": CONTEXT, "question": "how many stone?"}] * 2, "n_best": 2}
     for found in told(models["reader"], body):
-        assert found["answer"] == reply.text
-        assert found["best"] == near(reply.listed()[:2])
+        assert found["answer"] == prediction.text
+        assert found["best"] == near(prediction.as_json()[:2])
         best = found["best"][0]
         assert CONTEXT[best["start"] : best["end"]] == best["text"]
 

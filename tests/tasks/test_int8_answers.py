@@ -17,14 +17,15 @@ from textgraft.data.examples import Examples
 from textgraft.metrics import agreement
 from textgraft.models.loading import load_network
 from textgraft.nn.cpu import precision
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.predictor import Classifier, load_classifier
 from textgraft.tasks.tagging import network as tagger_network
 from textgraft.tasks.tagging import stacked as stacked_module
 from textgraft.tasks.tagging.finetune import STACKED, tag_finetune
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import Tagger
-from textgraft.tasks.tagging.stacked import Network, faster
+from textgraft.tasks.tagging.stacked import Network, validated_in_int8
 from textgraft.training.loop import Settings
 from textgraft.word_embeddings.stack import Stack
 
@@ -51,7 +52,7 @@ def stacked(folder: Path, precision: str) -> Tagger:
 
 @native_int8
 def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacked_module, "WORDS", 20)
+    monkeypatch.setattr(stacked_module, "MIN_WORDS", 20)
     write_recipe(tmp_path, 8)
     network = Network(hidden_dim=16, character_filters=0)
     about = {"baseline": False, "network": network, "recipe": str(tmp_path / "quick-8.toml")}
@@ -69,8 +70,8 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
         assert source.precision == read_in
         assert all(s.precision == read_in for s in source.artifact.stack.sources)  # type: ignore[union-attr]
         if read_in == "int8":  # what is scored is what `auto` answers, to the last digit
-            replies = Tagger(folder).tag(test.sentences)
-            assert [r.probabilities for r in replies] == [r.probabilities for r in done.replies]
+            predictions = Tagger(folder).tag(test.sentences)
+            assert [r.probabilities for r in predictions] == [r.probabilities for r in done.predictions]
             assert Tagger(folder, precision="fp32").source.precision == "fp32"  # type: ignore[attr-defined]
             card = (folder / "README.md").read_text("utf-8")
             assert (
@@ -93,23 +94,23 @@ def test_a_tagger_whose_tags_stay_is_read_in_int8(tmp_path: Path, monkeypatch: p
 @native_int8
 def test_a_tagger_whose_tags_stray_is_not(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Tagger(tagger, precision="fp32").tag(sentences(9, 3, names=True).sentences)
-    assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)  # too few words
-    monkeypatch.setattr(stacked_module, "WORDS", 20)
-    monkeypatch.setattr(stacked_module, "SAME", 1.01)
-    told, replies = faster(load_network(tagger), usual, 64, show=False)
+    assert validated_in_int8(load_network(tagger), usual, 64, show=False) == ({}, usual)  # too few words
+    monkeypatch.setattr(stacked_module, "MIN_WORDS", 20)
+    monkeypatch.setattr(stacked_module, "MIN_AGREEMENT", 1.01)
+    told, predictions = validated_in_int8(load_network(tagger), usual, 64, show=False)
     assert "read_in" not in told
     assert told["in_int8"]["same"] > 0
-    assert replies == usual
+    assert predictions == usual
     monkeypatch.setattr(stacked_module, "int8_is_native", lambda: False)
-    assert faster(load_network(tagger), usual, 64, show=False) == ({}, usual)
+    assert validated_in_int8(load_network(tagger), usual, 64, show=False) == ({}, usual)
 
 
 @native_int8
 def test_a_tagger_says_the_same_with_other_probabilities(tagger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [s.words for s in sentences(60, 2, names=True).sentences]
-    monkeypatch.setattr(tagger_network, "WORDS", 20)
-    faster, usual = Tagger(tagger, precision="int8"), Tagger(tagger, precision="auto").tag(words)
-    first, second = faster.tag(words), faster.tag(words)
+    monkeypatch.setattr(tagger_network, "MIN_WORDS", 20)
+    validated_in_int8, usual = Tagger(tagger, precision="int8"), Tagger(tagger, precision="auto").tag(words)
+    first, second = validated_in_int8.tag(words), validated_in_int8.tag(words)
     assert [r.probabilities for r in first] == [r.probabilities for r in usual]  # asked in both ways
     assert [r.tags for r in second] == [r.tags for r in usual]
     differences = [abs(a - b) for one, two in zip(second, usual) for a, b in zip(one.probabilities, two.probabilities)]
@@ -144,10 +145,13 @@ def test_a_classifier_is_asked_in_both_ways_at_first(classifier: Path, monkeypat
 
     monkeypatch.setattr(Classifier, "_outputs", outputs)
     texts, _ = reviews(120, 2)
-    faster, usual = load_classifier(classifier, precision="int8"), load_classifier(classifier, precision="fp32")
-    said = [[p.label for p in faster.predict(texts)] for _ in range(3)]
+    validated_in_int8, usual = (
+        load_classifier(classifier, precision="int8"),
+        load_classifier(classifier, precision="fp32"),
+    )
+    said = [[p.label for p in validated_in_int8.predict(texts)] for _ in range(3)]
     assert asked == ["int8", "auto", "int8", "auto", "int8"]  # until 200 have been asked in both ways
     assert said == [[p.label for p in usual.predict(texts)]] * 3
     monkeypatch.setattr(agreement, "MIN_AGREEMENT", 1.01)
-    with pytest.raises(UserError, match="of 120 texts keep their answer"):
+    with pytest.raises(UserError, match="of 120 texts keep their prediction"):
         load_classifier(classifier, precision="int8").outputs(texts)

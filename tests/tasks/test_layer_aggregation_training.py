@@ -30,8 +30,8 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
 from textgraft.tasks.classification import predictor
-from textgraft.tasks.classification.preflight import check_finetune
-from textgraft.tasks.question_answering.finetune import new_reader, qa_finetune
+from textgraft.tasks.classification.preflight import validate_finetune
+from textgraft.tasks.question_answering.finetune import new_qa_model, qa_finetune
 from textgraft.tasks.tagging.finetune import tag_finetune
 from textgraft.text.wordpiece import train as train_wordpiece
 from textgraft.training.driver import work_path
@@ -102,7 +102,7 @@ def test_a_frozen_tagger_reads_any_layers(layer_aggregation: str, tagging_bert: 
     done = tag_finetune(TRAIN, tmp_path / "out", model=tagging_bert, test=TEST, options=asked, context=QUIET)
     assert done.record["layer_aggregation"] == layer_aggregation
     loaded = Tagger(done.folder, precision="fp32")
-    assert [r.tags for r in loaded.tag(TEST.sentences)] == [r.tags for r in done.replies]
+    assert [r.tags for r in loaded.tag(TEST.sentences)] == [r.tags for r in done.predictions]
     model = loading.load_network(done.folder).model
     assert model.head.config.layer_aggregation == layer_aggregation
     assert model.head.config.input_dim == (64 if layer_aggregation == "concat-last-4" else 16)
@@ -229,12 +229,12 @@ def test_a_reader_reads_other_layers_and_learns_on(tmp_path: Path) -> None:
     done = qa_finetune(train, tmp_path / "out", model=bert, test=test, options=asked, context=QUIET)
     assert done.record["layer_aggregation"] == "mix"
     reader = QAModel(done.folder, precision="fp32")
-    assert [r.text for r in reader.answer(test)] == [r.text for r in done.replies]
+    assert [r.text for r in reader.answer(test)] == [r.text for r in done.predictions]
     before = loading.load_network(done.folder).model
     stage = load_recipe("transformer").finetune
-    again = new_reader(before, stage, seed=9, layer_aggregation="mix")
+    again = new_qa_model(before, stage, seed=9, layer_aggregation="mix")
     assert all(torch.equal(again.values()[name], value) for name, value in before.values().items())
-    fresh = new_reader(before, stage, seed=9)
+    fresh = new_qa_model(before, stage, seed=9)
     assert fresh.layer_aggregation is None
     assert not torch.equal(fresh.head.output.weight, before.head.output.weight)
     encoder = before.encoder.state_dict()
@@ -248,7 +248,7 @@ def test_impossible_readouts_are_refused_before_anything_is_written(tiny_lm: Pat
         grown(tiny_lm, tmp_path / "out", frozen(tmp_path), layer_aggregation="mix")
     options = FinetuneOptions(layer_aggregation="sum")
     with pytest.raises(UserError, match=possible):
-        check_finetune(examples(16, 1), model=tiny_lm, held_out=[examples(8, 2)], options=options)
+        validate_finetune(examples(16, 1), model=tiny_lm, held_out=[examples(8, 2)], options=options)
     with pytest.raises(UserError, match=possible):
         tag_finetune(
             TRAIN, tmp_path / "out", model=tiny_lm, options=TagOptions(layer_aggregation="sum-last-4"), context=QUIET

@@ -31,7 +31,8 @@ from textgraft.core.interrupts import reliable_interrupts
 from textgraft.data.examples import Examples
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.model import Model
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training import driver

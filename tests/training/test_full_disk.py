@@ -18,7 +18,8 @@ from textgraft.core.context import QUIET, RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.models import artifact
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.training.loop import Settings

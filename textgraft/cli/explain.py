@@ -53,7 +53,7 @@ def explain(
     instead. Joint effects of several words are not measured.
     """
     from textgraft.tasks.classification import explaining
-    from textgraft.tasks.classification.explanation_page import explained_page
+    from textgraft.tasks.classification.explanation_page import explanations_page
     from textgraft.tasks.classification.predictor import load_classifier
 
     validate_out_file(out, (".html", ".jsonl"), "explanations")
@@ -62,10 +62,10 @@ def explain(
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, texts_from_options(text, text2), classifier.reads, columns)
     explanations = explaining.explain(classifier, islice(texts, most), label=label)
-    rows = (key | one.listed() for key, one in zip(keys, explanations))
+    rows = (key | one.as_json() for key, one in zip(keys, explanations))
     if out is not None:
         page = out.suffix == ".html"
-        written = write_lines(out, explained_page(explanations) if page else as_json_lines(rows))
+        written = write_lines(out, explanations_page(explanations) if page else as_json_lines(rows))
         if as_json:
             print_json({"out": out})
         else:
@@ -96,4 +96,4 @@ def _print(explanations: Iterator[Explanation]) -> None:
                 shown.stylize(f"{strong}{'green' if part.weight > 0 else 'red'}", part.start, part.end)
             console.print(shown, soft_wrap=True)
         for part in one.ranked()[:SHOWN]:
-            console.print(Text(f"{part.weight:+7.2f}  {' '.join(one.said(part).split())}"), soft_wrap=True)
+            console.print(Text(f"{part.weight:+7.2f}  {' '.join(one.text_of(part).split())}"), soft_wrap=True)

@@ -108,8 +108,9 @@ def finetune(
     """
     from textgraft.core.context import RunContext
     from textgraft.data.checks import to_json
-    from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
-    from textgraft.tasks.classification.preflight import check_finetune
+    from textgraft.tasks.classification.finetune import finetune
+    from textgraft.tasks.classification.finetune_options import FinetuneOptions
+    from textgraft.tasks.classification.preflight import validate_finetune
     from textgraft.tasks.classification.sources import adapted_path
     from textgraft.training.loop import Settings
     from textgraft.training.recipes import load_recipe
@@ -136,7 +137,7 @@ def finetune(
     pool = o.read_pool(unlabelled, encoding=encoding)
     model = model or options.default_model(examples["train"])
     held_out = [part for name, part in examples.items() if name != "train"]
-    models = check_finetune(examples["train"], model=model, held_out=held_out, options=options)
+    models = validate_finetune(examples["train"], model=model, held_out=held_out, options=options)
     problems = _data_problems(examples, pool, quiet)
     if pool and adapt_first and load_recipe(options.language_recipe).adapt.phases:
         adapt_settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)

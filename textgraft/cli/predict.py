@@ -44,14 +44,14 @@ def predict(
     as_json: o.AsJson = False,
 ) -> None:
     """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them."""
-    from textgraft.tasks.classification.predictor import load_classifier, warned_of_empty
+    from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty
 
     validate_out_file(out, ROW_FORMATS, "predictions")
     o.use_threads(threads)
     classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, texts_from_options(text, text2), classifier.reads, columns)
-    predictions = classifier.predict(warned_of_empty(texts), abstain_below=abstain_below)
+    predictions = classifier.predict(warn_of_empty(texts), abstain_below=abstain_below)
     rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
     if as_json and out is None:
         print_json({"predictions": list(rows)})

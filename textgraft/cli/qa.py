@@ -17,7 +17,7 @@ from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.data.squad import Squad
-    from textgraft.tasks.question_answering.predictor import QAModel, Reply
+    from textgraft.tasks.question_answering.predictor import QAModel, QAPrediction
 
 Folder = Annotated[str, typer.Argument(help="The folder of a model from `textgraft qa finetune`, or hf:FOLDER.")]
 Questions = Annotated[Path, typer.Argument(help="Questions with answers, as SQuAD's .json (or .json.gz, .xz, …).")]
@@ -98,7 +98,7 @@ def finetune(
         empty_windows=empty_windows,
         held_out=held_out,
         questions=questions,
-        examined_questions=test_questions,
+        evaluation_questions=test_questions,
         baseline=baseline,
         layer_aggregation=layer_aggregation,
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
@@ -118,7 +118,7 @@ def finetune(
             context=RunContext(show=not quiet, overwrite=overwrite),
         )
     if as_json:
-        print_json({"out": out, "evaluation_split": result.record["examined"], **result.record["results"]})
+        print_json({"out": out, "evaluation_split": result.record["evaluation_split"], **result.record["results"]})
     else:
         print(result.table())
         print(f"Written: {out} (predictions.json and nbest.json in it)")
@@ -138,15 +138,15 @@ def evaluate(
     as_json: o.AsJson = False,
 ) -> None:
     """Evaluate a QA model: exact match and F1 as SQuAD's scripts compute them, with intervals."""
-    from textgraft.tasks.question_answering.predictor import predictions, scores
+    from textgraft.tasks.question_answering.predictor import answers_by_id, scores
 
     for path in (out, n_best):
         validate_out_file(path, (".json",), "answers")
     squad = _read(file, drop_misplaced)
     o.use_threads(threads)
-    replies = _qa_model(model, threshold, max_answer_tokens, precision, show=not quiet).answer(squad)
-    result = scores(squad, predictions(replies)).summary()
-    _write(replies, out, n_best)
+    predictions = _qa_model(model, threshold, max_answer_tokens, precision, show=not quiet).answer(squad)
+    result = scores(squad, answers_by_id(predictions)).summary()
+    _write(predictions, out, n_best)
     _print_scores(result, as_json)
 
 
@@ -181,24 +181,24 @@ def answer(
 ) -> None:
     """Answer questions: those in a file, or --question about the text in --context."""
     from textgraft.core.formatting import printable
-    from textgraft.tasks.question_answering.predictor import predictions
+    from textgraft.tasks.question_answering.predictor import answers_by_id
 
     for path in (out, n_best):
         validate_out_file(path, (".json",), "answers")
     squad = _questions(file, question, context)
     o.use_threads(threads)
-    replies = _qa_model(model, threshold, max_answer_tokens, precision, show=not quiet and file is not None).answer(
+    predictions = _qa_model(model, threshold, max_answer_tokens, precision, show=not quiet and file is not None).answer(
         squad
     )
-    _write(replies, out, n_best)
+    _write(predictions, out, n_best)
     if as_json:
-        answers: dict[str, Any] = {"answers": predictions(replies)}
-        print_json(answers if file is not None else {**answers, "n_best": {r.id: r.listed() for r in replies}})
+        answers: dict[str, Any] = {"answers": answers_by_id(predictions)}
+        print_json(answers if file is not None else {**answers, "n_best": {r.id: r.as_json() for r in predictions}})
     elif out is None:
-        for reply in replies:
-            print(printable(f"{reply.id}\t{' '.join(reply.text.split())}"))
+        for prediction in predictions:
+            print(printable(f"{prediction.id}\t{' '.join(prediction.text.split())}"))
     if out is not None and not as_json:
-        print_note(f"Written: {out} ({len(replies):,} answers)")
+        print_note(f"Written: {out} ({len(predictions):,} answers)")
 
 
 def _read(path: Path, drop_misplaced: bool) -> Squad:
@@ -248,15 +248,15 @@ def read_predictions(path: Path) -> dict[str, str]:
     return content
 
 
-def _write(replies: list[Reply], out: Path | None, n_best: Path | None) -> None:
+def _write(predictions: list[QAPrediction], out: Path | None, n_best: Path | None) -> None:
     """Write the files of predictions and of n-best lists, where they are named."""
     from textgraft.core.files import write_atomically
-    from textgraft.tasks.question_answering.predictor import as_file, predictions
+    from textgraft.tasks.question_answering.predictor import answers_by_id, as_file
 
     if out is not None:
-        write_atomically(out, as_file(predictions(replies)))
+        write_atomically(out, as_file(answers_by_id(predictions)))
     if n_best is not None:
-        write_atomically(n_best, as_file({reply.id: reply.listed() for reply in replies}))
+        write_atomically(n_best, as_file({prediction.id: prediction.as_json() for prediction in predictions}))
 
 
 def _print_scores(scores: Mapping[str, Any], as_json: bool) -> None:

@@ -16,7 +16,7 @@ from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
     from textgraft.data.conll import Columns, Sentence, Tagged
-    from textgraft.tasks.tagging.predictor import Reply
+    from textgraft.tasks.tagging.predictor import TaggedSentence
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a tagger from `textgraft tag finetune`.")]
 File = Annotated[Path, typer.Argument(help="Sentences with tags: CoNLL columns or CoNLL-U, also .gz, .xz, ….")]
@@ -211,13 +211,15 @@ def predict(
     tagger = Tagger(model, precision=precision)
     total, count = Coverage(), 0
 
-    def replies() -> Iterator[Reply]:
+    def predictions() -> Iterator[TaggedSentence]:
         nonlocal total, count
-        for reply, coverage in tagger.stream(sentences):
+        for prediction, coverage in tagger.stream(sentences):
             total, count = total + coverage, count + 1
-            yield reply
+            yield prediction
 
-    lines = _page(replies()) if html else (line for r in replies() for line in _shown(r, output_format, columns))
+    lines = (
+        _page(predictions()) if html else (line for r in predictions() for line in _shown(r, output_format, columns))
+    )
     if target is None:
         for line in lines:
             print(line)
@@ -264,46 +266,46 @@ def _sentences(
     return None, (sentence for sentence in map(from_text, raw_texts or ()) if sentence.words)
 
 
-def _page(replies: Iterator[Reply]) -> Iterator[str]:
+def _page(predictions: Iterator[TaggedSentence]) -> Iterator[str]:
     """Return the lines of a page; the import is here because only --html needs it."""
-    from textgraft.tasks.tagging.page import tagged_page
+    from textgraft.tasks.tagging.page import tagged_sentences_page
 
-    return tagged_page(replies)
+    return tagged_sentences_page(predictions)
 
 
-def _shown(reply: Reply, format: str, columns: Columns | None) -> Iterator[str]:
+def _shown(prediction: TaggedSentence, format: str, columns: Columns | None) -> Iterator[str]:
     """Yield the lines of one sentence."""
     import json
 
     from textgraft.data.conll import conll_lines
 
     if format == "json":
-        yield json.dumps(reply.listed(), ensure_ascii=False)
+        yield json.dumps(prediction.as_json(), ensure_ascii=False)
     elif format == "conll":
-        yield from conll_lines(reply.sentence, reply.tags, columns)
+        yield from conll_lines(prediction.sentence, prediction.tags, columns)
     else:
-        yield _coloured(reply)
+        yield _coloured(prediction)
 
 
-def _coloured(reply: Reply) -> str:
+def _coloured(prediction: TaggedSentence) -> str:
     """Return the text with entities, or words, in brackets with their tags, in colours on a terminal."""
     from rich.console import Console
     from rich.text import Text
 
     from textgraft.core.formatting import printable
 
-    spans = reply.spans
+    spans = prediction.spans
     names = sorted({name for *_, name in spans})
     shown, at = Text(), 0
     for start, end, name in spans:
         if start < at:  # a part of a multi-word token
             continue
         colour = COLOURS[sum(name.encode()) % len(COLOURS)] if len(names) else ""
-        shown.append(printable(reply.sentence.text[at:start]))
-        shown.append(f"[{printable(reply.sentence.text[start:end])}", style=f"bold {colour}")
+        shown.append(printable(prediction.sentence.text[at:start]))
+        shown.append(f"[{printable(prediction.sentence.text[start:end])}", style=f"bold {colour}")
         shown.append(f" {name}]", style=colour)
         at = end
-    shown.append(printable(reply.sentence.text[at:]))
+    shown.append(printable(prediction.sentence.text[at:]))
     console = Console(soft_wrap=True, highlight=False)
     with console.capture() as capture:
         console.print(shown, end="")
@@ -331,7 +333,7 @@ def _print_scores(scores: Mapping[str, Any]) -> None:
 
 def _inference(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the evaluation split, and the precision of inference where int8 was tried, under the names of --json."""
-    names = {"examined": "evaluation_split", "in_int8": "int8_agreement", "read_in": "inference_precision"}
+    names = {"in_int8": "int8_agreement", "read_in": "inference_precision"}
     return {name: record[key] for key, name in names.items() if key in record}
 
 

@@ -268,7 +268,7 @@ def _cell(method: Method, plan: ComparisonPlan, cells: Cells, key: CellKey) -> C
     if not cells.has(key):
         sample = plan.sample(key.labels, key.seed)
         # The scale of a numeric target is fitted on the sample: no other labels would be known.
-        labels = Labels.fit(sample) if plan.labels.kind == "numeric" else plan.labels
+        labels = Labels.fit(sample) if plan.labels.num_classes is None else plan.labels
         with Meter() as meter:
             predictions = method.train_and_predict(sample, plan.test.texts, labels, key.seed, work)
         outputs, seconds = _rescaled(predictions.outputs, labels, plan.labels), max(predictions.seconds, meter.seconds)
@@ -318,7 +318,7 @@ def _results(plan: ComparisonPlan, names: Sequence[str], cells: Cells) -> dict[s
         "seeds": len(plan.orders),
         "metric": metric,
         "budgets": budgets,
-        "label_efficiency": label_efficiency(curves, lower_is_better=plan.labels.kind == "numeric"),
+        "label_efficiency": label_efficiency(curves, lower_is_better=plan.labels.lower_is_better),
     }
     return results | {"verdict": [b["verdict"] for b in budgets] + efficiency_verdicts(results)}
 

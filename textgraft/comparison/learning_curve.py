@@ -24,7 +24,7 @@ def winner(comparison: Comparison) -> dict[str, Any]:
             training samples. `tests` compares the leader with each other method (textgraft.metrics.paired_differences).
             The leader is chosen by the same texts that it is tested on, which favours it.
     """
-    sign = -1 if comparison.labels.kind == "numeric" else 1
+    sign = -1 if comparison.labels.lower_is_better else 1
     scores = {outcome.name: comparison.scores(outcome) for outcome in comparison.outcomes}
     leader = max(scores, key=lambda name: sign * scores[name].mean())
     tests = differences({name: (scores[leader], table) for name, table in scores.items() if name != leader})

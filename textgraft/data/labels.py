@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast, get_args
 import numpy as np
 
 from textgraft.core.errors import UserError
-from textgraft.data.examples import Choice, Examples, Label, TargetKind, reads
+from textgraft.data.examples import ONE_OF, Choice, Examples, Label, TargetKind, reads
 
 ClassWeights = str | Mapping[str, float]
 """`"none"`, `"balanced"`, or a weight per class name; missing names have weight 1."""
@@ -73,6 +73,39 @@ class Labels:
     def num_outputs(self) -> int:
         """Number of model outputs per text: C, or 1 for a numeric target."""
         return len(self.names) or 1
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes C; None for a numeric target."""
+        return None if self.kind == "numeric" else self.num_outputs
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True where an example has exactly one of the classes or options."""
+        return self.kind in ONE_OF
+
+    @property
+    def lower_is_better(self) -> bool:
+        """True where the headline metric is an error."""
+        return self.kind == "numeric"
+
+    def output_shape(self, count: int) -> tuple[int, ...]:
+        """Shape of the outputs for so many examples: (N, C), or (N,) for a numeric target."""
+        return (count,) if self.kind == "numeric" else (count, self.num_outputs)
+
+    def decisions(self, outputs: np.ndarray) -> np.ndarray:
+        """Predictions that outputs stand for: class numbers (N,), bool (N, C) for "multi", or the values (N,)."""
+        if self.is_exclusive:
+            return np.asarray(outputs.argmax(axis=1))
+        return outputs if self.kind == "numeric" else outputs >= 0.5
+
+    def unscaled(self, values: np.ndarray) -> np.ndarray:
+        """Outputs or targets in the unit of the labels; unchanged but for a numeric target."""
+        return values * self.std + self.mean if self.kind == "numeric" else values
+
+    def unscaled_errors(self, errors: np.ndarray) -> np.ndarray:
+        """Scores of examples in the unit of the labels; unchanged but for a numeric target."""
+        return errors * self.std if self.kind == "numeric" else errors
 
     def encode(self, examples: Examples) -> np.ndarray:
         """Targets of labelled examples.

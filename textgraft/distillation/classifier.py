@@ -88,7 +88,7 @@ def distil_classifier(
     stage.refuse_for_classifiers(recipe)
     parts = _parts(texts, labelled, test)
     for part in parts.values():
-        teacher.check(part)
+        teacher.validate(part)
     targets = _targets(teacher.labels, parts, labelled, test)
     saved_members = [_saved_model(member) for member in teacher.members]
     identity = _identity(teacher, saved_members, source, stage, options) | {
@@ -296,7 +296,7 @@ def _outputs(plan: Plan, model: Model, data: DistilData, name: str) -> np.ndarra
 def _agreement(labels: Labels, answers: np.ndarray, outputs: np.ndarray) -> dict[str, Any]:
     """Share of texts with the teacher's decision, with a 95 % interval; for a numeric target, the distance."""
     scores = document_scores(labels.kind, _as_targets(answers, labels.kind), outputs)
-    scores = scores * labels.std if labels.kind == "numeric" else scores
+    scores = labels.unscaled_errors(scores)
     return {"texts": len(scores), "metric": HEADLINE[labels.kind], **bootstrap_interval(scores)._asdict()}
 
 

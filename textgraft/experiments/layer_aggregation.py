@@ -31,9 +31,9 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.nn.layer_aggregation import LAST, LAYER_AGGREGATIONS, new_layer_aggregation, validate_layer_aggregation
-from textgraft.tasks.classification.fine_tuned import read_parts
+from textgraft.tasks.classification.fine_tuned import encode_parts
 from textgraft.tasks.classification.training import Plan, outputs_from_logits, train_classifier
-from textgraft.tasks.tagging.finetune import TagOptions, fitted, train_tagger
+from textgraft.tasks.tagging.finetune import TagOptions, resolved_options, train_tagger
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import scores, tag_all
 from textgraft.training.driver import content_hash, weights_hash
@@ -109,12 +109,12 @@ class Tagging:
     def trained(self, layer_aggregation: str, seed: int, folder: Path, *, show: bool) -> Cell:
         settings = replace(self.options.settings, seed=seed)
         options = TagOptions(recipe=self.options.recipe, max_tokens=self.options.max_tokens, settings=settings)
-        options = fitted(replace(options, layer_aggregation=layer_aggregation), self.source)
+        options = resolved_options(replace(options, layer_aggregation=layer_aggregation), self.source)
         title = f"{layer_aggregation}, seed {seed}"
         context = RunContext(folder, seed, show=show)
         tagger, _ = train_tagger(self.source, self.train, options, context, title=title)
-        replies, _ = tag_all(NetworkTagger(tagger, settings.precision), self.test.sentences, options.max_tokens)
-        headline = scores(self.test, replies).headline
+        predictions, _ = tag_all(NetworkTagger(tagger, settings.precision), self.test.sentences, options.max_tokens)
+        headline = scores(self.test, predictions).headline
         minutes = tagger.run["seconds"] / 60
         return {"part": headline.part.tolist(), "whole": headline.whole.tolist(), "minutes": minutes}
 
@@ -131,7 +131,7 @@ class Labelling:
     def __init__(self, source: Artifact, train: Examples, test: Examples, options: LayerOptions) -> None:
         self.labels = Labels.fit(train)
         self.metric, self.options = HEADLINE[self.labels.kind], options
-        self.encoded = read_parts(source, {"train": train, "test": test}, self.labels, options.max_tokens).parts
+        self.encoded = encode_parts(source, {"train": train, "test": test}, self.labels, options.max_tokens).parts
         self._parts, stage = {"train": train, "test": test}, load_recipe(options.recipe).finetune
         if self.encoded["test"].targets is None:
             raise UserError("these texts have no labels.", where=test.source, remedy="Give labelled texts.")
@@ -160,7 +160,7 @@ class Labelling:
         targets = self.encoded["test"].targets
         assert targets is not None
         scores = document_scores(kind, targets, outputs_from_logits(trained.logits["test"], kind))
-        scores = scores * self.labels.std if kind == "numeric" else scores
+        scores = self.labels.unscaled_errors(scores)
         return {"part": scores.tolist(), "whole": [1] * len(scores), "minutes": trained.seconds / 60}
 
 

@@ -33,11 +33,11 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model
-from textgraft.tasks.classification.fine_tuned import read_parts
+from textgraft.tasks.classification.fine_tuned import encode_parts
 from textgraft.tasks.classification.training import (
     EncodedTexts,
     Plan,
-    Trained,
+    TrainedClassifier,
     as_model,
     drop_weights,
     outputs_from_logits,
@@ -197,7 +197,7 @@ def prepare_setup(
         kept_indices, held_out_indices = stratified_split(train, HELD_OUT, options.settings.seed)
         train, test = train.take(kept_indices), train.take(held_out_indices)
     labels = Labels.fit(train)
-    parts = read_parts(source, {"train": train, "test": test}, labels, options.max_tokens)
+    parts = encode_parts(source, {"train": train, "test": test}, labels, options.max_tokens)
     setup = TransferSetup(
         source, train, test, held_out, labels, parts.parts, parts.cut, stage, layers=layers, options=options
     )
@@ -245,7 +245,7 @@ def _train_all(setup: TransferSetup, folder: Path, *, show: bool) -> tuple[Netwo
     `folder`.
     """
     model_a = setup.source.model.encoder
-    runs_by_kind: dict[Kind, list[Trained]] = {}
+    runs_by_kind: dict[Kind, list[TrainedClassifier]] = {}
     for seed in setup.seeds:
         trained_b = _train_one(setup, B, seed, model_a, folder, show=show)
         model_b = as_model(_plan(setup, B, seed, model_a), trained_b).encoder
@@ -259,7 +259,9 @@ def _train_all(setup: TransferSetup, folder: Path, *, show: bool) -> tuple[Netwo
     return Networks(scores, Curves(_epochs(setup, runs_by_kind[FRESH][0]), pretrained, scratch)), seconds
 
 
-def _train_one(setup: TransferSetup, kind: Kind, seed: int, source: Encoder, folder: Path, *, show: bool) -> Trained:
+def _train_one(
+    setup: TransferSetup, kind: Kind, seed: int, source: Encoder, folder: Path, *, show: bool
+) -> TrainedClassifier:
     """Train one network; only the weights of B are kept, for BnB to copy from."""
     title = setup.title(kind, seed)
     trained = train_classifier(
@@ -294,10 +296,10 @@ def _stage(stage: Stage, kind: Kind, groups: int) -> Stage:
 
 def _in_target_units(setup: TransferSetup, scores: np.ndarray) -> np.ndarray:
     """Absolute errors of a numeric target in the user's unit; other scores unchanged."""
-    return scores * setup.labels.std if setup.labels.kind == "numeric" else scores
+    return setup.labels.unscaled_errors(scores)
 
 
-def _scores(setup: TransferSetup, trained: Trained) -> np.ndarray:
+def _scores(setup: TransferSetup, trained: TrainedClassifier) -> np.ndarray:
     return _text_scores(setup, outputs_from_logits(trained.logits["test"], setup.labels.kind))
 
 
@@ -308,12 +310,12 @@ def _text_scores(setup: TransferSetup, outputs: np.ndarray) -> np.ndarray:
     return _in_target_units(setup, document_scores(setup.labels.kind, targets, outputs))
 
 
-def _curve(setup: TransferSetup, runs: Sequence[Trained]) -> np.ndarray:
+def _curve(setup: TransferSetup, runs: Sequence[TrainedClassifier]) -> np.ndarray:
     """The headline metric of each test text at each of M measurements, (seeds, M, N)."""
     return _in_target_units(setup, np.array([[row["by_text"] for row in run.history] for run in runs]))
 
 
-def _epochs(setup: TransferSetup, trained: Trained) -> list[float]:
+def _epochs(setup: TransferSetup, trained: TrainedClassifier) -> list[float]:
     """Times of the M measurements, in epochs since the start."""
     epochs = sum(phase.epochs for phase in setup.stage.plan(len(setup.groups) + 1))
     return [row["tokens"] / trained.history[-1]["tokens"] * epochs for row in trained.history]

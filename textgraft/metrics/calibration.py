@@ -59,9 +59,9 @@ def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "singl
         kind: Kind of the targets.
 
     Returns:
-        The temperature; 1.0 for no documents.
+        The temperature; 1.0 for no documents, and for numeric targets.
     """
-    if len(logits) == 0:
+    if len(logits) == 0 or kind == "numeric":
         return 1.0
     from scipy.optimize import minimize_scalar
 

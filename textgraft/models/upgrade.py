@@ -7,8 +7,14 @@ from typing import Any, TypeVar
 
 PARTS = ("encoder", "head", "stack", "onnx")
 """The parts of config.json whose settings have been renamed; nothing that a user names is in them."""
-RENAMED_SETTINGS = {"readout": "layer_aggregation"}
-RENAMED_IN_RUN = {"readout": "layer_aggregation", "suits": "recommended_recipe", "blend": "ensemble"}
+RENAMED_SETTINGS = {"readout": "layer_aggregation", "piece": "subword_pooling"}
+RENAMED_IN_RUN = {
+    "readout": "layer_aggregation",
+    "suits": "recommended_recipe",
+    "piece": "subword_pooling",
+    "blend": "ensemble",
+    "examined": "evaluation_split",
+}
 RENAMED_WEIGHTS = {"readout.": "layer_aggregation."}
 """Beginnings of the names of weights."""
 

@@ -71,7 +71,7 @@ class FitReport:
             metric=metric,
             score=value["mean"],
             interval=(value["low"], value["high"]),
-            evaluated_on=run.get("examined", ""),
+            evaluated_on=run.get("evaluation_split", ""),
             texts=results["test_n"],
             seconds=60 * own["minutes"],
             candidates=_candidates(run, first, left_out or {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ class MeanOfWords:
         self.run: dict[str, Any] = vectors.run
 
     @classmethod
-    def load(cls, path: Path) -> MeanOfWords:
-        """Load from a folder of word vectors. Raises UserError as folder.read does."""
-        return cls(folder.read(path), path)
+    def from_folder(cls, path: Path, config: Mapping[str, Any]) -> MeanOfWords:
+        """Load from a folder of word vectors with this config.json. Raises UserError as folder.from_folder does."""
+        return cls(folder.from_folder(path, config), path)
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         raise AssertionError("word vectors have no outputs")

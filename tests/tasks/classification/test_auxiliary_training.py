@@ -23,7 +23,8 @@ from textgraft.data.squad import read_squad
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.training import Plan, classifier_to_train
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
 from textgraft.tasks.learning_rates import lr_find

@@ -33,7 +33,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.classification import early_rejection, estimator
 from textgraft.tasks.classification.estimator import TextClassifier, TextEmbedder
-from textgraft.tasks.classification.finetune import FinetuneOptions
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.text.tokenizer import Tokenizer
 
 WORDS = {"good": "great wonderful superb lovely", "bad": "awful terrible boring poor", "food": "tasty salty fresh ripe"}
@@ -91,7 +91,7 @@ def quick_default(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> d
     """Arguments for the default method, the tests' recipe in place of "default"; the model is never rejected early."""
     quick = options["recipe"]
     monkeypatch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or quick))
-    monkeypatch.setattr(early_rejection, "SURE", 0.0)
+    monkeypatch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 0.0)
     return {"model": options["model"]}
 
 
@@ -420,7 +420,7 @@ def test_the_language_model_is_adapted_to_unlabelled_texts(options: dict[str, An
     stored = clone(TextClassifier(**options, unlabelled=pool))
     assert stored.unlabelled == pool
     np.testing.assert_array_equal(stored.fit(texts, labels).predict_proba(texts), adapted.predict_proba(texts))
-    with pytest.raises(UserError, match=r"nothing would read them. Leave adapt at True"):
+    with pytest.raises(UserError, match=r"nothing would be trained on them. Leave adapt at True"):
         TextClassifier(**options, adapt=False).fit(texts, labels, unlabelled=pool)
 
 

@@ -41,7 +41,7 @@ def test_verdict_names_the_best_baseline_and_whether_it_is_chance(targets):
     assert alone.endswith("no baseline was run.")
     linear = answering("linear", 320, targets)
     blend = Comparison(labels(), targets, (answering("ensemble", 320, targets),), parts=(linear,)).verdict()
-    assert blend.endswith("It is linear alone, and nothing else was trained to be beside it.")
+    assert blend.endswith("It is linear alone; no other method was trained.")
 
 
 def test_the_verdict_says_how_good_it_is_on_texts_that_are_not_in_training(targets):
@@ -54,7 +54,7 @@ def test_the_verdict_says_how_good_it_is_on_texts_that_are_not_in_training(targe
     one = Comparison(labels(), targets, outcomes, seen=np.arange(N) == 0).verdict()
     assert "1 of them is in the training texts too; on the other 399 it has 74.9 % [" in one
     memory = Comparison(labels(), targets, outcomes, seen=np.full(N, True)).verdict()
-    assert memory.endswith("All of them are in the training texts too: this says nothing of new ones.")
+    assert memory.endswith("All of them are in the training texts too: the score does not hold for new texts.")
     unknown = Comparison(labels(), targets, outcomes).verdict()
     assert Comparison(labels(), targets, outcomes, seen=np.full(N, False)).verdict() == unknown
     assert verdict.startswith(unknown)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, Pair
-from textgraft.tasks.classification.explaining import Explanation, Part, explain, stretches, without
-from textgraft.tasks.classification.explanation_page import explained_page
+from textgraft.tasks.classification.explaining import Explanation, Part, explain, removable_spans, without
+from textgraft.tasks.classification.explanation_page import explanations_page
 from textgraft.tasks.classification.predictor import Classifier, Prediction
 
 
@@ -28,7 +28,7 @@ def test_what_adds_up_is_found_exactly(words: list[str]) -> None:
     text = " ".join(words)
     for label, sign in (("pos", 1), ("neg", -1)):
         (one,) = explained(Adding(), [text], label)
-        assert [one.said(part) for part in one.parts] == words
+        assert [one.text_of(part) for part in one.parts] == words
         assert [part.weight for part in one.parts] == pytest.approx([sign * WEIGHTS[w] for w in words], abs=1e-6)
         total = BIAS + sum(WEIGHTS[word] for word in words)
         assert one.answer == pytest.approx(1 / (1 + math.exp(-sign * total)))
@@ -37,7 +37,7 @@ def test_what_adds_up_is_found_exactly(words: list[str]) -> None:
 def test_without_a_label_the_likeliest_is_explained() -> None:
     fine, dull = explained(Adding(), ["a fine film", "a dull film"])
     assert (fine.label, dull.label) == ("pos", "neg")
-    assert fine.said(fine.ranked()[0]) == "fine"
+    assert fine.text_of(fine.ranked()[0]) == "fine"
     assert dull.ranked()[0].weight == pytest.approx(2.0)
 
 
@@ -51,7 +51,7 @@ def test_numbers_are_explained_in_their_own_unit() -> None:
 
 def test_both_sides_of_a_pair_are_explained() -> None:
     (one,) = explained(Adding(reads="pairs"), [Pair("a fine film", "dull, good")])
-    assert [(one.said(part), part.side) for part in one.parts] == [
+    assert [(one.text_of(part), part.side) for part in one.parts] == [
         *(("a", 0), ("fine", 0), ("film", 0)),
         *(("dull", 1), (",", 1), ("good", 1)),
     ]
@@ -77,7 +77,7 @@ def test_a_word_leaves_no_trace(text: str, stretch: tuple[int, int, int], left: 
 
 def test_long_texts_lose_sentences_and_longer_ones_several() -> None:
     text = " ".join(f"This is the {i} fine sentence." for i in range(10))
-    words, sentences, joined = (stretches(text, most) for most in (100, 20, 3))
+    words, sentences, joined = (removable_spans(text, most) for most in (100, 20, 3))
     assert (len(words), len(sentences), len(joined)) == (70, 10, 3)  # full stops are words
     for found in (words, sentences, joined):
         left = text
@@ -85,7 +85,7 @@ def test_long_texts_lose_sentences_and_longer_ones_several() -> None:
             left = without(left, stretch)
         assert not left.strip()
         assert all(a[2] <= b[1] for a, b in pairwise(found))
-    assert len(stretches(Pair(text, text), 3)) <= 4
+    assert len(removable_spans(Pair(text, text), 3)) <= 4
 
 
 def test_each_text_is_read_once_more_than_it_has_words() -> None:
@@ -95,8 +95,8 @@ def test_each_text_is_read_once_more_than_it_has_words() -> None:
 
 
 def test_what_cannot_be_explained_is_said() -> None:
-    with pytest.raises(UserError, match="question with options"):
-        stretches(Choice("a", ["b", "c"]))
+    with pytest.raises(UserError, match="questions with options"):
+        removable_spans(Choice("a", ["b", "c"]))
     with pytest.raises(UserError, match=r"no label 'poss'.*Did you mean 'pos'"):
         list(explained(Adding(), ["fine"], "poss"))
 
@@ -110,7 +110,7 @@ def test_empty_and_certain_texts() -> None:
 
 def test_the_page_shows_the_text_and_what_speaks_which_way() -> None:
     text = "a <b>fine</b> dull film"
-    page = "".join(explained_page(explained(Adding(), [text], "pos")))
+    page = "".join(explanations_page(explained(Adding(), [text], "pos")))
     assert "<h2>pos, 40.1 %</h2>" in page
     assert "<b>" not in page
     dark = 'background: color-mix(in srgb, var(--bad) 70%, transparent); color: inherit" title="-2.00">dull</mark>'

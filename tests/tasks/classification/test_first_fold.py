@@ -24,9 +24,10 @@ from textgraft.data.labels import Labels
 from textgraft.models import loading
 from textgraft.tasks.classification import early_rejection, fine_tuned, model_selection
 from textgraft.tasks.classification.early_rejection import EarlyRejection
-from textgraft.tasks.classification.fine_tuned import FinetuneResult, TrainingConfig, read_parts
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
-from textgraft.tasks.classification.first_fold import fold_tokens, tokens_to_read
+from textgraft.tasks.classification.fine_tuned import FinetuneResult, TrainingConfig, encode_parts
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
+from textgraft.tasks.classification.first_fold import count_adaptation_tokens, fold_tokens
 from textgraft.tasks.classification.sources import adapted_path
 from textgraft.tasks.classification.training import Plan
 from textgraft.tasks.language_modeling.adapt import adapt
@@ -77,7 +78,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path.write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or str(path)))
-        patch.setattr(early_rejection, "SURE", 0.0)
+        patch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 0.0)
         yield path
 
 
@@ -189,11 +190,11 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
 
 
 def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_lm: Path) -> None:
-    monkeypatch.setattr(early_rejection, "SURE", 1.1)
+    monkeypatch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 1.1)
     monkeypatch.setattr(early_rejection, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
     monkeypatch.setattr(early_rejection, "losses", lambda kind, targets, outputs: -np.asarray(outputs).max(axis=1))
     said = run(tmp_path / "out", tiny_lm).record["ensemble"]["left_out"]["ulmfit"]
-    assert said.startswith("given up before it read the unlabelled texts, after 1 of 2 folds: accuracy ")
+    assert said.startswith("rejected before adaptation to the unlabelled texts, after 1 of 2 folds: accuracy ")
 
 
 def test_who_names_a_recipe_has_it_read_at_once(
@@ -228,12 +229,12 @@ def test_where_a_fold_may_take_only_so_long_it_is_tried_before_any_reading(
 
 def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: Path, recipe: Path) -> None:
     source, stage = loading.load_network(tiny_lm), load_recipe(str(recipe))
-    about = tokens_to_read(POOL, source, stage.adapt, None)
+    about = count_adaptation_tokens(POOL, source, stage.adapt, None)
     folder = adapt(POOL, tmp_path / "lm", model=tiny_lm, recipe=str(recipe), settings=SETTINGS, context=QUIET)
     assert about == pytest.approx(json.loads((folder / "run.json").read_text())["tokens_seen"], rel=0.15)
-    assert tokens_to_read(POOL, source, stage.adapt, 0.01) == 2_400
+    assert count_adaptation_tokens(POOL, source, stage.adapt, 0.01) == 2_400
     labels = Labels.fit(TRAIN)
-    reading = read_parts(source, {"train": TRAIN}, labels, 512)
+    reading = encode_parts(source, {"train": TRAIN}, labels, 512)
     plan = Plan(source.model, False, stage.finetune, SETTINGS, labels, None, source.tokenizer.pad_id)
     splits = [(list(range(12)), list(range(12, 24)))]
     training_config = TrainingConfig("folds", 1, splits, RunContext(tmp_path, 0, show=False))

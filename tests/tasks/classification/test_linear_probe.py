@@ -19,9 +19,9 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.inference import embed_sequences, predict_logits
 from textgraft.models.loading import load_network
 from textgraft.tasks.classification import linear_probe
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, Reading
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData
 from textgraft.tasks.classification.linear_candidates import Candidate
-from textgraft.tasks.classification.linear_probe import answers, as_layer, fitted, linear_probe_candidate
+from textgraft.tasks.classification.linear_probe import answers, as_layer, fit_probe, linear_probe_candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
 from textgraft.training.driver import TooSlow
@@ -69,7 +69,7 @@ def test_a_layer_says_what_scikit_learn_fitted(kind: TargetKind, classes: int) -
 def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
     x, train = rows(5), examples(kind, 60, 1)
     labels = Labels.fit(train)
-    layer, about = fitted(x, labels.encode(train), labels, 0)
+    layer, about = fit_probe(x, labels.encode(train), labels, 0)
     scale = Scale.of(x)
     output = fit_output(scale(x), labels.encode(train), kind, labels.num_outputs, 0)
     new = rows(5, seed=2)
@@ -90,7 +90,7 @@ def candidate(
     evaluation, split = (test, "test") if tested else (None, "folds")
     folds, context = stratified_folds(train, 4, 0), RunContext(folder, 0, precision="fp32")
     selection = SelectionContext(train, evaluation, split, labels, (), folds, context)
-    found = linear_probe_candidate("p", Reading(source, encoded), selection, within=within)
+    found = linear_probe_candidate("p", EncodedData(source, encoded), selection, within=within)
     return found, selection, encoded
 
 
@@ -113,7 +113,7 @@ def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None
     x = embed_sequences(source.model, encoded["train"].sequences, source.tokenizer.pad_id, "mean", "fp32")
     raw = np.full_like(found.outcome.raw[0], np.nan)
     for kept, held in selection.splits:
-        layer, _ = fitted(x[kept], selection.targets[kept], selection.labels, 0)
+        layer, _ = fit_probe(x[kept], selection.targets[kept], selection.labels, 0)
         raw[held] = outputs_from_logits(answers(layer, x[held]), "single")
     np.testing.assert_allclose(found.outcome.raw[0], raw, atol=1e-6)
     assert np.array_equal(found.held_out, found.outcome.outputs[0], equal_nan=True)
@@ -132,7 +132,7 @@ def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch:
 def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path) -> None:
     """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
     source = load_network(tiny_lm)
-    with pytest.raises(EarlyRejected, match="its reading would take"):
+    with pytest.raises(EarlyRejected, match="its encoding would take"):
         candidate(source, "single", tmp_path, tested=True, within=1e-6)
     assert not (tmp_path / "candidates" / "p.safetensors").exists()
     hurried = candidate(source, "single", tmp_path, tested=True, within=3600.0)[0]
@@ -145,7 +145,7 @@ def test_how_long_a_reading_takes_is_told_by_its_tokens(monkeypatch: pytest.Monk
     clock = iter([0.0, 30.0, 0.0, 30.0, 0.0, 5.0])
     monkeypatch.setattr("textgraft.tasks.classification.linear_probe.time.monotonic", lambda: next(clock))
     texts = [np.arange(10), np.arange(30)]
-    linear_probe._hurried(texts, 41.0)(1)
+    linear_probe._time_limit(texts, 41.0)(1)
     with pytest.raises(TooSlow, match="40 s"):
-        linear_probe._hurried(texts, 39.0)(1)
-    linear_probe._hurried(texts, 6.0)(1)  # the first seconds say nothing of the pace yet
+        linear_probe._time_limit(texts, 39.0)(1)
+    linear_probe._time_limit(texts, 6.0)(1)  # the first seconds say nothing of the pace yet

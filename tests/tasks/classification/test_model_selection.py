@@ -28,7 +28,8 @@ from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble_weights import mean_loss
 from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.fine_tuned import FinetuneResult
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.model_selection import selection_splits
 from textgraft.tasks.classification.selection_context import SelectionContext
@@ -63,12 +64,12 @@ TRAIN, TEST = labelled(24, 1), labelled(30, 2)
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A recipe that takes no time, which is "default" for as long as these tests run, and no model is given up."""
+    """A recipe that takes no time, which is "default" for as long as these tests run, and no model is rejected."""
     path = tmp_path_factory.mktemp("recipe") / "quick.toml"
     path.write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FinetuneOptions, "language_recipe", property(lambda self: self.recipe or str(path)))
-        patch.setattr(early_rejection, "SURE", 0.0)
+        patch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 0.0)
         yield path
 
 
@@ -219,7 +220,7 @@ def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..
     texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
     done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["...", "..."])
     for name in ("lsa", "co-training"):
-        assert "no text has a single word" in done.record["ensemble"]["left_out"][name]
+        assert "no text contains a word" in done.record["ensemble"]["left_out"][name]
         assert name not in done.record["results"]["methods"]
 
 
@@ -251,7 +252,7 @@ def test_where_nothing_can_be_held_out_the_language_model_is_alone_and_it_says_w
         "The language model alone: 2 labels leave none to hold out, so there is nothing to choose by."
     )
     none = quick(test=TEST, out="none", options=FinetuneOptions(folds=0, settings=SETTINGS))
-    assert "no folds were asked for" in none.comparison.table()
+    assert "folds is 0" in none.comparison.table()
     with pytest.raises(UserError, match="cannot make 5 folds"):
         quick(Examples(["good film", "bad film"], ["pos", "neg"], "single"), out="unmeasured", options=options)
 
@@ -379,14 +380,14 @@ def rival(answers: np.ndarray) -> Candidate:
 
 
 def test_a_model_is_rejected_only_if_it_is_significantly_worse_and_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early_rejection, "SURE", 0.05)
+    monkeypatch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 0.05)
     selection = selection_of(5)
     unsure = np.log(np.full((len(TRAIN), 2), 0.5))
     good, bad = answer(True), answer(False)
     behind = EarlyRejection([rival(good)], selection)
     why = behind.rejection(unsure, 5)
     assert why is not None
-    assert why.startswith("given up after 5 of 5 folds: accuracy ")
+    assert why.startswith("rejected after 5 of 5 folds: accuracy ")
     assert why.endswith("on 24 texts, linear 100.0 %")
     assert behind.rejection(np.log(good), 5) is None  # as good is no loss
     assert EarlyRejection([rival(bad)], selection).rejection(unsure, 5) is None
@@ -410,7 +411,7 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
 
     def rejected(self: EarlyRejection, logits: np.ndarray, folds: int) -> str | None:
         asked.append(int((~np.isnan(logits[:, 0])).sum()))
-        return "given up after 1 of 2 folds: so the judge says"
+        return "rejected after 1 of 2 folds: so the judge says"
 
     trained: list[str] = []
     real = fine_tuned.train_classifier
@@ -427,7 +428,7 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
     assert next(iter(done.record["results"]["methods"])) == "ensemble"
     assert "ulmfit" not in done.record["results"]["methods"]
     assert done.record["ensemble"]["left_out"]["ulmfit"].endswith("so the judge says")
-    assert "; the language model was given up after 1 of 2 folds: so the judge says." in done.comparison.chosen
+    assert "; the language model was rejected after 1 of 2 folds: so the judge says." in done.comparison.chosen
     assert "so the judge says" in (done.folder / "report.html").read_text()
     saved = textgraft.load(done.folder, precision="fp32").outputs(TEST.texts)
     assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
@@ -493,10 +494,10 @@ def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[...,
     choice = done.record["ensemble"]
     assert set(choice["candidates"]) == {"linear"}
     assert "its trainings would take" in choice["left_out"]["ulmfit"]
-    assert "its reading would take" in choice["left_out"]["ulmfit-probe"]
-    assert "the language model was given up: its trainings would take" in choice["chosen"]
-    assert "a probe of the language model was given up: its reading would take" in choice["chosen"]
-    assert "linear alone, and nothing else was trained" in done.record["results"]["verdict"]
+    assert "its encoding would take" in choice["left_out"]["ulmfit-probe"]
+    assert "the language model was rejected: its trainings would take" in choice["chosen"]
+    assert "a linear probe of the language model was rejected: its encoding would take" in choice["chosen"]
+    assert "linear alone; no other method was trained" in done.record["results"]["verdict"]
     assert not done.members
 
 
@@ -504,7 +505,7 @@ def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[...,
     ("seconds", "said"), [(1500, "25 min, of 10 allowed"), (601, "a little over 10 min, of 10 allowed")]
 )
 def test_how_much_too_long_it_would_take(seconds: float, said: str) -> None:
-    assert fine_tuned.too_long("trainings", seconds, 600) == f"given up: its trainings would take {said}"
+    assert fine_tuned.too_slow_reason("trainings", seconds, 600) == f"rejected: its trainings would take {said}"
 
 
 def test_minutes_enough_change_nothing(quick: Callable[..., FinetuneResult]) -> None:
@@ -521,7 +522,7 @@ def test_minutes_enough_change_nothing(quick: Callable[..., FinetuneResult]) -> 
 
 def test_minutes_are_for_a_choice() -> None:
     for asking in ({"recipe": "full"}, {"class_weights": "balanced"}, {"from_scratch": True}, {"baselines": False}):
-        with pytest.raises(UserError, match="all that is asked for"):
+        with pytest.raises(UserError, match="it is the only candidate"):
             FinetuneOptions(minutes=1, **asking)  # type: ignore[arg-type]
     for minutes in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UserError, match="above 0"):
@@ -532,5 +533,5 @@ def test_each_training_has_the_share_that_its_texts_have(tmp_path: Path) -> None
     """Two folds of 6 of 12 texts, and two seeds on all 12: 36 texts are read in an epoch of each."""
     splits = [(list(range(6)), list(range(6, 12))), (list(range(6, 12)), list(range(6)))]
     training_config = fine_tuned.TrainingConfig("test", 2, splits, RunContext(tmp_path, 0, show=False), seconds=72.0)
-    assert training_config.may_take(splits[0][0], 12) == pytest.approx(12.0)
-    assert replace(training_config, seconds=None).may_take(splits[0][0], 12) is None
+    assert training_config.max_seconds(splits[0][0], 12) == pytest.approx(12.0)
+    assert replace(training_config, seconds=None).max_seconds(splits[0][0], 12) is None

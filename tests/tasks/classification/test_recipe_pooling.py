@@ -24,7 +24,8 @@ from textgraft.heads.classification import ClassificationHead
 from textgraft.models.inference import predict_logits, seen_by_head
 from textgraft.models.model import Model, build
 from textgraft.nn.pooling import POOLINGS
-from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.training import EncodedTexts, Plan, as_model, new_classifier, train_classifier
 from textgraft.training.loop import Settings
 from textgraft.training.phases import Phase, Stage

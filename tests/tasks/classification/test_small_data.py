@@ -12,7 +12,9 @@ import pytest
 from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
-from textgraft.tasks.classification.finetune import FinetuneOptions, FinetuneResult, finetune
+from textgraft.tasks.classification.fine_tuned import FinetuneResult
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.training.loop import Settings
 
 RECIPE = """

@@ -115,7 +115,9 @@ def test_a_tagger_on_it_reads_the_space_beside_a_word(lm: Path, tmp_path: Path) 
     right = load_network(lm).model.encoder.direction == "right"
     assert done.record["subword_pooling"] == ("first" if right else "last")
     assert done.record["results"]["methods"]["tagger"]["accuracy"]["mean"] > 0.8
-    assert [r.tags for r in Tagger(done.folder, precision="fp32").tag(test.sentences)] == [r.tags for r in done.replies]
+    assert [r.tags for r in Tagger(done.folder, precision="fp32").tag(test.sentences)] == [
+        r.tags for r in done.predictions
+    ]
 
 
 def test_vectors_and_flairs_file(lm: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def options(folder: Path, epochs: int = 1, **others: Any) -> QAOptions:
 def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path, tmp_path: Path) -> None:
     done = qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 12), context=QUIET)
     results = done.record["results"]
-    assert results["methods"]["reader"]["exact_match"]["mean"] > 0.9
+    assert results["methods"]["QA model"]["exact_match"]["mean"] > 0.9
     assert results["methods"]["sentence"]["exact_match"]["mean"] == 0.0
     assert 0.0 < results["methods"]["sentence"]["f1"]["mean"] < 0.6
     assert "better than the nearest sentence" in results["verdict"]
@@ -60,10 +60,10 @@ def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path
         assert all(contexts[id][f["start"] : f["end"]] == f["text"] for f in found)
         assert sum(f["probability"] for f in found) == pytest.approx(1.0)
     card = (folder / "README.md").read_text()
-    assert "answer questions about a text" in card
+    assert "extractive question answering" in card
     assert "30 held-out questions" in card
     reader = QAModel(folder, precision="fp32")
-    assert reader.evaluate(TEST)["exact_match"] == results["methods"]["reader"]["exact_match"]
+    assert reader.evaluate(TEST)["exact_match"] == results["methods"]["QA model"]["exact_match"]
     assert [r.text for r in reader.answer(TEST)] == [answers[q.id] for _, q in TEST.asked()]
 
 
@@ -74,7 +74,7 @@ def test_every_family_learns(family: str, tmp_path: Path) -> None:
     train, test = (parse_squad(questions(n, seed, impossible=True)) for n, seed in ((60, 1), (30, 2)))
     asked = options(tmp_path, 12, windows=WindowSettings(max_tokens=40))
     done = qa_finetune(train, tmp_path / "out", model=source, test=test, options=asked, context=QUIET)
-    reader = done.record["results"]["methods"]["reader"]
+    reader = done.record["results"]["methods"]["QA model"]
     assert reader["exact_match"]["mean"] > 0.7
     assert reader["no_answer_accuracy"] > 0.5
     assert reader["has_answer_exact_match"] > 0.5
@@ -133,7 +133,7 @@ def test_another_question_is_refused_while_a_run_waits(
         qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=other, context=QUIET)
 
 
-@pytest.mark.parametrize(("most", "kept"), [({}, (48, 12)), ({"questions": 30, "examined_questions": 5}, (30, 5))])
+@pytest.mark.parametrize(("most", "kept"), [({}, (48, 12)), ({"questions": 30, "evaluation_questions": 5}, (30, 5))])
 def test_without_a_test_articles_are_held_out(
     bert: Path, tmp_path: Path, most: dict[str, int], kept: tuple[int, int]
 ) -> None:
@@ -141,7 +141,7 @@ def test_without_a_test_articles_are_held_out(
     done = qa_finetune(TRAIN, tmp_path / "out", model=bert, options=asked, context=QUIET)
     data = done.record["data"]
     assert (data["train"]["questions"], data["held out"]["questions"]) == kept
-    assert done.record["examined"] == "held out"
+    assert done.record["evaluation_split"] == "held out"
     assert "no baseline was run" in done.record["results"]["verdict"]
     assert {a.title for a in done.evaluation.articles} <= {a.title for a in TRAIN.articles}
 
@@ -158,28 +158,28 @@ def test_empty_windows_can_be_left_out(bert: Path, tmp_path: Path) -> None:
 
 def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) -> None:
     source = loading.load_network(bert)
-    made = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=1)
+    made = stage.new_qa_model(source.model, stage.load_recipe("transformer").finetune, seed=1)
     values = made.encoder.state_dict()
     assert not any(name.startswith("pooler") for name in values)
     assert all(torch.equal(value, source.model.encoder.state_dict()[name]) for name, value in values.items())
-    again = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=1)
+    again = stage.new_qa_model(source.model, stage.load_recipe("transformer").finetune, seed=1)
     assert torch.equal(made.head.output.weight.detach(), again.head.output.weight.detach())
-    other = stage.new_reader(source.model, stage.load_recipe("transformer").finetune, seed=2)
+    other = stage.new_qa_model(source.model, stage.load_recipe("transformer").finetune, seed=2)
     assert not torch.equal(made.head.output.weight.detach(), other.head.output.weight.detach())
 
 
 def test_a_reader_learns_on_from_where_it_was(bert: Path, tmp_path: Path) -> None:
     first = qa_finetune(TRAIN, tmp_path / "first", model=bert, test=TEST, options=options(tmp_path), context=QUIET)
     before = loading.load_network(first.folder).model
-    again = stage.new_reader(before, stage.load_recipe("transformer").finetune, seed=9)
+    again = stage.new_qa_model(before, stage.load_recipe("transformer").finetune, seed=9)
     assert all(torch.equal(again.values()[name], value) for name, value in before.values().items())
 
 
 def test_windows_are_no_longer_than_the_encoder_can_look(bert: Path) -> None:
     source = loading.load_network(bert)
-    asked = stage.fitted(QAOptions(), source, TRAIN)
+    asked = stage.resolved_options(QAOptions(), source, TRAIN)
     assert (asked.windows.max_tokens, asked.recipe) == (40, "transformer")
-    lstm = stage.fitted(QAOptions(search=SearchSettings(n_best=3)), encoder("lstm"), TRAIN)
+    lstm = stage.resolved_options(QAOptions(search=SearchSettings(n_best=3)), encoder("lstm"), TRAIN)
     assert (lstm.windows.max_tokens, lstm.recipe, lstm.search.n_best) == (384, "default", 3)
 
 

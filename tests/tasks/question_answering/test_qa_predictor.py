@@ -16,7 +16,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.question_answering.baseline import nearest_sentences
 from textgraft.tasks.question_answering.network import window_logits
-from textgraft.tasks.question_answering.predictor import QAModel, SearchSettings, predictions, reply, scores
+from textgraft.tasks.question_answering.predictor import QAModel, SearchSettings, answers_by_id, predict_answer, scores
 from textgraft.text import wordpiece
 from textgraft.text.sentences import sentence_spans
 
@@ -45,7 +45,7 @@ QUESTION = Question("q", "?")
 
 def test_the_best_span_over_all_windows_is_the_answer() -> None:
     read = [(FIRST, logits(8, p4=(5, 0), p5=(0, 4)), 1.0), (SECOND, logits(8, p5=(6, 0), p6=(0, 5)), 3.0)]
-    found = reply(QUESTION, CONTEXT, read, SearchSettings(n_best=3))
+    found = predict_answer(QUESTION, CONTEXT, read, SearchSettings(n_best=3))
     assert found.text == "ee ff"
     assert (found.best[0].start, found.best[0].end, found.best[0].score) == (12, 17, 11.0)
     assert [f.text for f in found.best] == ["ee ff", "bb cc", "ee"]
@@ -57,7 +57,7 @@ def test_the_best_span_over_all_windows_is_the_answer() -> None:
 def test_a_token_begins_an_answer_only_where_it_has_most_context() -> None:
     """Token 2 (cc) is at position 5 of the first window and at position 3 of the second, which knows less of it."""
     read = [(FIRST, logits(8, p5=(2, 2)), 0.0), (SECOND, logits(8, p3=(9, 9)), 0.0)]
-    found = reply(QUESTION, CONTEXT, read, SearchSettings())
+    found = predict_answer(QUESTION, CONTEXT, read, SearchSettings())
     assert found.text == "cc"
     assert found.best[0].score == 4.0
 
@@ -65,32 +65,32 @@ def test_a_token_begins_an_answer_only_where_it_has_most_context() -> None:
 def test_marks_and_the_question_are_never_an_answer_and_length_has_a_limit() -> None:
     high = {f"p{i}": (50.0, 50.0) for i in (0, 1, 2, 7)}
     read = [(FIRST, logits(8, **high, p3=(3, 0), p6=(0, 3)), 0.0)]
-    assert reply(QUESTION, CONTEXT, read, SearchSettings()).text == "aa bb cc dd"
-    short = reply(QUESTION, CONTEXT, read, SearchSettings(max_answer_tokens=2))
+    assert predict_answer(QUESTION, CONTEXT, read, SearchSettings()).text == "aa bb cc dd"
+    short = predict_answer(QUESTION, CONTEXT, read, SearchSettings(max_answer_tokens=2))
     assert all(f.end - f.start <= 5 for f in short.best)
 
 
 def test_no_answer_where_it_scores_higher_by_more_than_the_threshold() -> None:
     read = [(FIRST, logits(8, p4=(2, 2)), 5.0), (SECOND, logits(8), 7.0)]
-    assert reply(QUESTION, CONTEXT, read, SearchSettings()).text == "bb"
-    none = reply(QUESTION, CONTEXT, read, SearchSettings(may_be_none=True))
+    assert predict_answer(QUESTION, CONTEXT, read, SearchSettings()).text == "bb"
+    none = predict_answer(QUESTION, CONTEXT, read, SearchSettings(may_be_none=True))
     assert (none.text, none.no_answer_score) == ("", 1.0)
     assert [f.text for f in none.best[:2]] == ["", "bb"]
-    assert reply(QUESTION, CONTEXT, read, SearchSettings(may_be_none=True, threshold=1.0)).text == "bb"
+    assert predict_answer(QUESTION, CONTEXT, read, SearchSettings(may_be_none=True, threshold=1.0)).text == "bb"
 
 
 def test_of_equal_texts_the_better_stays() -> None:
     same = "aa aa"
     spans = np.array([[0, 2], [3, 5]])
     only = Window(0, np.arange(6), second=3, first=3, start=0, spans=spans, most_context=np.ones(2, dtype=bool))
-    found = reply(QUESTION, same, [(only, logits(6, p3=(1, 1), p4=(2, 2)), 0.0)], SearchSettings())
+    found = predict_answer(QUESTION, same, [(only, logits(6, p3=(1, 1), p4=(2, 2)), 0.0)], SearchSettings())
     assert [f.text for f in found.best].count("aa") == 1
     assert next(f for f in found.best if f.text == "aa").start == 3
 
 
 def test_an_empty_context_has_no_answer() -> None:
     empty = Window(0, np.arange(4), 3, 3, 0, np.zeros((0, 2), dtype=int), np.zeros(0, dtype=bool))
-    found = reply(QUESTION, "", [(empty, logits(4), 0.0)], SearchSettings())
+    found = predict_answer(QUESTION, "", [(empty, logits(4), 0.0)], SearchSettings())
     assert found.text == ""
     assert [f.text for f in found.best] == [""]
 
@@ -131,8 +131,8 @@ def test_a_reader_answers_with_characters_of_the_context(reader: Artifact, tmp_p
     assert found == QAModel(reader, precision="fp32").ask("When was it built?", TEXT)
     assert len(QAModel(folder, n_best=2).ask("When?", TEXT).best) == 2
     asked = Squad((*single_question("When?", TEXT, "a").articles, *single_question("Who?", "", "b").articles))
-    assert predictions(loaded.answer(asked)).keys() == {"a", "b"}
-    assert predictions(loaded.answer(asked))["b"] == ""
+    assert answers_by_id(loaded.answer(asked)).keys() == {"a", "b"}
+    assert answers_by_id(loaded.answer(asked))["b"] == ""
 
 
 def test_evaluation_of_a_reader_is_that_of_its_answers(reader: Artifact) -> None:

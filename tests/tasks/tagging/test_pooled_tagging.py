@@ -147,8 +147,8 @@ def test_a_tagger_learns_is_saved_with_its_memory_and_answers_the_same(
         assert (vectors == other[1]).all()
         assert (counts == other[2]).all()
     for _ in range(2):
-        replies = tagger.tag(TEST.sentences)
-        assert [r.tags for r in replies] == [r.tags for r in done.replies]
+        predictions = tagger.tag(TEST.sentences)
+        assert [r.tags for r in predictions] == [r.tags for r in done.predictions]
         assert len(pooled_of(tagger.artifact.stack).memory) == len(memory)  # the file is forgotten
     moved = tmp_path / "moved"
     shutil.copytree(done.folder, moved)
@@ -197,7 +197,7 @@ def test_killed_it_ends_with_the_same_bits(sources: Path, tmp_path: Path, monkey
 
 def test_mistakes_are_explained(sources: Path, tmp_path: Path) -> None:
     for name, message in (
-        (f"pooled:{sources / 'words.txt'}", "nothing to pool"),
+        (f"pooled:{sources / 'words.txt'}", "pooling has no effect"),
         (f"pooled:{sources / 'lstm'}@lats", "unknown layer aggregation 'lats'"),
         ("pooled:", "a name is missing"),
         ("pooled:nothing-of-that-name", "no model 'nothing-of-that-name'"),

@@ -97,10 +97,10 @@ def test_learns_and_one_folder_holds_all_of_it(sources: Path, tmp_path: Path) ->
     tagger = Tagger(moved, precision="fp32")
     assert tagger.artifact.stack is not None
     assert tagger.artifact.stack.width == stack.width
-    replies = tagger.tag(TEST.sentences)
-    assert [r.tags for r in replies] == [r.tags for r in done.replies]
+    predictions = tagger.tag(TEST.sentences)
+    assert [r.tags for r in predictions] == [r.tags for r in done.predictions]
     alone = tagger.tag(TEST.sentences[:1])[0]
-    np.testing.assert_allclose(alone.probabilities, replies[0].probabilities, atol=1e-2)
+    np.testing.assert_allclose(alone.probabilities, predictions[0].probabilities, atol=1e-2)
     assert tagger.evaluate(TEST)["f1"] == done.record["results"]["methods"]["tagger"]["f1"]
 
 

@@ -24,7 +24,7 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification import predictor
 from textgraft.tasks.tagging import finetune as stage
-from textgraft.tasks.tagging.finetune import TagOptions, fitted, new_tagger, tag_finetune
+from textgraft.tasks.tagging.finetune import TagOptions, new_tagger, resolved_options, tag_finetune
 from textgraft.tasks.tagging.network import NetworkTagger, decoded, word_logits
 from textgraft.tasks.tagging.predictor import Tagger, tag_all
 from textgraft.training.loop import Settings
@@ -60,12 +60,12 @@ def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_pat
     columns = [line.split(" ") for line in (done.folder / "predictions.conll").read_text().splitlines() if line]
     assert [row[0] for row in columns] == [w for s in TEST.sentences for w in s.words]
     assert [row[1] for row in columns] == [t for s in TEST.sentences for t in s.tags]
-    assert [row[2] for row in columns] == [t for r in done.replies for t in r.tags]
+    assert [row[2] for row in columns] == [t for r in done.predictions for t in r.tags]
     tagger = Tagger(done.folder, precision="fp32")
     assert tagger.evaluate(TEST)["f1"] == results["methods"]["tagger"]["f1"]
-    reply = tagger.tag_texts(["captain  river lamp sees.", " "])[0]
-    assert [(m.type, m.text, m.start, m.end) for m in reply.mentions] == [("person", "river lamp", 9, 19)]
-    assert 0 < reply.mentions[0].probability <= 1
+    prediction = tagger.tag_texts(["captain  river lamp sees.", " "])[0]
+    assert [(m.type, m.text, m.start, m.end) for m in prediction.mentions] == [("person", "river lamp", 9, 19)]
+    assert 0 < prediction.mentions[0].probability <= 1
     with pytest.raises(UserError, match=r"it tags words\."):
         predictor.load_classifier(done.folder)
 
@@ -86,7 +86,7 @@ def test_every_family_learns(family: str, crf: bool, tmp_path: Path) -> None:
     assert done.record["subword_pooling"] == ("first" if family == "backward" else "last")
     loaded = Tagger(done.folder, precision="fp32")
     assert loaded.config.scheme == (("BIOES" if crf else "IOB2") if names else "plain")
-    assert [r.tags for r in loaded.tag(test.sentences)] == [r.tags for r in done.replies]
+    assert [r.tags for r in loaded.tag(test.sentences)] == [r.tags for r in done.predictions]
 
 
 class Killed(BaseException):
@@ -139,7 +139,7 @@ def test_without_a_test_sentences_are_held_out(bert: Path, tmp_path: Path) -> No
     data = done.record["data"]
     assert data["train"]["sentences"] + data["held out"]["sentences"] == 60
     assert done.record["sentences_in_training_too"] == {"held out": 0}
-    assert done.record["examined"] == "held out"
+    assert done.record["evaluation_split"] == "held out"
     assert "no baseline was run" in done.record["results"]["verdict"]
     assert done.record["results"]["metric"] == "accuracy"
 
@@ -164,7 +164,7 @@ def test_long_sentences_are_tagged_whole(tmp_path: Path) -> None:
     long = Tagged(tuple(Sentence.of(s.words * 8, s.tags * 8) for s in TEST.sentences[:12]), "IOB2")
     asked = options(tmp_path, 14, max_tokens=10)
     done = tag_finetune(train, tmp_path / "out", model=source, test=long, options=asked, context=QUIET)
-    assert [len(r.tags) for r in done.replies] == [len(s) for s in long.sentences]
+    assert [len(r.tags) for r in done.predictions] == [len(s) for s in long.sentences]
     assert done.record["coverage"]["train"]["windowed"] > 0
     assert done.record["coverage"]["test"]["windowed"] == 0  # an encoder that hands on its state
     assert done.record["coverage"]["test"]["cut_words"] == 0
@@ -176,7 +176,7 @@ def test_long_sentences_are_tagged_whole(tmp_path: Path) -> None:
 def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, layer_aggregation: str) -> None:
     """Whatever the window, by the words' vectors too (contextual); a memory of bounded length reads windows."""
     source = encoder(family, TEXT, num_layers=2)
-    asked = fitted(TagOptions(layer_aggregation=layer_aggregation, settings=FP32), source)
+    asked = resolved_options(TagOptions(layer_aggregation=layer_aggregation, settings=FP32), source)
     model = new_tagger(source.model, load_recipe("tagger").finetune, TEST, asked).eval()
     tagger = Artifact(model, source.tokenizer)
     short = [Sentence.of(s.words * n) for n, s in enumerate(TEST.sentences[:7], start=1)]
@@ -186,8 +186,8 @@ def test_a_state_that_is_handed_on_reads_a_sentence_as_if_at_once(family: str, l
     wanted = [probabilities for _, probabilities in decoded(model, at_once)]
     found = {}
     for most in (5, 24, 10_000):
-        replies, coverage = tag_all(NetworkTagger(tagger, "fp32"), short, most)
-        found[most] = np.concatenate([reply.probabilities for reply in replies])
+        predictions, coverage = tag_all(NetworkTagger(tagger, "fp32"), short, most)
+        found[most] = np.concatenate([prediction.probabilities for prediction in predictions])
         assert (coverage.windowed > 0) == (family == "xl" and most < 10_000)
     np.testing.assert_allclose(found[10_000], np.concatenate(wanted), atol=1e-5)
     alike = [np.abs(found[most] - found[10_000]).max() < 1e-5 for most in (5, 24)]
@@ -202,12 +202,13 @@ def test_mistakes(bert: Path, tmp_path: Path) -> None:
     def attempt(test: Tagged, **others: Any) -> None:
         tag_finetune(TRAIN, tmp_path / "out", model=bert, test=test, options=options(tmp_path, **others), context=QUIET)
 
-    with pytest.raises(UserError, match="these tags are plain, and those to learn from IOB2"):
+    with pytest.raises(UserError, match="these tags are plain, and the training tags IOB2"):
         attempt(sentences(3, 1))
     empty = replace(TEST, sentences=(Sentence.of(["a"], ["O"]),))
     with pytest.raises(UserError, match="contain no entity"):
         attempt(empty)
-    for settings, told in (({"scheme": "IOB"}, "learned as 'IOB'"), ({"subword_pooling": "x"}, "no piece 'x'")):
+    mistakes = {"scheme": ("IOB", "learned as 'IOB'"), "subword_pooling": ("x", "unknown subword_pooling 'x'")}
+    for settings, told in (({name: value}, told) for name, (value, told) in mistakes.items()):
         with pytest.raises(UserError, match=told):
             attempt(TEST, **settings)
     with pytest.raises(UserError, match="does not tag words"):

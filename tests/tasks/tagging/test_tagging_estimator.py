@@ -37,8 +37,8 @@ def test_learns_answers_and_is_saved_as_any_tagger(given: dict[str, Any], tmp_pa
     assert {tag for row in found for tag in row} <= set(tagger.classes_)
     assert all(0 <= p <= 1 for row in sure for p in row)
     folder = tagger.save(tmp_path / "saved")
-    replies = Tagger(folder, precision="fp32").tag([tuple(words) for words in X[70:]])
-    assert [list(r.probabilities) for r in replies] == sure
+    predictions = Tagger(folder, precision="fp32").tag([tuple(words) for words in X[70:]])
+    assert [list(r.probabilities) for r in predictions] == sure
     _texts_are_no_sentences(Tagger(folder))
     again = SequenceTagger(**given).fit(X[:70], Y[:70])
     assert again.predict_confidence(X[70:]) == sure  # bit for bit
@@ -64,7 +64,7 @@ def test_fit_is_what_tag_finetune_of_the_command_line_does(
     assert not left.value.code
     tagger = SequenceTagger(**given, seed=3).fit(X[:40], Y[:40])
     theirs = Tagger(tmp_path / "cli", precision="fp32").tag([tuple(words) for words in X[70:]])
-    assert tagger.predict_confidence(X[70:]) == [list(reply.probabilities) for reply in theirs]
+    assert tagger.predict_confidence(X[70:]) == [list(prediction.probabilities) for prediction in theirs]
     for folder in (tmp_path / "cli", tagger.save(tmp_path / "estimator")):
         again = SequenceTagger.from_artifact(folder, precision="fp32")
         assert again.predict_confidence(X[70:]) == tagger.predict_confidence(X[70:])

@@ -368,7 +368,7 @@ def test_what_is_learned_does_not_depend_on_bleu() -> None:
 def test_a_classifier_and_a_tagger_are_made_from_it(learned: Path, tmp_path: Path) -> None:
     """By the usual stages, which leave the decoder behind."""
     from textgraft.data.conll import Sentence, Tagged
-    from textgraft.tasks.classification.finetune import FinetuneOptions
+    from textgraft.tasks.classification.finetune_options import FinetuneOptions
 
     texts = list(TRAIN.source[:60])
     labels = ["dog" if "dog" in text else "none" for text in texts]

@@ -18,8 +18,8 @@ from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model_folder import models_of
 from textgraft.tasks.classification.early_rejection import EarlyRejection
-from textgraft.tasks.classification.fine_tuned import Member, Reading, TrainingConfig, adapt_seconds, train_member
-from textgraft.tasks.classification.first_fold import tokens_to_read, trial
+from textgraft.tasks.classification.fine_tuned import EncodedData, Member, TrainingConfig, adapt_seconds, train_member
+from textgraft.tasks.classification.first_fold import count_adaptation_tokens, trial
 from textgraft.tasks.classification.linear_candidates import linear_candidates
 from textgraft.tasks.classification.model_selection import (
     FineTuningCandidate,
@@ -86,16 +86,18 @@ class EnsembleModel(Ulmfit):
         """The candidate for model selection on these labels; `name` is its name beside the other candidates."""
         title = f"{self.name}, {len(train):,} labels, seed {training_config.context.first_seed}, {name}"
 
-        def encoded(source: Artifact) -> Reading:
-            return Reading(source, self._encoded(source, train, texts, labels))
+        def encoded(source: Artifact) -> EncodedData:
+            return EncodedData(source, self._encoded(source, train, texts, labels))
 
-        def train_candidate(read: Reading, early_rejection: EarlyRejection) -> Member:
+        def train_candidate(read: EncodedData, early_rejection: EarlyRejection) -> Member:
             return train_member(title, self._plan(read.source, labels), read, training_config, early_rejection)
 
         pretrained = encoded(self.pretrained)
         if not self._adapts:
             return FineTuningCandidate(name, pretrained, train_candidate)
-        adaptation_tokens = tokens_to_read(self._pool, self.pretrained, self._adapt_stage(), self.options.adapt_minutes)
+        adaptation_tokens = count_adaptation_tokens(
+            self._pool, self.pretrained, self._adapt_stage(), self.options.adapt_minutes
+        )
         trial_run = trial(title, self._plan(self.pretrained, labels), pretrained, training_config, adaptation_tokens)
         return FineTuningCandidate(
             name, pretrained, train_candidate, try_out=trial_run, adapted=lambda: encoded(self._adapted())

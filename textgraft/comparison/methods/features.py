@@ -81,8 +81,7 @@ class Features:
         train_means, test_means = self._means(train.texts), self._means(texts)
         with Meter() as meter:
             scale = Scale.of(train_means.rows)
-            classes = 1 if labels.kind == "numeric" else labels.num_outputs
-            output = fit_output(scale(train_means.rows), labels.encode(train), labels.kind, classes, seed)
+            output = fit_output(scale(train_means.rows), labels.encode(train), labels.kind, labels.num_outputs, seed)
             outputs = output.predict(scale(test_means.rows))
         names = " + ".join(Path(name).name for name in self._stack.names)
         about = f"Means of words' vectors ({names}) -> {output.about}"

@@ -125,6 +125,5 @@ class FastText:
 
 def fit_and_predict(classifier: Baseline, train: Examples, texts: Sequence[str], labels: Labels) -> Predictions:
     """Fit `classifier` and predict `texts`."""
-    classes = None if labels.kind == "numeric" else labels.num_outputs
-    classifier.fit(train.texts, labels.encode(train), kind=labels.kind, num_classes=classes)
+    classifier.fit(train.texts, labels.encode(train), kind=labels.kind, num_classes=labels.num_classes)
     return Predictions(classifier.predict_proba(texts), classifier.size_in_bytes(), classifier.about)

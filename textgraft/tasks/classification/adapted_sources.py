@@ -10,7 +10,7 @@ from typing import Any
 from textgraft.core.context import RunContext
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.tasks.classification.first_fold import tokens_to_read
+from textgraft.tasks.classification.first_fold import count_adaptation_tokens
 from textgraft.tasks.classification.sources import Source, adapted_path
 from textgraft.tasks.language_modeling.adapt import adapt, check_adapt
 from textgraft.training.loop import Settings
@@ -19,7 +19,7 @@ from textgraft.training.recipes import load_recipe
 
 @dataclass(frozen=True)
 class Adapted:
-    """Adaptations of language models, made when they are needed and kept beside `out`, that of the fine-tuning.
+    """Language models adapted on demand and saved beside `out`, the folder of the fine-tuning.
 
     Attributes:
         out: The output of the fine-tuning.
@@ -28,7 +28,7 @@ class Adapted:
         recipe: Name of the recipe.
         settings: Of the adaptation.
         context: Progress, and whether a folder may be replaced.
-        folders: Where those lie that have been adapted by now.
+        folders: Folders of the models that have been adapted so far.
     """
 
     out: Path
@@ -43,21 +43,21 @@ class Adapted:
         """The recipe's stage and the settings of the adaptation."""
         return {"recipe": load_recipe(self.recipe).adapt.identity(), "settings": self.settings.identity()}
 
-    def check(self) -> None:
-        """Raises UserError for what `adapt` would refuse."""
+    def validate(self) -> None:
+        """Raise the UserError that `adapt` would raise."""
         for name, source in self.sources.items():
             overwrite = self.context.overwrite
             folder = self._folder(name)
             check_adapt(self.texts, folder, source.place, self.recipe, self.settings, overwrite=overwrite)
 
     def tokens(self, name: str) -> float:
-        """An estimate of how many tokens the language model is to be trained on."""
+        """Estimated number of tokens that the language model is adapted on."""
         source = self.sources[name].model
         stage = load_recipe(source.recommended_recipe(self.recipe)).adapt
-        return tokens_to_read(self.texts, source, stage, self.settings.minutes)
+        return count_adaptation_tokens(self.texts, source, stage, self.settings.minutes)
 
     def __call__(self, name: str) -> Artifact:
-        """The adapted language model, trained now or taken from where an earlier call has left it."""
+        """The adapted language model, trained now or loaded from the folder of an earlier call."""
         folder, place = self._folder(name), self.sources[name].place
         options: dict[str, Any] = {"recipe": self.recipe, "settings": self.settings, "context": self.context}
         adapt(self.texts, folder, model=place, reuse=True, **options)

@@ -1,8 +1,8 @@
 """Early rejection of a language model that will get no weight: a paired test after every fold against its rivals.
 
 As Hoeffding races do (Maron & Moore 1994) and F-Race after them (Birattari et al. 2002), a candidate is rejected once
-the texts predicted so far show that it is worse. Theirs compare every pair of models; ours also tests whether the
-weighted ensemble would have any use for the one that is slow to train.
+it is significantly worse on the texts predicted so far. Races compare every pair of models; here the weighted ensemble
+must also give the candidate no weight.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import outputs_from_logits
 
-SURE = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """Significance level of the paired test. It is applied once a fold, up to five times a model: a model as good as its
-rival is rejected wrongly a little more often than once in twenty, and only if the ensemble has no use for it either."""
+rival is rejected wrongly a little more often than once in twenty, and only if the ensemble gives it no weight."""
 
 
 class EarlyRejection:
@@ -54,24 +54,24 @@ class EarlyRejection:
             return None
         kind, targets = labels.kind, selection.targets[predicted]
         temperature = 1.0 if kind == "numeric" else fit_temperature(logits[predicted], targets, kind)
-        ours = outputs_from_logits(logits[predicted], kind, temperature)
-        theirs = [rival.held_out[predicted] for rival in self.rivals]
-        if ensemble_weights([*theirs, ours], targets, kind)[-1] > 0:
+        outputs = outputs_from_logits(logits[predicted], kind, temperature)
+        rival_outputs = [rival.held_out[predicted] for rival in self.rivals]
+        if ensemble_weights([*rival_outputs, outputs], targets, kind)[-1] > 0:
             return None
         rival_losses = [mean_loss(kind, selection.targets[indices], rival.held_out[indices]) for rival in self.rivals]
         best = int(np.argmin(rival_losses))
-        test = paired_test(losses(kind, targets, ours), losses(kind, targets, theirs[best]))
-        if test.difference <= 0 or test.p >= SURE:
+        test = paired_test(losses(kind, targets, outputs), losses(kind, targets, rival_outputs[best]))
+        if test.difference <= 0 or test.p >= SIGNIFICANCE_LEVEL:
             return None
         unit = labels.std if kind == "numeric" else 1.0
         score, rival_score = (
             formatting.score(unit * float(document_scores(kind, targets, one).mean()), HEADLINE[kind])
-            for one in (ours, theirs[best])
+            for one in (outputs, rival_outputs[best])
         )
         whole = len(selection.splits)
         after = f"after {folds} of {whole} folds" if whole > 1 else "after the held-out fifth"
         metric = formatting.metric_name(HEADLINE[kind])
         if self.before_adapting:
-            after = f"before it read the unlabelled texts, {after}"
+            after = f"before adaptation to the unlabelled texts, {after}"
         rival = f"{self.rivals[best].name} {rival_score}"
-        return f"given up {after}: {metric} {score} on {len(predicted):,} texts, {rival}"
+        return f"rejected {after}: {metric} {score} on {len(predicted):,} texts, {rival}"

@@ -22,19 +22,27 @@ def save_ensemble(
     overwrite: bool = False,
     documents: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write the members, by their names, and what `run` says of all of them: a whole folder or nothing.
+    """Write an ensemble: a whole folder or nothing.
 
-    `weights` are those of the members' answers in the mean (None: equal). Replaces a folder that holds the very same
-    weights. Raises UserError and takes `documents` as artifact.save does.
+    Args:
+        members: The members, by name.
+        run: run.json of the ensemble.
+        folder: Folder to write. One with the very same weights is replaced.
+        weights: Weights of the members' predictions in the mean (None: equal).
+        overwrite: Replace an existing folder.
+        documents: Further files, by name.
+
+    Raises:
+        UserError: As artifact.save.
     """
     from textgraft.models import artifact
 
     folder = Path(folder)
-    own = {name: member.files() for name, member in members.items()}
-    again = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in own.items())
-    model_folder.refuse_existing(folder, overwrite or again)
+    member_files = {name: member.files() for name, member in members.items()}
+    same = all(artifact.has_weights(folder / name, files["model.safetensors"]) for name, files in member_files.items())
+    model_folder.refuse_existing(folder, overwrite or same)
     files = {"run.json": model_folder.to_json(dict(run))}
-    for name, inside in own.items():
+    for name, inside in member_files.items():
         files |= {f"{name}/{file}": data for file, data in inside.items()}
     description: dict[str, Any] = {"members": list(members)}
     if weights is not None:

@@ -1,4 +1,4 @@
-"""How much each of several models' answers should count, by what they said of texts that they had not seen."""
+"""Weights of several models in a weighted ensemble, by their predictions for held-out texts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from textgraft.data.examples import ONE_OF, TargetKind
 
 STEPS = 20
-NOTHING = 1e-12
-"""A gain below this is rounding, and no reason for another member."""
+MIN_GAIN = 1e-12
+"""Smallest decrease of the loss that counts; less is rounding."""
 
 
 def mean_loss(kind: TargetKind, targets: NDArray, outputs: NDArray) -> float:
@@ -20,10 +20,16 @@ def mean_loss(kind: TargetKind, targets: NDArray, outputs: NDArray) -> float:
 
 
 def losses(kind: TargetKind, targets: NDArray, outputs: NDArray) -> NDArray[np.float64]:
-    """Each text's log loss in nats ("single"), that a label of it ("multi"), or its squared error, standardised: (N,).
+    """Loss of each text: (N,).
 
-    The last is a log loss too, that of a normal distribution of fixed width. targets and outputs as
-    metrics.classification.evaluate has them; probabilities are clipped at the float64 epsilon.
+    It is the log loss in nats ("single"), the mean log loss of its labels ("multi"), or the squared error of the
+    standardised value, which is the log loss of a normal distribution of fixed width. Probabilities are clipped at the
+    float64 epsilon.
+
+    Args:
+        kind: Kind of target.
+        targets: As metrics.classification.evaluate takes them.
+        outputs: Likewise.
     """
     if kind == "numeric":
         squared: NDArray[np.float64] = (np.asarray(outputs, dtype=np.float64) - targets) ** 2
@@ -39,14 +45,22 @@ def losses(kind: TargetKind, targets: NDArray, outputs: NDArray) -> NDArray[np.f
 def ensemble_weights(
     outputs: Sequence[NDArray], targets: NDArray, kind: TargetKind, *, steps: int = STEPS
 ) -> NDArray[np.float64]:
-    """The weight (M,) of each of M models in a mean of their answers; they sum to 1, and most may be 0.
+    """Ensemble selection with replacement (Caruana et al. 2004, §2.1-2.2).
 
-    outputs: for each model (N, C) probabilities or (N,) values for the same N texts, none of which it has seen.
-    Ensemble selection with replacement (Caruana et al. 2004, §2.1-2.2): the best model comes first, then again and
-    again the one whose answers, added to those before, leave the least `mean_loss`; of all these bags of at most
-    `steps` models the best is taken, the smallest on a tie. So the mean is never worse on these texts than the best
-    model alone. Of models that do equally well the one that comes first is taken, so the same answers give the same
-    weights. We start from one model where they start from several: so few models have little to overfit with.
+    The best model is selected first, then repeatedly the one whose predictions, added to those before, give the lowest
+    `mean_loss`. Of all these bags of at most `steps` models the best is taken, the smallest on a tie. So the weighted
+    mean is never worse on these texts than the best model alone. Of equally good models the first is taken, so the same
+    predictions give the same weights. Selection starts from one model, where the paper starts from several: so few
+    models have little to overfit with.
+
+    Args:
+        outputs: For each of M models (N, C) probabilities or (N,) values for the same N held-out texts.
+        targets: Targets of the texts.
+        kind: Kind of target.
+        steps: Maximum size of a bag.
+
+    Returns:
+        (M,) weights, which sum to 1; most may be 0.
     """
     stack = np.stack([np.asarray(one, dtype=np.float64) for one in outputs])
     candidate_losses = [mean_loss(kind, targets, one) for one in stack]
@@ -56,7 +70,7 @@ def ensemble_weights(
         added = int(np.argmin(candidate_losses))
         counts[added] += 1
         total += stack[added]
-        if candidate_losses[added] < best - NOTHING:
+        if candidate_losses[added] < best - MIN_GAIN:
             best, chosen = candidate_losses[added], counts.copy()
         candidate_losses = [mean_loss(kind, targets, (total + one) / (size + 1)) for one in stack]
     return chosen / chosen.sum()

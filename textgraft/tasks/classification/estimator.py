@@ -29,7 +29,8 @@ from textgraft.models.loading import OpenedModels
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.nn.pooling import POOLINGS, pooled_dim
 from textgraft.tasks.classification.ensemble import save_ensemble
-from textgraft.tasks.classification.finetune import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions, finetune
+from textgraft.tasks.classification.finetune import finetune
+from textgraft.tasks.classification.finetune_options import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
@@ -37,7 +38,7 @@ from textgraft.training.loop import Settings
 from textgraft.training.recipes import load_recipe
 
 TargetForm = Literal["single", "indicator", "sets"]
-"""What y looks like: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""
+"""Form of y: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
@@ -165,9 +166,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         UserError
             A ValueError, for texts that are no strings; labels that are missing, do not differ, or are too few for two
             folds; an unknown model, method or recipe; a method that needs unlabelled texts without any; and unlabelled
-            texts that nothing would read.
+            texts that no candidate uses.
         """
-        texts = check_texts(X)
+        texts = validate_texts(X)
         targets = Targets.read(y)
         check_consistent_length(texts, targets.labels)
         kind: TargetKind = "single" if targets.answers == "single" else "multi"
@@ -182,7 +183,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Iterable[str]) -> np.ndarray:
-        """(N,) labels as they were in y; for several labels a text those of probability 0.5 or more."""
+        """Predict (N,) labels of the type they had in y; for several labels a text those of probability 0.5 or more."""
         p = self.predict_proba(X)
         if self.answers_ == "single":
             return self.classes_[p.argmax(axis=1)]
@@ -199,7 +200,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = self.classifier_.labels.names
-        outputs = self.classifier_.outputs(check_texts(X))
+        outputs = self.classifier_.outputs(validate_texts(X))
         probabilities = np.zeros((len(outputs), len(self.classes_)))
         for column, label in enumerate(map(str, self.classes_.tolist())):
             if label in names:
@@ -207,7 +208,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def score(self, X: Iterable[str], y: Any, sample_weight: Any = None) -> float:
-        """Accuracy: the share of texts that got exactly the right label, or labels."""
+        """Accuracy: the share of texts whose label, or set of labels, is exactly right."""
         check_is_fitted(self)
         if self.answers_ != "sets":
             return float(super().score(X, y, sample_weight))
@@ -218,7 +219,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted classifier as an artifact folder, which the command line can use too.
 
-        Raises UserError where `path` exists (without `overwrite`) or cannot be written.
+        Raises
+        ------
+        UserError
+            `path` exists (without `overwrite`) or cannot be written.
         """
         check_is_fitted(self)
         models = self.models_
@@ -234,7 +238,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """The fitted estimator from a folder that `save` or `textgraft finetune` wrote.
 
         Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
-        results. Raises UserError for a damaged folder and for a model that predicts a quantity.
+        results.
+
+        Raises
+        ------
+        UserError
+            The folder is damaged, or its model predicts a quantity.
         """
         models = loading.open_models(path)
         labels = Classifier(models.members).labels
@@ -242,20 +251,20 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             remedy = "Use textgraft.load, whose predict gives numbers."
             raise UserError("this model predicts a quantity, not classes.", where=str(path), remedy=remedy)
         classes = models.run.get("classes", [])
-        # Names in labels.json are strings; run.json knows what they were in y.
-        known = set(map(str, classes)) >= set(labels.names)
+        # Names in labels.json are strings; run.json has the classes of y.
+        has_classes = set(map(str, classes)) >= set(labels.names)
         answers = models.run.get("answers", "single" if labels.kind == "single" else "sets")
         estimator = cls(str(path), precision=precision)
-        estimator._use(models, np.array(classes if known else labels.names), answers)
+        estimator._use(models, np.array(classes if has_classes else labels.names), answers)
         return estimator
 
     @property
     def _method(self) -> str:
-        """The method, which a recipe makes "fine-tuned"."""
+        """The method; "fine-tuned" with a recipe."""
         return FINE_TUNED if self.recipe is not None and self.method == ENSEMBLE else self.method
 
     def _options(self) -> FinetuneOptions:
-        """What `textgraft finetune` makes of the parameters. Raises UserError as FinetuneOptions does."""
+        """Options of `textgraft finetune` for the parameters."""
         weights = self.class_weights
         named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
         return FinetuneOptions(
@@ -271,13 +280,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path) -> OpenedModels:
-        """The classifier that `finetune` makes, in memory. This is the only call of it."""
+        """Train by `finetune`; the classifier in memory."""
         options = self._options()
         if pool and self.adapt and load_recipe(options.language_recipe).adapt.phases:
             options = replace(options, adapt=Settings(seed=self.seed, precision=self.precision))
         elif pool and self._method in (LINEAR_PROBE, FINE_TUNED):
             remedy = "Leave adapt at True, and the language model is adapted to them."
-            raise UserError("unlabelled texts are given, but nothing would be trained on them.", remedy=remedy)
+            raise UserError("there are unlabelled texts, but nothing would be trained on them.", remedy=remedy)
         context = RunContext(show=self.verbose)
         finetune(examples, out, model=self.model, unlabelled=pool, options=options, context=context)
         return loading.open_models(out)
@@ -323,17 +332,28 @@ def _single_texts(unlabelled: Iterable[str] | None) -> list[str] | None:
     """Unlabelled texts as a list, the two texts of a pair apart; None where there are none."""
     if unlabelled is None:
         return None
-    texts = check_texts(unlabelled, name="unlabelled")
+    texts = validate_texts(unlabelled, name="unlabelled")
     return [part for text in texts for part in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
 
 
 class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Texts to vectors: the pooled top layer of a model that textgraft has saved, fine-tuned or not.
+    """A transformer from texts to vectors: the pooled layers of a saved model, fine-tuned or not.
 
-    Without `model` it is the usual one for the script of the texts that `fit` is given
-    (textgraft.models.default_models). `pooling` is "mean", "max", "last" or "concat" (all three, Howard & Ruder 2018,
-    §3.3); `layers` says which layers to read instead of the top one (nn.layer_aggregation.LAYER_AGGREGATIONS). Nothing
-    is learned from the texts: `fit` loads the model.
+    Nothing is trained: `fit` loads the model.
+
+    Parameters
+    ----------
+    model : str or Path, default=None
+        Name or folder of the model. None is the default model for the script of the texts of `fit`
+        (textgraft.models.default_models).
+    pooling : {"mean", "max", "last", "concat"}, default="mean"
+        Pooling over the tokens; "concat" is all three (Howard & Ruder 2018, §3.3).
+    layers : str, default="last"
+        The encoder layers to use (nn.layer_aggregation.LAYER_AGGREGATIONS).
+    max_tokens : int, default=512
+        Length in tokens that longer texts are cut to.
+    precision : {"auto", "fp32", "bf16"}, default="auto"
+        Precision of the encoder.
     """
 
     def __init__(
@@ -354,26 +374,29 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Iterable[str], y: Any = None) -> Self:
         """Load the model.
 
-        Raises UserError for an unknown model or pooling, layers that it cannot read so, and texts that are no strings.
+        Raises
+        ------
+        UserError
+            The model or pooling is unknown, the model does not have these layers, or a text is no string.
         """
-        texts = check_texts(X)
+        texts = validate_texts(X)
         if self.pooling not in POOLINGS:
             raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
         self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
-        read = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
-        self._n_features_out = pooled_dim(self.pooling, read.output_dim)
+        aggregation = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
+        self._n_features_out = pooled_dim(self.pooling, aggregation.output_dim)
         return self
 
     def transform(self, X: Iterable[str]) -> np.ndarray:
         """(N, D) float32 vectors, or (N, 3 D) with pooling "concat"."""
         check_is_fitted(self)
-        texts = check_texts(X)
+        texts = validate_texts(X)
         if not texts:
             return np.zeros((0, self._n_features_out), dtype=np.float32)
         tokenizer = self.artifact_.tokenizer
         sequences, _ = self.artifact_.encoded(texts, self.max_tokens)
-        model, given = self.artifact_.model, (tokenizer.pad_id, self.pooling, self.precision)
-        return embed_sequences(model, sequences, *given, layers=self.layers)
+        model, options = self.artifact_.model, (tokenizer.pad_id, self.pooling, self.precision)
+        return embed_sequences(model, sequences, *options, layers=self.layers)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -381,10 +404,10 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
 
-def check_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
-    """X as a list of strings; of Pairs, where X has two strings in each row.
+def validate_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
+    """X as a list of strings, or of Pairs, where X has two strings in each row.
 
-    Raises UserError, with the place, for anything that is not one string a text, or two.
+    Raises UserError for anything that is not one string a text, or two.
     """
     shape: tuple[int, ...] = getattr(X, "shape", (0,))
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 2):
@@ -402,7 +425,7 @@ def check_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
 
 @dataclass(frozen=True)
 class Targets:
-    """What y says: labels as textgraft's own (strings, or tuples of them), and the user's classes, sorted."""
+    """The targets of y: labels as strings or tuples of strings, and the classes of y, sorted."""
 
     labels: list[Label]
     classes: np.ndarray
@@ -410,7 +433,9 @@ class Targets:
 
     @classmethod
     def read(cls, y: Any) -> Targets:
-        """Raises UserError for missing labels and labels that cannot be sorted; ValueError for a quantity."""
+        """The targets of y. Raises UserError for missing labels and labels that cannot be sorted, ValueError for a
+        quantity.
+        """
         values = y.toarray() if hasattr(y, "toarray") else y
         values = values.to_numpy() if hasattr(values, "to_numpy") else values
         rows = values.tolist() if isinstance(values, np.ndarray) else list(values)
@@ -436,7 +461,7 @@ class Targets:
 
 
 def _is_indicator(rows: Sequence[Any]) -> bool:
-    """Whether these are rows of zeros and ones, all equally long, as scikit-learn reads a nested list."""
+    """True for rows of zeros and ones, all equally long, which scikit-learn takes for an indicator matrix."""
     ordered = not any(isinstance(row, set | frozenset) for row in rows)
     one_width = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
     return ordered and one_width and {value for row in rows for value in row} <= {0, 1}

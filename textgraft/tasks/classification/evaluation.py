@@ -49,9 +49,13 @@ class Outcome:
 class Comparison:
     """Several methods on the same N texts: the model itself first, then its rivals.
 
-    `parts` are the members of the first where that is an ensemble; they are shown, but are no rivals. `chosen` says in
-    a sentence how the first came to be what it is, where that was a choice. `seen` (N,) marks texts that stand in the
-    training texts too: the verdict then says how good the first and its best rival are on the others.
+    Attributes:
+        labels: The labels.
+        targets: Targets of the texts.
+        outcomes: Predictions of each method.
+        parts: Members of the first method where that is an ensemble; they are shown, but are no rivals.
+        chosen: A sentence on the model selection that led to the first method, if there was one.
+        seen: (N,) True for texts that are training texts too: the verdict then has scores on the others as well.
     """
 
     labels: Labels
@@ -76,7 +80,7 @@ class Comparison:
         return HEADLINE[self.labels.kind]
 
     def interval(self, outcome: Outcome) -> Interval:
-        """Found once for each: the table, the verdict, the report and results.json all ask for it."""
+        """Bootstrap interval of an outcome's score, computed once for table, verdict, report and results.json."""
         if outcome not in self._intervals:
             self._intervals[outcome] = bootstrap_interval(self.scores(outcome))
         return self._intervals[outcome]
@@ -94,7 +98,7 @@ class Comparison:
         return paired_test(self.scores(self.outcomes[0]), self.scores(rival))
 
     def verdict(self) -> str:
-        """How good, beside which baseline, whether the difference is more than chance, and what of it may be memory."""
+        """Score, best baseline, paired test against it, and the scores on texts that are not in training."""
         return " ".join(part for part in (self._verdict(), self._unseen()) if part)
 
     def _verdict(self) -> str:
@@ -102,7 +106,7 @@ class Comparison:
         score = formatting.interval(*self.interval(first), metric)
         text = f"{first.name}: {formatting.metric_name(metric)} {score} on {len(self.targets):,} texts"
         if rival is None and len(self.parts) == 1:
-            return f"{text}. It is {self.parts[0].name} alone, and nothing else was trained to be beside it."
+            return f"{text}. It is {self.parts[0].name} alone; no other method was trained."
         if rival is None:
             return f"{text}; no baseline was run."
         test = self.against(rival)
@@ -116,7 +120,7 @@ class Comparison:
             return ""
         count, others = int(self.seen.sum()), int((~self.seen).sum())
         if not others:
-            return "All of them are in the training texts too: this says nothing of new ones."
+            return "All of them are in the training texts too: the score does not hold for new texts."
         first, rival = self.outcomes[0], self.best_baseline()
         interval = bootstrap_interval(self.scores(first)[:, ~self.seen])
         text = f"{count:,} of them {'are' if count > 1 else 'is'} in the training texts too; on the other {others:,} "
@@ -148,7 +152,7 @@ class Comparison:
         return "\n".join([shown, "", *([self.chosen] if self.chosen else []), self.verdict()])
 
     def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
-        """The shape that every results.json keeps: methods, each with its metrics, minutes and peak memory."""
+        """The contents of results.json: methods, each with its metrics, minutes and peak memory."""
         return {
             "labels": labels,
             "test_n": len(self.targets),
@@ -180,9 +184,9 @@ class Comparison:
 def compare_methods(
     selection: SelectionContext, outcome: Outcome, *, baselines: bool = True, parts: Sequence[Outcome] = ()
 ) -> Comparison:
-    """A classifier beside the n-gram linear baseline and, where there is unlabelled text, the one on its LSA.
+    """Compare a classifier with the n-gram linear baseline and, where there is unlabelled text, with LSA.
 
-    For multiple choice the baselines know only the words and places of the options (linear.multiple_choice).
+    For multiple choice the baselines use only the words and positions of the options (linear.multiple_choice).
 
     Args:
         selection: The data. Baselines train on the training texts and predict the evaluation split; where that is the
@@ -199,7 +203,7 @@ def compare_methods(
         if labels.kind == "choice":
             rivals = [WordOverlap(), FrequentPosition()]
         elif unlabelled and reads(train.texts) == "texts":
-            # Spaces need no labels, so one fit on all text there is serves every fold.
+            # Feature maps need no labels, so one fit on all texts is used in every fold.
             counted = NgramCounts.of([*train.texts, *unlabelled], seed=seed)
             rivals.append(LsaBaseline(feature_maps=plain_and_residual_idf(counted, seed=seed), seed=seed))
         outcomes += [_predictions(baseline, selection) for baseline in rivals]
@@ -207,15 +211,15 @@ def compare_methods(
 
 
 def on_held_out(comparison: Comparison, folds: Sequence[Sequence[int]] | None) -> Comparison:
-    """A comparison on all training texts, narrowed down to those that `folds` hold out; as it is without folds."""
+    """A comparison on all training texts, restricted to those that `folds` hold out; unchanged without folds."""
     if not folds:
         return comparison
     indices = np.array(sorted(i for held_out in folds for i in held_out), dtype=int)
     return replace(
         comparison,
         targets=comparison.targets[indices],
-        outcomes=tuple(_only(o, indices) for o in comparison.outcomes),
-        parts=tuple(_only(o, indices) for o in comparison.parts),
+        outcomes=tuple(_take(o, indices) for o in comparison.outcomes),
+        parts=tuple(_take(o, indices) for o in comparison.parts),
     )
 
 
@@ -246,5 +250,5 @@ def _predictions(baseline: Baseline, selection: SelectionContext) -> Outcome:
     return Outcome(baseline.name, answers[None], answers[None], meter.seconds / 60, meter.peak_mb, baseline.about)
 
 
-def _only(outcome: Outcome, indices: np.ndarray) -> Outcome:
+def _take(outcome: Outcome, indices: np.ndarray) -> Outcome:
     return replace(outcome, outputs=outcome.outputs[:, indices], raw=outcome.raw[:, indices])

@@ -2,8 +2,8 @@
 
 Erasure (Li, Monroe & Jurafsky 2016, arXiv:1612.08220; occlusion, Zeiler & Fergus 2014). It uses
 nothing of a classifier but its predictions, so networks, linear classifiers, ensembles and ONNX graphs are explained
-alike, by what the classifier does and not by what its gradients suggest. It does not show what several words do only
-together: of two synonyms each may be left out without a change.
+alike, and by changes of the prediction instead of gradients. It does not show the joint effect of several words: of two
+synonyms each may be left out without a change.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from textgraft.tasks.classification.predictor import Classifier, Prediction
 from textgraft.text.sentences import sentence_spans
 from textgraft.text.words import split_words
 
-MOST_PARTS = 300
-"""A text is read again for each of its parts: of more words than this its sentences are left out."""
-LEAST_CHANCE = 1e-6
-"""Log-odds end here: beyond it float32 has nothing to say."""
+MAX_PARTS = 300
+"""Maximum number of parts, each of which needs a prediction; of longer texts sentences are left out, not words."""
+MIN_PROBABILITY = 1e-6
+"""Probabilities are clipped here before log-odds are taken: closer to 0 and 1 float32 is not precise."""
 
-Stretch = tuple[int, int, int]
-"""The side of a pair, 0 but for second texts, and the characters [start, end) of it."""
+TextSpan = tuple[int, int, int]
+"""Text of a pair (0 for the first or a single text, 1 for the second), and characters [start, end) of it."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Characters [start, end) of the text, or of the second text of a pair (`side` 1), and how much they speak for it.
+    """Characters [start, end) of the text, or of the second text of a pair (`side` 1), and their effect.
 
-    `weight` is what the log-odds of the answer lose without them, in nats, or for a number the number itself.
+    `weight` is the decrease of the prediction's log-odds without them, in nats, or for a number that of the number.
     """
 
     start: int
@@ -45,7 +45,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Of one text: the `label` that is explained (None for a number), its probability or the number, and the parts."""
+    """Explanation of a prediction.
+
+    Attributes:
+        text: The text, or pair.
+        label: The label that is explained; None for a number.
+        answer: The label's probability, or the number.
+        parts: The parts that were left out in turn, in order.
+    """
 
     text: str
     label: str | None
@@ -57,50 +64,51 @@ class Explanation:
         """The text, or both of a pair."""
         return (self.text.first, self.text.second) if isinstance(self.text, Pair) else (self.text,)
 
-    def said(self, part: Part) -> str:
+    def text_of(self, part: Part) -> str:
         """The words of a part."""
         return self.sides[part.side][part.start : part.end]
 
     def ranked(self) -> list[Part]:
-        """The parts, those that matter most first, whichever way they speak."""
+        """The parts by decreasing absolute weight."""
         return sorted(self.parts, key=lambda part: -abs(part.weight))
 
-    def listed(self) -> dict[str, Any]:
-        """The answer and its parts in order, as JSON has them; `side` only of pairs."""
-        parts = [{"text": self.said(part), **vars(part)} for part in self.parts]
+    def as_json(self) -> dict[str, Any]:
+        """The prediction and its parts in order, as in JSON; `side` only for pairs."""
+        parts = [{"text": self.text_of(part), **vars(part)} for part in self.parts]
         if len(self.sides) == 1:
             for part in parts:
                 del part["side"]
         return {"label": self.label, "answer": self.answer, "parts": parts}
 
 
-def stretches(text: str, most: int = MOST_PARTS) -> list[Stretch]:
-    """What is left out in turn: words, or where there are more than `most` sentences, or where these are more several.
+def removable_spans(text: str, most: int = MAX_PARTS) -> list[TextSpan]:
+    """Split a text into at most `most` parts to leave out: words, else sentences, else groups of sentences.
 
-    Raises UserError for a question with options.
+    Raises:
+        UserError: The text is a question with options.
     """
     if isinstance(text, Choice):
-        raise UserError("what answers a question with options cannot be explained.", remedy="Ask about texts or pairs.")
+        raise UserError("predictions for questions with options cannot be explained.", remedy="Use texts or pairs.")
     sides = [text.first, text.second] if isinstance(text, Pair) else [text]
     for cut in (split_words, sentence_spans):
-        found = [(side, start, end) for side, words in enumerate(sides) for start, end in cut(words)]
-        if len(found) <= most:
-            return found
-    together = math.ceil(len(found) / most)
+        spans = [(side, start, end) for side, words in enumerate(sides) for start, end in cut(words)]
+        if len(spans) <= most:
+            return spans
+    together = math.ceil(len(spans) / most)
     joined = []
     for side in range(len(sides)):
-        own = [stretch for stretch in found if stretch[0] == side]
-        joined += [(side, part[0][1], part[-1][2]) for part in _chunks(own, together)]
+        of_side = [span for span in spans if span[0] == side]
+        joined += [(side, part[0][1], part[-1][2]) for part in _chunks(of_side, together)]
     return joined
 
 
-def _chunks(stretches: Sequence[Stretch], size: int) -> Iterator[Sequence[Stretch]]:
-    return (stretches[begin : begin + size] for begin in range(0, len(stretches), size))
+def _chunks(removable_spans: Sequence[TextSpan], size: int) -> Iterator[Sequence[TextSpan]]:
+    return (removable_spans[begin : begin + size] for begin in range(0, len(removable_spans), size))
 
 
-def without(text: str, stretch: Stretch) -> str:
-    """The text without a stretch, and with one space where there were two."""
-    side, start, end = stretch
+def without(text: str, span: TextSpan) -> str:
+    """Remove a span from a text, and one space where two would be left."""
+    side, start, end = span
     sides = [text.first, text.second] if isinstance(text, Pair) else [text]
     before, after = sides[side][:start], sides[side][end:]
     if after[:1].isspace() and (not before or before[-1].isspace()):
@@ -109,17 +117,24 @@ def without(text: str, stretch: Stretch) -> str:
     return Pair(*sides) if isinstance(text, Pair) else sides[0]
 
 
-def variants(text: str, found: Sequence[Stretch]) -> list[str]:
-    """What a classifier is asked: the text, then the text without each stretch."""
-    return [text, *(without(text, stretch) for stretch in found)]
+def variants(text: str, spans: Sequence[TextSpan]) -> list[str]:
+    """The texts to predict: the text, then the text without each span."""
+    return [text, *(without(text, span) for span in spans)]
 
 
 def explained(
-    text: str, found: Sequence[Stretch], predictions: Sequence[Prediction], label: str | None = None
+    text: str, spans: Sequence[TextSpan], predictions: Sequence[Prediction], label: str | None = None
 ) -> Explanation:
-    """What the answers to `variants` say about the stretches; without a `label` of the likeliest one.
+    """Compute the weights of spans from the predictions for `variants`.
 
-    Raises UserError for a label that the classifier does not know.
+    Args:
+        text: The text.
+        spans: The spans that were left out.
+        predictions: Predictions for the text and for each variant.
+        label: The label to explain (None: the most probable one).
+
+    Raises:
+        UserError: The classifier does not have the label.
     """
     whole = predictions[0].probabilities
     if whole is None:
@@ -132,12 +147,12 @@ def explained(
         if label not in whole:
             raise UserError(f"the model has no label '{label}'.", remedy=did_you_mean(label, whole))
         answer, values = whole[label], [_log_odds(p.probabilities[label]) for p in predictions if p.probabilities]
-    parts = (Part(s, e, values[0] - value, side) for (side, s, e), value in zip(found, values[1:], strict=True))
+    parts = (Part(s, e, values[0] - value, side) for (side, s, e), value in zip(spans, values[1:], strict=True))
     return Explanation(text, label, answer, tuple(parts))
 
 
 def _log_odds(chance: float) -> float:
-    chance = min(max(chance, LEAST_CHANCE), 1 - LEAST_CHANCE)
+    chance = min(max(chance, MIN_PROBABILITY), 1 - MIN_PROBABILITY)
     return math.log(chance / (1 - chance))
 
 
@@ -146,21 +161,29 @@ def explain(
     texts: Iterable[str],
     *,
     label: str | None = None,
-    most: int = MOST_PARTS,
+    most: int = MAX_PARTS,
     precision: str = "auto",
     device: str = "cpu",
 ) -> Iterator[Explanation]:
-    """Which words of each text, or pair of texts, a classifier's answer hangs on, in order, one text at a time.
+    """Explain the predictions for texts, or pairs of texts, by the effect of each word; one text at a time, in order.
 
-    `model` is a classifier or its folder, `label` which answer is explained (None: of each text the likeliest), `most`
-    how many parts of a text are left out in turn. A text of N words is read N + 1 times.
+    A text of N words needs N + 1 predictions.
 
-    Raises UserError for questions with options, for a label that the classifier does not know, and as `predict` does.
+    Args:
+        model: A classifier or its folder.
+        texts: The texts, or pairs.
+        label: The label to explain (None: of each text the most probable one).
+        most: Maximum number of parts of a text that are left out in turn.
+        precision: "auto", "fp32", "bf16" or "int8".
+        device: Device to predict on.
+
+    Raises:
+        UserError: A text is a question with options, the classifier does not have the label, or as `predict`.
     """
-    asked = predictor.loaded(model, precision=precision, device=device)
-    return (_explained_by(asked, text, label, most) for text in each_text(texts))
+    classifier = predictor.as_classifier(model, precision=precision, device=device)
+    return (_explain(classifier, text, label, most) for text in each_text(texts))
 
 
-def _explained_by(asked: Classifier, text: str, label: str | None, most: int) -> Explanation:
-    found = stretches(text, most)
-    return explained(text, found, list(asked.predict(variants(text, found))), label)
+def _explain(classifier: Classifier, text: str, label: str | None, most: int) -> Explanation:
+    spans = removable_spans(text, most)
+    return explained(text, spans, list(classifier.predict(variants(text, spans))), label)

@@ -1,4 +1,4 @@
-"""Explained answers as one self-contained page of HTML: words that speak for the answer, and against it, in colours."""
+"""Explained predictions as one self-contained HTML page: words coloured by their effect on the prediction."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from textgraft.report.html import page, text
 if TYPE_CHECKING:
     from textgraft.tasks.classification.explaining import Explanation
 
-TITLE = "What the answers hang on"
-READ = (
-    "The darker a word, the more the answer changes where it is left out: green speaks for the answer, red against it. "
-    "Point at a word for how much, in nats of log-odds (for a number, the number)."
+TITLE = "Explained predictions"
+LEGEND = (
+    "The darker a word, the more the prediction changes where the word is left out. Green: it supports the prediction; "
+    "red: it opposes it. Hover over a word for its weight, in nats of log-odds (for a number, the number)."
 )
 _HOLE = "<!-- texts -->"
 
 
-def explained_page(explanations: Iterable[Explanation]) -> Iterator[str]:
-    """The page, piece by piece, a text at a time."""
-    before, after = page(TITLE, f'<p class="quiet">{text(READ)}</p>{_HOLE}').split(_HOLE)
+def explanations_page(explanations: Iterable[Explanation]) -> Iterator[str]:
+    """The page in pieces, one a text."""
+    before, after = page(TITLE, f'<p class="quiet">{text(LEGEND)}</p>{_HOLE}').split(_HOLE)
     yield before
     for one in explanations:
-        yield f"<section><h2>{text(headline(one))}</h2>\n{marked(one)}</section>\n"
+        yield f"<section><h2>{text(headline(one))}</h2>\n{highlighted(one)}</section>\n"
     yield after
 
 
@@ -33,8 +33,8 @@ def headline(one: Explanation) -> str:
     return f"{one.answer:.4g}" if one.label is None else f"{one.label}, {formatting.score(one.answer, 'accuracy')}"
 
 
-def marked(one: Explanation) -> str:
-    """A paragraph for each side, its parts as dark as they matter."""
+def highlighted(one: Explanation) -> str:
+    """A paragraph for the text, or each text of a pair, its parts shaded by their absolute weight."""
     most = max((abs(part.weight) for part in one.parts), default=0.0) or 1.0
     shown = []
     for number, side in enumerate(one.sides):

@@ -1,6 +1,6 @@
-"""The classifiers that grow from one language model: one a seed, one a fold, and what they answer.
+"""The classifiers fine-tuned from one language model: one a seed and one a fold, with their predictions.
 
-A fine-tuning has a member for each language model that it grows from; their probabilities are averaged.
+A fine-tuning has a member for each of its language models; their probabilities are averaged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.training import (
     EncodedTexts,
     Plan,
-    Trained,
+    TrainedClassifier,
     as_model,
     outputs_from_logits,
     train_classifier,
@@ -39,9 +39,9 @@ from textgraft.training.phases import Stage
 
 @dataclass(frozen=True)
 class Folds:
-    """Cross-validation: (training, held-out) indices of each fold, and logits for every training text (N, C).
+    """Cross-validation: (training, held-out) indices of each fold, and logits (N, C) of the training texts.
 
-    `seconds` is what all its trainings took.
+    `seconds` is the duration of all its trainings.
     """
 
     splits: Sequence[Split]
@@ -51,30 +51,36 @@ class Folds:
 
 @dataclass(frozen=True)
 class Member:
-    """One language model's classifiers, trained: a run a seed, and the folds where cross-validation was asked for.
+    """The trained classifiers of one language model.
 
-    `outcome` are their predictions of the evaluation split (all training texts, for folds); `best` the index of the
-    run that is kept.
+    Attributes:
+        source: The language model.
+        plan: The configuration that the classifiers share.
+        runs: A classifier for each seed.
+        folds: The classifiers' cross-validation, if there is one.
+        temperature: Temperature of the probabilities.
+        outcome: Predictions of the evaluation split (all training texts, for folds).
+        best: Index of the run that is saved.
     """
 
     source: Artifact
     plan: Plan
-    runs: list[Trained]
+    runs: list[TrainedClassifier]
     folds: Folds
     temperature: float | None
     outcome: Outcome
     best: int
 
     def artifact(self, run: dict[str, object]) -> Artifact:
-        """The classifier that is kept, with `run` for its run.json."""
+        """The classifier that is saved, with `run` for its run.json."""
         return Artifact(as_model(self.plan, self.runs[self.best]), self.source.tokenizer, self.plan.labels, run)
 
 
 @dataclass
 class EarlyRejected(Exception):
-    """A language model is not trained to the end, or not used as a probe: the reason, and the costs until then."""
+    """A language model is not trained to the end, or not used as a linear probe: the reason, and the costs so far."""
 
-    why: str
+    reason: str
     seconds: float
     peak_mb: float
 
@@ -83,10 +89,18 @@ class EarlyRejected(Exception):
 class FinetuneResult:
     """The results of a fine-tuning: the folder, the record as in run.json, and the material of a report.
 
-    `evaluation` are the texts of `comparison`, in its order; `members` the trained models, none where all were
-    rejected, and `stages` how each was trained, by the names of tasks.classification.sources; `cut` says for each part
-    of the data what truncation lost; `counted` are the weights of outcomes, by name, where the result is not the mean
-    of the members. `language_models` are the folders of those that were adapted to the unlabelled texts.
+    Attributes:
+        folder: The classifier's folder.
+        comparison: Scores beside those of the baselines.
+        record: The contents of run.json.
+        evaluation: The texts of `comparison`, in its order.
+        members: The trained language models, by the names of tasks.classification.sources; none where all were
+            rejected.
+        stages: The stage that each was trained by.
+        cut: The truncation of each part of the data.
+        problems: Findings of the check of the data.
+        counted: Weights of outcomes, by name, where the result is not the plain mean of the members.
+        language_models: Folders of the language models that were adapted to the unlabelled texts.
     """
 
     folder: Path
@@ -102,23 +116,27 @@ class FinetuneResult:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A language model, the parts of the data as it reads them, and what truncation cut off each."""
+class EncodedData:
+    """A language model, the parts of the data as encoded for it, and the truncation of each part."""
 
     source: Artifact
     parts: dict[str, EncodedTexts]
     cut: dict[str, Truncation] = field(default_factory=dict)
 
 
-def read_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, max_tokens: int) -> Reading:
-    """Every part as one language model reads it. Raises UserError for no texts and for labels unseen in training."""
+def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels, max_tokens: int) -> EncodedData:
+    """Encode every part of the data for a language model.
+
+    Raises:
+        UserError: A part has no texts, or labels that do not occur in training.
+    """
     encoded, cut = {}, {}
     for name, part in parts.items():
         if not part.texts:
             raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
         sequences, cut[name] = source.encoded(part.texts, max_tokens)
         encoded[name] = EncodedTexts(sequences, labels.encode(part))
-    return Reading(source, encoded, cut)
+    return EncodedData(source, encoded, cut)
 
 
 @dataclass(frozen=True)
@@ -140,15 +158,15 @@ class TrainingConfig:
     context: RunContext
     seconds: float | None = None
 
-    def may_take(self, kept: Sequence[int], texts: int) -> float | None:
-        """Seconds that the training of a fold on the texts `kept`, of `texts` in all, may take."""
+    def max_seconds(self, kept: Sequence[int], texts: int) -> float | None:
+        """Time limit in seconds of the training of a fold on the texts `kept`, of `texts` in all."""
         if self.seconds is None:
             return None
         return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits) + self.seeds * texts)
 
 
-def try_out(
-    name: str, plan: Plan, reading: Reading, training_config: TrainingConfig, early_rejection: EarlyRejection
+def train_first_fold(
+    name: str, plan: Plan, reading: EncodedData, training_config: TrainingConfig, early_rejection: EarlyRejection
 ) -> float:
     """Train the first fold of a language model that is not adapted to the unlabelled texts; returns its seconds.
 
@@ -156,20 +174,20 @@ def try_out(
     """
     title = f"{name} as it is, " if name else "as it is, "
     with Meter() as meter:
-        folds, lost = _train_folds(title, plan, reading.parts["train"], training_config, early_rejection, most=1)
-    if lost is not None:
-        raise EarlyRejected(lost, folds.seconds, meter.peak_mb)
+        folds, rejection = _train_folds(title, plan, reading.parts["train"], training_config, early_rejection, most=1)
+    if rejection is not None:
+        raise EarlyRejected(rejection, folds.seconds, meter.peak_mb)
     return folds.seconds
 
 
 def train_member(
     name: str,
     plan: Plan,
-    reading: Reading,
+    reading: EncodedData,
     training_config: TrainingConfig,
     early_rejection: EarlyRejection | None = None,
 ) -> Member:
-    """Train all classifiers of one language model, the folds first; what the run's folder holds is taken from it.
+    """Train all classifiers of one language model, the folds first; finished ones are loaded from the run's folder.
 
     Args:
         name: Prefix of the files in the folder and of the lines shown; may be empty.
@@ -185,7 +203,7 @@ def train_member(
     source, encoded, context = reading.source, reading.parts, training_config.context
     evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
     with Meter() as meter:
-        folds, lost = _train_folds(title, plan, encoded["train"], training_config, early_rejection)
+        folds, rejection = _train_folds(title, plan, encoded["train"], training_config, early_rejection)
         runs = [
             train_classifier(
                 plan,
@@ -195,11 +213,11 @@ def train_member(
                 title=f"{title}seed {seed}",
             )
             for seed in range(context.first_seed, context.first_seed + training_config.seeds)
-            if lost is None
+            if rejection is None
         ]
     adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
-    if lost is not None:
-        raise EarlyRejected(lost, folds.seconds + adapting, meter.peak_mb)
+    if rejection is not None:
+        raise EarlyRejected(rejection, folds.seconds + adapting, meter.peak_mb)
     temperature = _temperature(plan.labels, runs, folds, encoded)
     outcome = _outcome(training_config.evaluation_split, plan.labels, runs, folds, temperature)
     seconds = sum(run.seconds for run in runs) / len(runs) + adapting
@@ -208,11 +226,11 @@ def train_member(
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
 
 
-def too_long(what: str, seconds: float, allowed: float) -> str:
-    """Why a language model is given up whose trainings, or whatever it is, would take so many seconds."""
-    took, most = formatting.minutes(seconds), formatting.minutes(allowed)
-    took = f"a little over {took}" if took == most else took
-    return f"given up: its {what} would take {took} min, of {most} allowed"
+def too_slow_reason(what: str, seconds: float, allowed: float) -> str:
+    """The reason for a rejection by the time limit; `what` names the step that would take `seconds`."""
+    took, limit = formatting.minutes(seconds), formatting.minutes(allowed)
+    took = f"a little over {took}" if took == limit else took
+    return f"rejected: its {what} would take {took} min, of {limit} allowed"
 
 
 def adapt_seconds(source: Artifact) -> float:
@@ -220,8 +238,8 @@ def adapt_seconds(source: Artifact) -> float:
     return float(source.run.get("seconds", 0.0)) if source.run.get("stage") == "adapt" else 0.0
 
 
-def ensemble(outcomes: Sequence[Outcome], name: str) -> Outcome:
-    """Several members' probabilities, averaged; it costs what all of them cost."""
+def averaged_outcome(outcomes: Sequence[Outcome], name: str) -> Outcome:
+    """The mean of several members' probabilities, with the costs of all of them."""
     return Outcome(
         name=name,
         outputs=np.mean([o.outputs for o in outcomes], axis=0),
@@ -247,9 +265,9 @@ def _train_folds(
     if not training_config.splits:
         return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
-    seconds, lost = 0.0, None
+    seconds, rejection = 0.0, None
     for number, (kept, held_out) in enumerate(training_config.splits[:most], start=1):
-        within = training_config.may_take(kept, len(encoded.sequences))
+        within = training_config.max_seconds(kept, len(encoded.sequences))
         try:
             trained = train_classifier(
                 plan,
@@ -263,20 +281,20 @@ def _train_folds(
             assert within is not None
             assert training_config.seconds is not None
             seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / within
-            lost = too_long("trainings", whole, training_config.seconds)
+            rejection = too_slow_reason("trainings", whole, training_config.seconds)
             break
         predicted = trained.logits["held"]
         logits[held_out] = -np.inf  # where others have more options than any of these
         logits[held_out, : predicted.shape[1]] = predicted
         seconds += trained.seconds
-        lost = early_rejection.rejection(logits, number) if early_rejection is not None else None
-        if lost is not None:
+        rejection = early_rejection.rejection(logits, number) if early_rejection is not None else None
+        if rejection is not None:
             break
-    return Folds(training_config.splits, logits, seconds), lost
+    return Folds(training_config.splits, logits, seconds), rejection
 
 
 def _temperature(
-    labels: Labels, runs: Sequence[Trained], folds: Folds, encoded: Mapping[str, EncodedTexts]
+    labels: Labels, runs: Sequence[TrainedClassifier], folds: Folds, encoded: Mapping[str, EncodedTexts]
 ) -> float | None:
     """Fitted on texts that no classifier was trained on; None where there are none, or nothing to scale."""
     if labels.kind == "numeric":
@@ -291,7 +309,7 @@ def _temperature(
 
 
 def _outcome(
-    evaluation_split: str, labels: Labels, runs: Sequence[Trained], folds: Folds, temperature: float | None
+    evaluation_split: str, labels: Labels, runs: Sequence[TrainedClassifier], folds: Folds, temperature: float | None
 ) -> Outcome:
     if evaluation_split == "folds":
         assert folds.logits is not None
@@ -304,7 +322,7 @@ def _outcome(
     return Outcome("", outputs, raw, 0.0, 0.0)
 
 
-def _best(runs: Sequence[Trained], encoded: Mapping[str, EncodedTexts]) -> int:
+def _best(runs: Sequence[TrainedClassifier], encoded: Mapping[str, EncodedTexts]) -> int:
     """The run with the lowest validation loss; the first one if there is no validation set."""
     if "valid" not in encoded:
         return 0

@@ -1,4 +1,4 @@
-"""The report of a fine-tuning: what it left, arranged for `textgraft.tasks.classification.report`."""
+"""The report of a fine-tuning, from its results to the contents of `textgraft.tasks.classification.report`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FACTS = ("base", "data", "labels", "seeds", "recipe", "max_tokens", "settings", 
 
 
 def finetune_report(done: FinetuneResult) -> Report:
-    """How good the classifier is, beside what, on what, and where it goes wrong.
+    """The contents of the report.
 
     Scores are means over the seeds; confusion, calibration, coverage and mistakes are those of the classifier that was
     kept (with cross-validation, of the folds together).
@@ -50,7 +50,7 @@ def finetune_report(done: FinetuneResult) -> Report:
 
 
 def _schedule(done: FinetuneResult) -> dict[str, Any]:
-    """How fast each layer group was trained, of the first language model that was trained to its end, if one was."""
+    """Learning rates of the layer groups of the first language model that was trained to the end, if there is one."""
     if not done.members:
         return {}
     name, member = next(iter(done.members.items()))
@@ -64,17 +64,17 @@ def _schedule(done: FinetuneResult) -> dict[str, Any]:
 
 
 def _note(record: dict[str, Any]) -> str:
-    """Why single answers may not add up to the scores."""
-    if record["examined"] == "folds":
-        return "Measured by cross-validation: each text is answered by a classifier that has not seen it."
+    """How the scores were measured, where the sections about single predictions may differ from them."""
+    if record["evaluation_split"] == "folds":
+        return "Measured by cross-validation: each text is predicted by a classifier that was not trained on it."
     if record["seeds"] > 1:
-        kept = "mistakes, confusion, classes and calibration are those of the one that was kept"
+        kept = "mistakes, confusion, classes and calibration are those of the one that was saved"
         return f"Scores are means over {record['seeds']} seeds; {kept}."
     return ""
 
 
 def _tried(record: dict[str, Any]) -> dict[str, Any]:
-    """Each candidate's scores out of fold and its weight, and what was left out."""
+    """Each candidate's out-of-fold scores and its weight, and the candidates that were left out."""
     choice = record.get("ensemble") or {}
     tried = {f"candidate {name}": scores for name, scores in choice.get("candidates", {}).items()}
     return tried | ({"left_out": choice["left_out"]} if choice.get("left_out") else {})
@@ -107,7 +107,7 @@ def _spread(comparison: Comparison, outcome: Outcome) -> float | None:
 
 
 def _of_the_kept(done: FinetuneResult) -> dict[str, Any]:
-    """The sections that are about single answers, of the classifier that is saved."""
+    """The sections about single predictions, of the classifier that is saved."""
     comparison, labels = done.comparison, done.comparison.labels
     if labels.kind == "numeric":
         return {}

@@ -1,4 +1,4 @@
-"""A classifier of texts, of pairs, or of options, as a graph."""
+"""A classifier of texts, of pairs, or of options, as an ONNX graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textgraft.models.graph import ROWS, OnnxModel
 
 @dataclass(kw_only=True)
 class OnnxClassifier(OnnxModel):
-    """Token ids to probabilities, or to a standardised number."""
+    """Graph from token ids to probabilities, or to a standardised value."""
 
     both_orders: bool = False
 
@@ -24,19 +24,19 @@ class OnnxClassifier(OnnxModel):
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         """(N, C) probabilities in the order of `labels.names`, or (N,) standardised values.
 
-        Of questions with options (N, most options), 0 where there are fewer.
+        For questions with options (N, largest number of options), 0 where there are fewer.
         """
         assert self.labels is not None
         sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
         options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
-        found = np.zeros((len(sequences), options or self.labels.num_outputs))
+        outputs = np.zeros((len(sequences), options or self.labels.num_outputs))
         for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
             answers = self.answer([sequences[i] for i in indices])
-            found[indices, : answers.shape[1]] = answers
-        return found[:, 0] if self.labels.kind == "numeric" else found
+            outputs[indices, : answers.shape[1]] = answers
+        return outputs[:, 0] if self.labels.kind == "numeric" else outputs
 
     def answer(self, sequences: Sequence[TokenIds]) -> NDArray[np.float32]:
-        """(B, C) what the graph says of these texts' token ids."""
+        """(B, C) outputs of the graph for token ids."""
         if self.both_orders:
             sequences = [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
         bundles = [s.rows if isinstance(s, Rows) else (s,) for s in sequences]
@@ -47,7 +47,7 @@ class OnnxClassifier(OnnxModel):
 
 
 def _places(sizes: Sequence[int]) -> NDArray[np.int64]:
-    """(E, most) which rows are the options of each question, -1 where there are no more."""
+    """(number of questions, most options) indices of the rows with the options of each question, -1 for padding."""
     places = np.arange(max(sizes))
     first = np.cumsum([0, *sizes[:-1]])[:, None]
     return np.where(places < np.array(sizes)[:, None], first + places, -1)

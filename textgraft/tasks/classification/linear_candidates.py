@@ -22,7 +22,7 @@ from textgraft.models.artifact import Predictor
 from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.selection_context import SelectionContext
 
-FROM_NO_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
+WITHOUT_LANGUAGE_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """Keys of run.json that are empty for a classifier without a language model."""
 CANDIDATE_METHODS = ("linear", "lsa", "co-training")
 """The linear methods among which `finetune` selects. Means of count-based word vectors are left out: they are the best
@@ -43,7 +43,7 @@ class Candidate:
         seconds: Duration of all its trainings, without what candidates share.
         peak_mb: Peak memory in MB.
         predictor: Makes the saved classifier from the run.json of the whole.
-        slow: Whether `evaluate` takes long.
+        slow: `evaluate` takes long.
     """
 
     name: str
@@ -74,18 +74,18 @@ def linear_candidates(
 ) -> LinearCandidates:
     """The linear classifiers of `methods` that this kind of target and these texts allow.
 
-    Candidates that the run's folder holds already are taken from there, and all come from there: what is measured is
-    what is saved. A line on stderr for each reports that it is done.
+    Candidates are saved in the run's folder and loaded from there, so that what is measured is what is saved. A line
+    on stderr for each reports that it is done.
 
     Args:
         selection: The data, the folds and the run.
-        spaces: Feature maps of the unlabelled texts, if they have been fitted before.
+        feature_maps: Feature maps of the unlabelled texts, if they have been fitted before.
         methods: Names of linear.methods.LINEAR_METHODS.
 
     Returns:
         The candidates, and the reasons why others were left out.
     """
-    # Of the unlabelled texts alone: to a space that was fitted on it, a held-out training text is not new.
+    # Fitted on the unlabelled texts alone: on training texts too, held-out texts would not be new to the feature map.
     feature_maps = feature_maps or FeatureMaps(
         selection.unlabelled, selection.run.work / "feature_maps", seed=selection.seed
     )
@@ -154,4 +154,4 @@ def _fitted(
 
 def _artifact(model: FittedModel, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:
     about = {"linear": model.about, "temperature": temperature}
-    return LinearArtifact(model, labels, {**run, **FROM_NO_MODEL, **about})
+    return LinearArtifact(model, labels, {**run, **WITHOUT_LANGUAGE_MODEL, **about})

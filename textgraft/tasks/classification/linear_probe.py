@@ -1,8 +1,8 @@
 """A linear probe: logistic regression on a frozen language model's mean vectors, as a candidate of `finetune`.
 
-With few labels a linear layer on what the model says already may answer better than the model fine-tuned, whose layers
-the first steps under a random head spoil (Kumar et al. 2022, arXiv:2202.10054). It takes one reading of the texts. The
-fitted layer, scales and all, becomes the head of an ordinary classifier.
+With few labels a linear layer on the frozen features may be better than fine-tuning, whose first steps under a random
+head distort the pretrained layers (Kumar et al. 2022, arXiv:2202.10054). The texts are encoded once. The fitted layer,
+with the scaling folded into it, becomes the head of an ordinary classifier.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.inference import ProgressCallback, embed_sequences, no_progress
 from textgraft.models.model import graft
 from textgraft.tasks.classification.evaluation import Outcome
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, Reading, too_long
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, too_slow_reason
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
@@ -37,10 +37,10 @@ from textgraft.training.driver import TooSlow, projected
 from textgraft.training.provenance import ancestry
 
 POOLING = "mean"
-NEVER = -30.0
+ABSENT_LOGIT = -30.0
 """The logit of a class that no training text had."""
-Made = tuple[dict[str, NDArray], dict[str, Any]]
-"""Arrays by name, and facts of how they came to be."""
+Cached = tuple[dict[str, NDArray], dict[str, Any]]
+"""Arrays by name, and facts about their computation."""
 
 
 def linear_probe_name(language_model: str) -> str:
@@ -49,9 +49,9 @@ def linear_probe_name(language_model: str) -> str:
 
 
 def linear_probe_candidate(
-    name: str, reading: Reading, selection: SelectionContext, *, within: float | None = None
+    name: str, reading: EncodedData, selection: SelectionContext, *, within: float | None = None
 ) -> Candidate:
-    """The linear probe of a language model as a candidate, kept in the run's folder once it is fitted.
+    """The linear probe of a language model as a candidate, cached in the run's folder.
 
     Args:
         name: Name of the candidate.
@@ -66,19 +66,19 @@ def linear_probe_candidate(
     source, part = reading.source, selection.evaluation_split
     folder, labels, kind = selection.run.work / "candidates", selection.labels, selection.labels.kind
     precision = selection.run.precision or "auto"
-    arrays, facts = _kept_or_made(
+    arrays, facts = _load_or_compute(
         folder / f"{name}.safetensors", lambda: _fit(source, reading.parts["train"], selection, within)
     )
     layer, held_out = arrays["layer"], arrays["held_out"]
     targets, indices = selection.targets, selection.held_out
     temperature = 1.0 if kind == "numeric" else fit_temperature(held_out[indices], targets[indices], kind)
 
-    def predictions() -> Made:
-        return {"logits": answers(layer, _means(source, reading.parts[part], precision))}, {}
+    def predictions() -> Cached:
+        return {"logits": answers(layer, _mean_vectors(source, reading.parts[part], precision))}, {}
 
     def evaluate() -> Outcome:
         path = folder / f"{name}-{part}.safetensors"
-        logits = held_out if part == "folds" else _kept_or_made(path, predictions)[0]["logits"]
+        logits = held_out if part == "folds" else _load_or_compute(path, predictions)[0]["logits"]
         outputs, raw = _outputs(logits, kind, temperature)[None], _outputs(logits, kind, 1.0)[None]
         return Outcome(name, outputs, raw, facts["seconds"] / 60, facts["peak_mb"], facts["about"])
 
@@ -89,8 +89,8 @@ def linear_probe_candidate(
     return Candidate(name, unseen, evaluate, facts["seconds"], facts["peak_mb"], predictor, slow)
 
 
-def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
-    """Arrays and facts as they lie at `path`, where they are put first if they are not there."""
+def _load_or_compute(path: Path, make: Callable[[], Cached]) -> Cached:
+    """Arrays and facts from the file at `path`, which is written first if it does not exist."""
     if not path.exists():
         arrays, facts = make()
         tensors = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()}
@@ -99,26 +99,26 @@ def _kept_or_made(path: Path, make: Callable[[], Made]) -> Made:
     return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
-def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, within: float | None) -> Made:
-    """The layer, and the logits of layers fitted on the other folds for what each fold holds out."""
+def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, within: float | None) -> Cached:
+    """Fit the layer, and predict the texts that each fold holds out by layers fitted on the other folds."""
     labels, targets = selection.labels, selection.targets
-    tell = no_progress if within is None else _hurried(train.sequences, within)
+    tell = no_progress if within is None else _time_limit(train.sequences, within)
     try:
         with Meter() as meter:
-            rows = _means(source, train, selection.run.precision or "auto", tell)
-            layer, about = fitted(rows, targets, labels, selection.seed)
+            rows = _mean_vectors(source, train, selection.run.precision or "auto", tell)
+            layer, about = fit_probe(rows, targets, labels, selection.seed)
             held_out = np.full((len(targets), labels.num_outputs), np.nan)
             for kept, indices in selection.splits:
-                of_fold, _ = fitted(rows[kept], targets[kept], labels, selection.seed)
+                of_fold, _ = fit_probe(rows[kept], targets[kept], labels, selection.seed)
                 held_out[indices] = answers(of_fold, rows[indices])
     except TooSlow as slow:
         assert within is not None
-        raise EarlyRejected(too_long("reading", slow.seconds, within), slow.spent, meter.peak_mb) from None
+        raise EarlyRejected(too_slow_reason("encoding", slow.seconds, within), slow.spent, meter.peak_mb) from None
     facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
     return {"layer": layer, "held_out": held_out}, facts
 
 
-def _hurried(sequences: Sequence[TokenIds], within: float) -> ProgressCallback:
+def _time_limit(sequences: Sequence[TokenIds], within: float) -> ProgressCallback:
     """A callback that counts encoded texts, the longest first, and raises TooSlow as training.driver.drive does."""
     tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
     began = time.monotonic()
@@ -137,7 +137,7 @@ def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
         return outputs_from_logits(logits, kind, temperature)
 
 
-def _means(
+def _mean_vectors(
     source: Artifact, part: EncodedTexts, precision: str, tell: ProgressCallback = no_progress
 ) -> NDArray[np.float32]:
     pad_id = source.tokenizer.pad_id
@@ -146,8 +146,18 @@ def _means(
     )
 
 
-def fitted(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:
-    """The layer (outputs, D + 1) that gives logits of rows (N, D), the last column what is added; and what it is."""
+def fit_probe(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:
+    """Fit a linear layer on features.
+
+    Args:
+        rows: (N, D) features.
+        targets: Targets of the N texts.
+        labels: The labels.
+        seed: Random seed.
+
+    Returns:
+        Weights (outputs, D + 1), the last column the bias, and a description.
+    """
     scale = Scale.of(rows)
     output = fit_output(scale(rows), targets, labels.kind, labels.num_outputs, seed)
     layer = as_layer(output, labels.kind, labels.num_outputs, rows.shape[1])
@@ -165,16 +175,16 @@ def answers(layer: NDArray, rows: NDArray) -> NDArray[np.float64]:
 def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDArray[np.float64]:
     """The fitted classifiers as one layer (outputs, width + 1) with the same softmax (several labels: sigmoids).
 
-    Two classes were told apart by one row: the other's is zero.
+    A binary classifier has one row of coefficients: the other class has zeros.
     """
     layer = np.zeros((outputs, width + 1))
     if kind == "single":
-        layer[:, -1] = NEVER
+        layer[:, -1] = ABSENT_LOGIT
         _put(layer, output.layers[0], output.layers[0].classes.tolist())
     elif kind == "multi":
         for row, linear in zip(layer, output.layers, strict=True):
             both = np.zeros((2, width + 1))
-            both[:, -1] = NEVER
+            both[:, -1] = ABSENT_LOGIT
             _put(both, linear, linear.classes.tolist())
             row[:] = both[1] - both[0]
     else:
@@ -183,7 +193,7 @@ def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDAr
 
 
 def _put(layer: NDArray, linear: Linear, classes: list[int]) -> None:
-    """The rows of the classes that `linear` knows."""
+    """Write the rows of the classes of `linear`."""
     layer[classes] = 0.0
     of = classes[1:] if len(classes) == 2 else classes if len(classes) > 2 else []
     if of:
@@ -207,7 +217,7 @@ def _artifact(
         "hidden_dropout": 0.0,
     }
     description = source.model.describe() | {"head": head}
-    if "pooler" in description["encoder"]:  # which the mean does not pass through
+    if "pooler" in description["encoder"]:  # not used by mean pooling
         description["encoder"]["pooler"] = False
     model = graft(source.model.encoder, description, 0).eval()
     last: Any = model.head.layers[-1]  # type: ignore[index]

@@ -19,7 +19,7 @@ from textgraft.models.artifact import Predictor
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, mean_loss
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, Member, Reading
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, Member
 from textgraft.tasks.classification.linear_candidates import Candidate, LinearCandidates
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
 from textgraft.tasks.classification.selection_context import SelectionContext
@@ -28,7 +28,7 @@ from textgraft.tasks.classification.training import outputs_from_logits
 FOLDS = 5
 HELD_OUT = 0.2
 FOLDS_UP_TO = 2_000
-"""Labelled texts. With more, five trainings of a language model cost more than they tell: on a fifth of 2,000 texts
+"""Labelled texts. With more, five trainings of a language model are not worth their cost: on a fifth of 2,000 texts
 the standard error of an accuracy of 85 % is 1.8 points, and that of a difference between two candidates less."""
 LANGUAGE_MODEL = "the language model"
 LOSSES = {"single": "log_loss", "multi": "log_loss", "numeric": "squared_error"}
@@ -44,7 +44,7 @@ class WeightedEnsemble:
         scores: By name, of the held-out predictions: the loss that the weights minimise, and the headline metric.
         chosen: The choice in a sentence.
         left_out: Names of methods that do not apply, with reasons.
-        given_up: Language models that were rejected, and probes that would have taken too long.
+        given_up: Language models that were rejected, and linear probes that would have taken too long.
     """
 
     candidates: tuple[Candidate, ...]
@@ -52,7 +52,7 @@ class WeightedEnsemble:
     scores: Mapping[str, Mapping[str, float]]
     chosen: str
     left_out: Mapping[str, str]
-    given_up: Mapping[str, EarlyRejected] = field(default_factory=dict)
+    rejected: Mapping[str, EarlyRejected] = field(default_factory=dict)
 
     @property
     def kept(self) -> list[Candidate]:
@@ -63,7 +63,7 @@ class WeightedEnsemble:
     @property
     def seconds(self) -> float:
         """Duration of all trainings, with those of rejected candidates, without what candidates share."""
-        return sum(c.seconds for c in self.candidates) + sum(lost.seconds for lost in self.given_up.values())
+        return sum(c.seconds for c in self.candidates) + sum(lost.seconds for lost in self.rejected.values())
 
     def outcome(self, shared_seconds: float) -> Outcome:
         """The predictions of the ensemble for the evaluation split; its costs are those of all candidates."""
@@ -74,7 +74,7 @@ class WeightedEnsemble:
             outputs=mean(np.broadcast_arrays(*(c.outcome.outputs for c in self.kept))),
             raw=mean(np.broadcast_arrays(*(c.outcome.raw for c in self.kept))),
             minutes=(shared_seconds + self.seconds) / 60,
-            peak_mb=max([c.peak_mb for c in self.candidates] + [lost.peak_mb for lost in self.given_up.values()]),
+            peak_mb=max([c.peak_mb for c in self.candidates] + [lost.peak_mb for lost in self.rejected.values()]),
             about=" + ".join(f"{100 * w:.0f} % {c.name}" for w, c in zip(weights, self.kept)),
         )
 
@@ -90,7 +90,7 @@ class WeightedEnsemble:
     def record(self) -> dict[str, Any]:
         """The choice as in run.json."""
         tried = {c.name: {**self.scores[c.name], "weight": self.weights[c.name]} for c in self.candidates}
-        left_out = {**self.left_out, **{name: lost.why for name, lost in self.given_up.items()}}
+        left_out = {**self.left_out, **{name: lost.reason for name, lost in self.rejected.items()}}
         return {"chosen": self.chosen, "candidates": tried, "left_out": left_out}
 
     def predictors(self, run: Mapping[str, Any]) -> dict[str, Predictor]:
@@ -119,7 +119,7 @@ def selection_splits(train: Examples, seed: int) -> Sequence[Split]:
 
 
 def language_candidate(name: str, member: Member, selection: SelectionContext, run: Mapping[str, Any]) -> Candidate:
-    """The trained classifiers of a language model as a candidate; `run` is the part of run.json that is its own."""
+    """The trained classifiers of a language model as a candidate; `run` are the keys of run.json of this member."""
     logits, kind, indices = member.folds.logits, selection.labels.kind, selection.held_out
     assert logits is not None, "folds come first"
     temperature = 1.0 if kind == "numeric" else fit_temperature(logits[indices], selection.targets[indices], kind)
@@ -151,11 +151,11 @@ class FineTuningCandidate:
     """
 
     name: str
-    reading: Reading
-    train: Callable[[Reading, EarlyRejection], Member] | None
+    reading: EncodedData
+    train: Callable[[EncodedData, EarlyRejection], Member] | None
     record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
     try_out: Callable[[EarlyRejection], float] | None = None
-    adapted: Callable[[], Reading] | None = None
+    adapted: Callable[[], EncodedData] | None = None
 
 
 def select_models(
@@ -165,22 +165,22 @@ def select_models(
     *,
     within: float | None = None,
 ) -> tuple[WeightedEnsemble, dict[str, Member]]:
-    """Weigh the linear candidates and the language models, each as a linear probe and fine-tuned.
+    """Fit a weighted ensemble of the linear candidates and the language models, each as a linear probe and fine-tuned.
 
-    A fine-tuning goes to its end only if it keeps up with the candidates before it.
+    A fine-tuning is completed only if early rejection does not stop it.
 
     Args:
         linear: The linear candidates.
         language_models: The language models.
         selection: The data, the folds and the run.
-        within: Seconds that encoding the training texts for a probe may take, unless there is no other candidate.
+        within: Seconds that encoding the training texts for a linear probe may take, where there are other candidates.
 
     Returns:
         The weighted ensemble, and the language models that were trained, by name.
     """
     candidates = list(linear.candidates)
     members: dict[str, Member] = {}
-    given_up: dict[str, EarlyRejected] = {}
+    rejected: dict[str, EarlyRejected] = {}
     for one in language_models:
         reading, spent = one.reading, 0.0
         try:
@@ -189,24 +189,24 @@ def select_models(
             if one.adapted is not None:
                 reading = one.adapted()
         except EarlyRejected as lost:
-            given_up[one.name] = lost
+            rejected[one.name] = lost
         name, limit = linear_probe_name(one.name), within if candidates else None
         try:
             candidates.append(linear_probe_candidate(name, reading, selection, within=limit))
         except EarlyRejected as lost:
-            given_up[name] = lost
-        if one.name in given_up or one.train is None:
+            rejected[name] = lost
+        if one.name in rejected or one.train is None:
             continue
         try:
             member = members[one.name] = one.train(reading, EarlyRejection(candidates, selection))
         except EarlyRejected as lost:
-            given_up[one.name] = replace(lost, seconds=lost.seconds + spent)
+            rejected[one.name] = replace(lost, seconds=lost.seconds + spent)
         else:
             candidate = language_candidate(one.name, member, selection, one.record(member))
             candidates.append(replace(candidate, seconds=candidate.seconds + spent))
     names = [one.name for one in language_models if one.train is not None]
     ensemble = weighted_ensemble(
-        candidates, selection, language_models=names, left_out=linear.left_out, given_up=given_up
+        candidates, selection, language_models=names, left_out=linear.left_out, rejected=rejected
     )
     return ensemble, members
 
@@ -217,9 +217,9 @@ def weighted_ensemble(
     *,
     language_models: Sequence[str],
     left_out: Mapping[str, str],
-    given_up: Mapping[str, EarlyRejected],
+    rejected: Mapping[str, EarlyRejected],
 ) -> WeightedEnsemble:
-    """Weigh the candidates by their predictions for held-out training texts (tasks.classification.ensemble_weights).
+    """Compute the candidates' weights by their predictions for held-out training texts (ensemble_weights.py).
 
     Args:
         candidates: All candidates with held-out predictions.
@@ -237,11 +237,11 @@ def weighted_ensemble(
         alone = Comparison(selection.labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
         score = float(alone.scores(alone.outcomes[0]).mean())
         scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
-    shares = _shares(weights, scores, metric, language_models, given_up)
+    shares = _shares(weights, scores, metric, language_models, rejected)
     chosen = f"Chosen on {len(selection.train):,} labels by {evidence(selection)}: {shares}."
     if selection.evaluation is None:
         chosen += " The scores are of the same texts, which is slightly optimistic for the ensemble."
-    return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, given_up)
+    return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, rejected)
 
 
 def evidence(selection: SelectionContext) -> str:
@@ -255,23 +255,23 @@ def _shares(
     scores: Mapping[str, Mapping[str, float]],
     metric: str,
     language_models: Sequence[str],
-    given_up: Mapping[str, EarlyRejected],
+    rejected: Mapping[str, EarlyRejected],
 ) -> str:
     """`60 % co-training, 40 % lsa; the language model (64.1 % out of fold) adds nothing`."""
-    spoken = {
+    titles = {
         name: LANGUAGE_MODEL if i == 0 else f"{LANGUAGE_MODEL} ({name})" for i, name in enumerate(language_models)
     }
     kept = sorted((n for n in weights if weights[n] > 0), key=lambda name: -weights[name])
-    shown = [f"{100 * weights[name]:.0f} % {spoken.get(name, name)}" for name in kept]
-    text = ", ".join(shown) if len(kept) > 1 else f"{spoken.get(kept[0], kept[0])} alone"
+    shown = [f"{100 * weights[name]:.0f} % {titles.get(name, name)}" for name in kept]
+    text = ", ".join(shown) if len(kept) > 1 else f"{titles.get(kept[0], kept[0])} alone"
     unit = "" if metric == "accuracy" else f"{formatting.metric_name(metric)} "
     for name in language_models:
-        if linear_probe_name(name) in given_up:
-            text += f"; a probe of {spoken[name]} was {given_up[linear_probe_name(name)].why}"
-        if name in given_up:
-            text += f"; {spoken[name]} was {given_up[name].why}"
+        if linear_probe_name(name) in rejected:
+            text += f"; a linear probe of {titles[name]} was {rejected[linear_probe_name(name)].reason}"
+        if name in rejected:
+            text += f"; {titles[name]} was {rejected[name].reason}"
         elif name not in kept:
             text += (
-                f"; {spoken[name]} ({unit}{formatting.score(scores[name][metric], metric)} out of fold) adds nothing"
+                f"; {titles[name]} ({unit}{formatting.score(scores[name][metric], metric)} out of fold) adds nothing"
             )
     return text

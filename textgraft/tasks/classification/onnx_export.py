@@ -1,4 +1,4 @@
-"""A classifier as an ONNX graph, and how far the graph's answers are from the network's."""
+"""Export of a classifier as an ONNX graph, and the difference between its outputs and the network's."""
 
 from __future__ import annotations
 
@@ -22,22 +22,29 @@ OPTIONS = 3
 
 
 def graph_of(artifact: Artifact) -> OnnxClassifier:
-    """The graph from token ids to probabilities, or to a standardised value."""
+    """Build the graph from token ids to probabilities, or to a standardised value."""
     model, labels = artifact.model, artifact.labels
     head, temperature = model.head, artifact.run.get("temperature") or 1.0
     assert labels is not None
     if isinstance(head, ChoiceHead):
-        graph, found = new_graph(model.encoder, options=("questions", "options"))
-        scores = heads.classification(graph, head.score, read(graph, model.layer_aggregation, found[0]), found, "mask")
-        said = heads.choice_probabilities(graph, scores, "options", temperature)
+        graph, graph_inputs = new_graph(model.encoder, options=("questions", "options"))
+        scores = heads.classification(
+            graph, head.score, read(graph, model.layer_aggregation, graph_inputs[0]), graph_inputs, "mask"
+        )
+        outputs = heads.choice_probabilities(graph, scores, "options", temperature)
         shape: tuple[str | int, ...] = ("questions", "options")
     else:
         assert isinstance(head, ClassificationHead)
-        graph, found = new_graph(model.encoder)
-        logits = heads.classification(graph, head, read(graph, model.layer_aggregation, found[0]), found, "mask")
-        said, shape = heads.answers(graph, logits, labels.kind, temperature), ("batch", head.config.outputs)
+        graph, graph_inputs = new_graph(model.encoder)
+        logits = heads.classification(
+            graph, head, read(graph, model.layer_aggregation, graph_inputs[0]), graph_inputs, "mask"
+        )
+        outputs, shape = (
+            heads.answers(graph, logits, labels.kind, temperature),
+            ("batch", head.config.outputs),
+        )
     return OnnxClassifier(
-        graph=graph.model({"answers": (said, "float32", shape)}),
+        graph=graph.model({"answers": (outputs, "float32", shape)}),
         tokenizer=artifact.tokenizer,
         max_tokens=longest(model.encoder, artifact.run["max_tokens"]),
         tokens_per_batch=tokens_per_batch(artifact.model),
@@ -47,31 +54,31 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
     )
 
 
-def difference(artifact: Artifact, made: OnnxClassifier, sizes: list[int], generator: np.random.Generator) -> float:
-    """The largest difference between the answers of graph and network, on drawn texts of these lengths."""
-    assert made.labels is not None
-    drawn = [_text(artifact, made, min(size, made.max_tokens), generator) for size in sizes]
+def difference(artifact: Artifact, exported: OnnxClassifier, sizes: list[int], generator: np.random.Generator) -> float:
+    """Largest absolute difference between the outputs of graph and network, on random texts of `sizes` tokens."""
+    assert exported.labels is not None
+    drawn = [_text(artifact, exported, min(size, exported.max_tokens), generator) for size in sizes]
     expected = predict_logits(artifact.model, drawn, artifact.tokenizer.pad_id, "fp32")
-    if made.labels.kind != "numeric":
-        expected = probabilities(expected, made.labels.kind, artifact.run.get("temperature") or 1.0)
-    return float(np.abs(made.answer(drawn) - expected).max())
+    if exported.labels.kind != "numeric":
+        expected = probabilities(expected, exported.labels.kind, artifact.run.get("temperature") or 1.0)
+    return float(np.abs(exported.answer(drawn) - expected).max())
 
 
 def outputs(model: OnnxClassifier, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The answers to texts, twice: as what should stay the same, and as numbers."""
+    """The outputs for texts, twice: as the values to compare, and as numbers."""
     answers = model.outputs(texts)
     return answers, answers
 
 
-def _text(artifact: Artifact, made: OnnxClassifier, size: int, generator: np.random.Generator) -> TokenIds:
-    """A text of `size` tokens; or a pair whose texts have as many (fewer, to fit with the marks), or some of these."""
+def _text(artifact: Artifact, exported: OnnxClassifier, size: int, generator: np.random.Generator) -> TokenIds:
+    """A random text of `size` tokens, a pair with as many (fewer, to fit with the marks), or several such pairs."""
 
     def pair() -> PairIds:
         ids = drawn_ids(artifact, size, generator)
-        return cut_pair(PairIds(ids[: size // 2], ids[size // 2 :], artifact.tokenizer.pair_marks), made.max_tokens)
+        return cut_pair(PairIds(ids[: size // 2], ids[size // 2 :], artifact.tokenizer.pair_marks), exported.max_tokens)
 
-    assert made.labels is not None
-    if made.labels.kind == "choice":
+    assert exported.labels is not None
+    if exported.labels.kind == "choice":
         return Rows(tuple(pair() for _ in range(generator.integers(2, OPTIONS + 1))))
-    reads_pairs = artifact.run.get("reads") == "pairs" or made.both_orders
+    reads_pairs = artifact.run.get("reads") == "pairs" or exported.both_orders
     return pair() if reads_pairs else drawn_ids(artifact, size, generator)

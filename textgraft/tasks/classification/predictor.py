@@ -1,4 +1,4 @@
-"""A fine-tuned classifier at work: predict, predict_proba, embed, evaluate."""
+"""Prediction with a fine-tuned classifier: predict, outputs, embed, evaluate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textgraft.models.loading import OpenedModels
 
 LAST = "last"
-"""nn.layer_aggregation's, which torch would come with: an exported graph does without."""
+"""nn.layer_aggregation.LAST, repeated because that module imports torch, which an exported graph does not need."""
 STREAM_TEXTS = 2048
 TASK_OF = "textgraft.tasks.registry:task_of"
 SHAPES: dict[InputKind, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
@@ -33,9 +33,14 @@ SHAPES: dict[InputKind, str] = {"texts": "a single text", "pairs": "two texts", 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`label` is None where the classifier abstained; `confidence` is None for a numeric target.
+    """Prediction for a text.
 
-    Of a question with options `label` is the number of the chosen one, from "1" on, and `option` its text.
+    Attributes:
+        label: The label; None where the classifier abstains. For a question with options, the number of the predicted
+            option as a string, from "1".
+        confidence: Probability of the label; None for a numeric target.
+        probabilities: Probability of each label, or option.
+        option: Text of the predicted option.
     """
 
     label: Label | None
@@ -45,10 +50,15 @@ class Prediction:
 
 
 class Classifier:
-    """One classifier, or several whose probabilities are averaged (a forward and a backward one, say).
+    """One classifier, or an ensemble whose probabilities are averaged (a forward and a backward one, say).
 
-    All members must know the same labels; `weights` are those of their answers in the mean (None: equal). Raises
-    UserError if one is no classifier.
+    Args:
+        members: Models with the same labels.
+        weights: Weights of their predictions in the mean (None: equal).
+        precision: "auto", "fp32", "bf16" or "int8".
+
+    Raises:
+        UserError: A member is no classifier, or the members have different labels.
     """
 
     def __init__(
@@ -62,7 +72,7 @@ class Classifier:
                 task = resolve(TASK_OF)(member.head_name)
                 raise UserError(f"this model has no labels: {task.description}.", remedy=task.remedy)
             if member.labels != self.members[0].labels:
-                raise UserError("the members of an ensemble know different labels.")
+                raise UserError("the members of an ensemble have different labels.")
 
     @classmethod
     def of(cls, models: OpenedModels, *, precision: str = "auto") -> Classifier:
@@ -71,11 +81,11 @@ class Classifier:
 
     @property
     def reads(self) -> InputKind:
-        """What it wants in the place of a text."""
+        """The kind of input: texts, pairs, or questions with options."""
         if self.labels.kind == "choice":
             return "choices"
-        found: InputKind = self.members[0].run.get("reads", "texts")
-        return found
+        kind: InputKind = self.members[0].run.get("reads", "texts")
+        return kind
 
     @property
     def labels(self) -> Labels:
@@ -84,14 +94,19 @@ class Classifier:
         return labels
 
     def outputs(self, texts: Sequence[str]) -> np.ndarray:
-        """(N, C) probabilities in the order of `labels.names`; for a numeric target (N,) standardised values.
+        """Predict probabilities, or standardised values.
 
-        Of questions with options (N, most options): 0 where there are fewer. Raises UserError for texts where the
-        classifier wants pairs or questions with options, and the other way round. In int8 the first texts are asked
-        in both ways and answered as usual; UserError is raised where too many of their labels differ.
+        In int8 the first texts are predicted in the usual precision too, and keep the usual outputs.
+
+        Returns:
+            (N, C) probabilities in the order of `labels.names`; (N,) standardised values for a numeric target; (N,
+            largest number of options) for questions with options, 0 where there are fewer.
+
+        Raises:
+            UserError: The input is of another kind than `reads`, or too many labels in int8 differ.
         """
         texts = list(each_text(texts))
-        self.check(texts)
+        self.validate(texts)
         if not len(texts):
             return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
         outputs = self._outputs(texts, self.precision)
@@ -106,27 +121,32 @@ class Classifier:
         return np.average(answers, axis=0, weights=self.weights)
 
     def _labels_of(self, outputs: np.ndarray) -> list[Any]:
-        """What is to be the same in int8: the label, all of several, a number to a tenth of a standard deviation."""
+        """The values to compare in int8: the label, all labels, or a number to a tenth of a standard deviation."""
         kind = self.labels.kind
         chosen = outputs.argmax(axis=1) if kind in ONE_OF else outputs.round(1) if kind == "numeric" else outputs >= 0.5
         return chosen.tolist()
 
-    def check(self, texts: Sequence[str]) -> None:
-        """Raises UserError for texts where it wants pairs or questions with options, and the other way round."""
+    def validate(self, texts: Sequence[str]) -> None:
+        """Raise UserError for input of another kind than `reads`."""
         for index, text in enumerate(texts):
-            if (given := reads([text])) != self.reads:
+            if (kind := reads([text])) != self.reads:
                 remedy = f"Give {SHAPES[self.reads]} each."
-                message = f"this model was trained on {SHAPES[self.reads]} each, and here is {SHAPES[given]}."
+                message = f"this model was trained on {SHAPES[self.reads]} each, and here is {SHAPES[kind]}."
                 raise UserError(message, where=f"text {index + 1}", remedy=remedy)
 
     def predict(self, texts: Iterable[str], *, abstain_below: float = 0.0) -> Iterator[Prediction]:
-        """One prediction a text, in order, from a stream of any length in flat memory.
+        """Predict the labels of a stream of texts of any length, in order and in constant memory.
 
-        Raises UserError at once for one text by itself, and for what is no text when it comes.
+        Args:
+            texts: Texts, pairs, or questions with options.
+            abstain_below: Confidence below which the label is None.
+
+        Raises:
+            UserError: `texts` is a single string (raised at once), or an item is no text (raised when it comes).
         """
         source = each_text(texts)
         chunks = iter(lambda: list(islice(source, STREAM_TEXTS)), [])
-        return (given for chunk in chunks for given in self._predictions(chunk, self.outputs(chunk), abstain_below))
+        return (one for chunk in chunks for one in self._predictions(chunk, self.outputs(chunk), abstain_below))
 
     def _predictions(self, texts: Sequence[str], outputs: np.ndarray, abstain_below: float) -> Iterator[Prediction]:
         labels = self.labels
@@ -134,15 +154,15 @@ class Classifier:
         if labels.kind == "numeric":
             yield from (Prediction(label, None) for label in decoded)
             return
-        sure = outputs.max(1) if labels.kind in ONE_OF else np.maximum(outputs, 1 - outputs).min(1)
-        for text, label, confidence, row in zip(texts, decoded, sure.tolist(), outputs.tolist(), strict=True):
-            given = label if confidence >= abstain_below else None
+        confidences = outputs.max(1) if labels.kind in ONE_OF else np.maximum(outputs, 1 - outputs).min(1)
+        for text, label, confidence, row in zip(texts, decoded, confidences.tolist(), outputs.tolist(), strict=True):
+            predicted = label if confidence >= abstain_below else None
             if isinstance(text, Choice):
                 options = dict(zip(map(str, range(1, len(text.options) + 1)), row))
-                chosen = None if given is None else text.options[int(row.index(max(row)))]
-                yield Prediction(given, confidence, options, chosen)
+                chosen = None if predicted is None else text.options[int(row.index(max(row)))]
+                yield Prediction(predicted, confidence, options, chosen)
             else:
-                yield Prediction(given, confidence, dict(zip(labels.names, row, strict=True)))
+                yield Prediction(predicted, confidence, dict(zip(labels.names, row, strict=True)))
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean", layers: str = LAST) -> np.ndarray:
         """(N, D) vectors: see textgraft.tasks.classification.predictor.embed."""
@@ -150,7 +170,7 @@ class Classifier:
 
     def evaluate(self, examples: Examples) -> dict[str, Any]:
         """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""
-        targets, outputs = self.labels.encode(examples), self.outputs(list(warned_of_empty(examples.texts)))
+        targets, outputs = self.labels.encode(examples), self.outputs(list(warn_of_empty(examples.texts)))
         kind = self.labels.kind
         if kind == "numeric":
             targets, outputs = (v * self.labels.std + self.labels.mean for v in (targets, outputs))
@@ -167,8 +187,8 @@ class Classifier:
         return result
 
 
-def warned_of_empty(texts: Iterable[str]) -> Iterator[str]:
-    """The texts as they come, and after the last one a warning where some had nothing in them."""
+def warn_of_empty(texts: Iterable[str]) -> Iterator[str]:
+    """Pass texts through, and warn after the last one if some are empty."""
     empty: list[int] = []
     number = 0
     for number, text in enumerate(texts, start=1):
@@ -178,7 +198,7 @@ def warned_of_empty(texts: Iterable[str]) -> Iterator[str]:
     if empty:
         which = ", ".join(map(str, empty[:5])) + (", …" if len(empty) > 5 else "")
         of = f"{len(empty):,} of {number:,} texts are empty" if number > 1 else "the text is empty"
-        warnings.warn(f"{of} ({which}): what is answered for nothing says nothing.", stacklevel=2)
+        warnings.warn(f"{of} ({which}): predictions for empty texts are meaningless.", stacklevel=2)
 
 
 def embed(
@@ -189,25 +209,38 @@ def embed(
     max_tokens: int = 512,
     layers: str = LAST,
 ) -> np.ndarray:
-    """(N, D) float32 vectors, members side by side: pooled top layers, or coordinates in a linear classifier's space.
+    """Vectors of texts: pooled top layers, or a linear classifier's feature map; members are concatenated.
 
-    `layers` names other layers to read than the top one (nn.layer_aggregation.LAYER_AGGREGATIONS). A member without
-    vectors, one that counts n-grams, is passed over. Raises UserError where no member has any.
+    A member without vectors, such as n-gram counts, is skipped.
+
+    Args:
+        members: The members of a classifier.
+        texts: N texts.
+        pooling: "mean", "max", "last" or "concat".
+        max_tokens: Length in tokens that longer texts are cut to.
+        layers: The encoder layers to use (nn.layer_aggregation.LAYER_AGGREGATIONS).
+
+    Returns:
+        (N, D) float32.
+
+    Raises:
+        UserError: No member has vectors.
     """
-    able = [member for member in members if member.has_vectors] or members
-    vectors = [m.embed(texts, pooling=pooling, max_tokens=max_tokens, layers=layers) for m in able]
+    with_vectors = [member for member in members if member.has_vectors] or members
+    vectors = [m.embed(texts, pooling=pooling, max_tokens=max_tokens, layers=layers) for m in with_vectors]
     return np.concatenate(vectors, axis=1)
 
 
-def loaded(model: Classifier | str | Path, *, precision: str = "auto", device: str = "cpu") -> Classifier:
-    """A classifier as it is, or the one at a path, as `load_classifier` loads it."""
+def as_classifier(model: Classifier | str | Path, *, precision: str = "auto", device: str = "cpu") -> Classifier:
+    """A classifier unchanged, or the one at a path, loaded by `load_classifier`."""
     return model if isinstance(model, Classifier) else load_classifier(model, precision=precision, device=device)
 
 
 def load_classifier(*names: str | Path, precision: str = "auto", device: str = "cpu") -> Classifier:
-    """`loading.load_network` for classifiers: an ensemble's folder, or several names, predict as one.
+    """Load a classifier; an ensemble's folder, or several names, become one ensemble.
 
-    Raises UserError for a model of another task, and as `loading.load_network` does.
+    Raises:
+        UserError: A model is of another task, or as `loading.load_network`.
     """
     opened = [loading.open_models(name, device=device) for name in names]
     members = [member for models in opened for member in models.members]

@@ -1,4 +1,4 @@
-"""What can be known to go wrong before a long fine-tuning begins, found before it begins."""
+"""Validation of the inputs of a fine-tuning before it begins."""
 
 from __future__ import annotations
 
@@ -9,23 +9,33 @@ from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.nn.layer_aggregation import new_layer_aggregation
-from textgraft.tasks.classification.finetune import FinetuneOptions, chosen_folds, refuse_single_texts
+from textgraft.tasks.classification.finetune_options import FinetuneOptions
+from textgraft.tasks.classification.finetune_setup import chosen_folds, validate_pairs
 from textgraft.tasks.classification.sources import language_models
-from textgraft.tasks.classification.training import refuse_unpredictive
+from textgraft.tasks.classification.training import validate_next_token_head
 from textgraft.training.recipes import load_recipe
 
 
-def check_finetune(
+def validate_finetune(
     train: Examples,
     *,
     model: str | Path,
     held_out: Sequence[Examples] = (),
     options: FinetuneOptions,
 ) -> dict[str, str]:
-    """Everything that `finetune` would refuse later: models, recipe, layer aggregation, labels, class weights, folds.
+    """Validate what `finetune` would reject later: models, recipe, layer aggregation, labels, class weights, folds.
 
-    `model` may be several, as there; `held_out` are the validation and the test set. Returns where each language model
-    lies, by what its classifiers will be called. Raises the UserError that is due.
+    Args:
+        train: Labelled texts.
+        model: A language model, or several, as `finetune` takes them.
+        held_out: The validation and the test set.
+        options: Options of the fine-tuning.
+
+    Returns:
+        {name of its classifiers: folder or name} of each language model.
+
+    Raises:
+        UserError: As `finetune`.
     """
     stage = load_recipe(options.language_recipe).finetune
     if not stage.phases:
@@ -36,8 +46,8 @@ def check_finetune(
         network = source.model.model
         stage.plan(len(network.encoder.layer_groups()) + 1)  # and the head
         new_layer_aggregation(options.layer_aggregation, network.encoder.widths)
-        refuse_unpredictive(network, stage)
-    refuse_single_texts(train, options)
+        validate_next_token_head(network, stage)
+    validate_pairs(train, options)
     labels = Labels.fit(train)
     stage.refuse_kind(labels.kind)
     labels.class_weights(train, options.class_weights)

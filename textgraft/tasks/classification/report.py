@@ -1,4 +1,4 @@
-"""One self-contained HTML file that says how good a model is, beside what, on what, and where it goes wrong."""
+"""The report of a model as one self-contained HTML file: scores beside baselines, errors, calibration, data, run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 EXCERPT = 360
 """Characters of a text that the report shows: two thirds from its start, one third from its end."""
-MOST_PAIRS = 20
+MAX_PAIRS = 20
 LOWER_IS_BETTER = ("mae", "rmse", "log_loss", "perplexity")
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to do the task: its score on the test set and what it cost. What is None is not known."""
+    """A method with its score on the test set and its costs; None is unknown."""
 
     name: str
     score: Interval | None = None
@@ -42,7 +42,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A test text that the model was sure of and wrong about, and where to find it."""
+    """A test text with a wrong prediction of high probability, and its place in the data."""
 
     text: str
     true: str
@@ -53,11 +53,11 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Report:
-    """What `write_report` can show; a section whose fields are empty is left out.
+    """Contents of a report; a section whose fields are empty is left out.
 
     `histories` are validation rows (`phase`, `epoch`, `train_loss`, `loss`, metrics) by the name of the run;
-    `schedule_curves` the learning rate of every step by layer group, bottom -> top; `facts` what was run and
-    on what (a mapping in it becomes a block of its own); `confusion` (C, C), rows true, columns predicted.
+    `schedule_curves` the learning rate of every step by layer group, bottom -> top; `facts` the configuration, data and
+    machine of the run (a mapping in it becomes a block of its own); `confusion` (C, C), rows true, columns predicted.
     """
 
     title: str
@@ -78,15 +78,18 @@ class Report:
     schedule_curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
     steps_per_epoch: int = 1
     truncation: Truncation | None = None
-    problems: Sequence[Problem] | None = None  # () is worth saying: looked, and found none
+    problems: Sequence[Problem] | None = None  # (): the data were checked, without findings
     facts: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""  # what to know when reading the results
+    note: str = ""  # how the results were measured
 
 
 def write_report(path: Path | str, report: Report) -> Path:
     """Write `report` as one HTML file: style and plots inside, no script, nothing fetched, safe with any text.
 
-    The same report gives the same bytes. Raises UserError where the file cannot be written.
+    The same report gives the same bytes.
+
+    Raises:
+        UserError: The file cannot be written.
     """
     path = Path(path)
     write_atomically(path, render(report).encode("utf-8"))
@@ -100,11 +103,11 @@ def render(report: Report) -> str:
         "mistakes": ("Most confident mistakes", [_mistakes(report)]),
         "confusion": ("Confusion matrix", _confusion(report)),
         "classes": ("By class", [_per_class(report)]),
-        "calibration": ("Can the probabilities be believed?", _calibration(report)),
+        "calibration": ("Calibration", _calibration(report)),
         "curves": ("Learning curves", _curves(report)),
         "schedule": ("Schedule", _schedule(report)),
         "data": ("Data", _data(report)),
-        "run": ("What was run, and on what", [html.facts(report.facts)]),
+        "run": ("Run", [html.facts(report.facts)]),
     }
     sections = {name: html.section(name, title, *body) for name, (title, body) in parts.items()}
     links = "".join(f'<li><a href="#{n}">{html.text(parts[n][0])}</a></li>' for n, body in sections.items() if body)
@@ -122,15 +125,22 @@ def confident_mistakes(
     *,
     most: int = 20,
 ) -> list[Mistake]:
-    """The `most` wrong answers given with the highest probability, the surest first.
+    """The wrong predictions with the highest probabilities, highest first.
 
-    targets (N,) class wording, probabilities (N, C), `places` where each text stands (`test.csv line 37`).
+    Args:
+        texts: N texts.
+        targets: (N,) class indices.
+        probabilities: (N, C).
+        names: Names of the classes.
+        places: The place of each text in the data, such as "test.csv line 37".
+        most: Maximum number of mistakes.
     """
-    predicted, sure = probabilities.argmax(1), probabilities.max(1)
+    predicted, confidence = probabilities.argmax(1), probabilities.max(1)
     wrong = np.flatnonzero(predicted != targets)
-    wrong = wrong[np.argsort(-sure[wrong], kind="stable")][:most]
+    wrong = wrong[np.argsort(-confidence[wrong], kind="stable")][:most]
     return [
-        Mistake(texts[i], names[targets[i]], names[predicted[i]], float(sure[i]), places[i]) for i in wrong.tolist()
+        Mistake(texts[i], names[targets[i]], names[predicted[i]], float(confidence[i]), places[i])
+        for i in wrong.tolist()
     ]
 
 
@@ -143,7 +153,7 @@ def excerpt(value: str, length: int = EXCERPT) -> str:
 
 
 def _results(report: Report) -> list[str]:
-    known = {m.name: m.score for m in report.methods if m.score is not None}
+    scores = {m.name: m.score for m in report.methods if m.score is not None}
     columns: list[tuple[str, list[str]]] = [
         (
             f"{formatting.metric_name(report.metric)} [95 % interval]",
@@ -151,22 +161,22 @@ def _results(report: Report) -> list[str]:
         ),
         (
             "spread over seeds",
-            [_or_none(m.spread, lambda s: formatting.score(s, report.metric)) for m in report.methods],
+            [_cell(m.spread, lambda s: formatting.score(s, report.metric)) for m in report.methods],
         ),
         (
-            "this model against it",
-            [_or_none(m.difference, _difference(report.metric)) for m in report.methods],
+            "this model − method",
+            [_cell(m.difference, _difference(report.metric)) for m in report.methods],
         ),
-        ("minutes", [_or_none(m.minutes, lambda v: f"{v:,.1f}") for m in report.methods]),
-        ("peak MB", [_or_none(m.peak_mb, lambda v: f"{v:,.0f}") for m in report.methods]),
+        ("minutes", [_cell(m.minutes, lambda v: f"{v:,.1f}") for m in report.methods]),
+        ("peak MB", [_cell(m.peak_mb, lambda v: f"{v:,.0f}") for m in report.methods]),
     ]
     shown = [(head, cells) for head, cells in columns if any(cell != formatting.NOT_KNOWN for cell in cells)]
     rows = [[m.name, *(cells[i] for _, cells in shown), m.about] for i, m in enumerate(report.methods)]
-    head = ["method", *(head for head, _ in shown), "what it is"]
+    head = ["method", *(head for head, _ in shown), "description"]
     where = f"On {report.test_n:,} test texts." if report.test_n else "On the test texts."
     others = [[_title(name), formatting.score(value, name)] for name, value in report.scores.items()]
     return [
-        html.figure(plots.methods(known, report.metric)) if len(known) > 1 else "",
+        html.figure(plots.methods(scores, report.metric)) if len(scores) > 1 else "",
         html.table(head, rows, caption=where, css=["", *["number"] * len(shown), "quiet"]),
         html.table(["score", "value"], others, caption="All scores of this model.", css=["", "number"]),
         html.paragraph(report.note, "quiet"),
@@ -183,7 +193,7 @@ def _difference(metric: str) -> Any:
 
 def _mistakes(report: Report) -> str:
     rows = [[m.place, m.true, m.predicted, f"{100 * m.confidence:.1f} %", excerpt(m.text)] for m in report.mistakes]
-    caption = "Look here first: a wrong label in the data looks just like this."
+    caption = "Some of these may be wrong labels in the data."
     return html.table(
         ["place", "true", "predicted", "confidence", "text"],
         rows,
@@ -199,7 +209,7 @@ def _confusion(report: Report) -> list[str]:
     # The few cells that are not zero: thousands of classes make a matrix of millions.
     true, predicted = np.nonzero(counts)
     wrong = np.flatnonzero(true != predicted)
-    wrong = wrong[np.argsort(-counts[true[wrong], predicted[wrong]], kind="stable")][:MOST_PAIRS]
+    wrong = wrong[np.argsort(-counts[true[wrong], predicted[wrong]], kind="stable")][:MAX_PAIRS]
     rows = []
     for t, p in zip(true[wrong].tolist(), predicted[wrong].tolist()):
         share = formatting.score(counts[t, p] / counts[t].sum(), "accuracy")
@@ -209,7 +219,7 @@ def _confusion(report: Report) -> list[str]:
         html.table(
             ["true", "predicted", "texts", "of the true class"],
             rows,
-            caption="What is taken for what, the most frequent first.",
+            caption="Most frequent confusions.",
             css=["", "", "number", "number"],
         ),
     ]
@@ -223,7 +233,7 @@ def _per_class(report: Report) -> str:
     return html.table(
         ["class", "precision", "recall", "F1", "texts"],
         rows,
-        caption=f"A {formatting.NOT_KNOWN} is a ratio with nothing to divide by.",
+        caption=f"{formatting.NOT_KNOWN}: undefined (division by zero).",
         css=["", *["number"] * 4],
     )
 
@@ -232,8 +242,8 @@ def _calibration(report: Report) -> list[str]:
     parts = []
     if report.reliability:
         parts.append(html.figure(plots.reliability(report.reliability)))
-        errors = [[name, _or_none(d.ece, lambda e: f"{100 * e:.2f} %")] for name, d in report.reliability.items()]
-        caption = "Expected calibration error: the mean gap between how sure and how often right."
+        errors = [[name, _cell(d.ece, lambda e: f"{100 * e:.2f} %")] for name, d in report.reliability.items()]
+        caption = "Expected calibration error (ECE): the mean gap between confidence and accuracy."
         parts.append(html.table(["probabilities", "ECE"], errors, caption=caption, css=["", "number"]))
     if report.temperature is not None:
         parts.append(html.paragraph(f"Temperature, fitted on held-out texts: {report.temperature:.3g}.", "quiet"))
@@ -241,8 +251,8 @@ def _calibration(report: Report) -> list[str]:
     for c in report.coverage:
         answered, right = formatting.score(c.answered, "accuracy"), formatting.score(c.accuracy, "accuracy")
         rows.append([f"{100 * c.threshold:g} %", answered, f"{c.count:,}", right])
-    caption = "What abstaining below a confidence leaves (--abstain-below)."
-    head = ["confidence at least", "answered", "texts", "of these right"]
+    caption = "Coverage and accuracy with abstention below a confidence (--abstain-below)."
+    head = ["minimum confidence", "coverage", "texts", "accuracy"]
     return [*parts, html.table(head, rows, caption=caption, css=["", *["number"] * 3])]
 
 
@@ -266,7 +276,7 @@ def _history_table(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
 
     cells = [[cell(row, key) for key in keys] for row in rows]
     css = ["" if key == "phase" else "number" for key in keys]
-    return html.table([names[k] for k in keys], cells, caption="One line a validation.", css=css)
+    return html.table([names[k] for k in keys], cells, caption="One row a validation.", css=css)
 
 
 def _schedule(report: Report) -> list[str]:
@@ -302,7 +312,7 @@ def _data(report: Report) -> list[str]:
 
 
 def data_problems(problems: Sequence[Problem]) -> str:
-    """What the check of the data found, as a table; or that it found nothing."""
+    """Findings of the check of the data as a table, or a sentence that there are none."""
     if not problems:
         return html.paragraph("The data were checked; nothing suspicious was found.")
     rows = [[p.severity, p.message, _place(p), p.remedy] for p in problems]
@@ -314,7 +324,7 @@ def _place(problem: Problem) -> str:
     return f"{problem.source} {problem.unit} {shown}" if problem.lines else problem.source
 
 
-def _or_none(value: Any, show: Any) -> str:
+def _cell(value: Any, show: Any) -> str:
     return formatting.NOT_KNOWN if value is None else show(value)
 
 

@@ -10,16 +10,16 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Choice, InputKind, Pair, TargetKind
-from textgraft.tasks.classification.explaining import explained, stretches, variants
+from textgraft.tasks.classification.explaining import explained, removable_spans, variants
 from textgraft.tasks.classification.predictor import Classifier, Prediction
 from textgraft.tasks.service import Request, Several, Text
 
-MOST_EXPLAINED = 10
-"""Each of which is read once for every word."""
+MAX_EXPLAINED = 10
+"""Maximum number of texts to explain in a request: each needs a prediction for every word."""
 
 
 class PredictRequest(Request):
-    """`label` is null where the model is less sure than `abstain_below`; `explain` adds the words that it hangs on."""
+    """`label` is null where the confidence is below `abstain_below`; `explain` adds the weight of each word."""
 
     texts: Annotated[list[Any], *Several]
     abstain_below: Annotated[float, Ge(0), Le(1)] = 0.0
@@ -28,7 +28,7 @@ class PredictRequest(Request):
 
     @property
     def takes_long(self) -> bool:
-        """A long Thai text is cut into words by its dictionary."""
+        """True for explanations, because splitting a long Thai text into words by a dictionary is slow."""
         return self.explain
 
 
@@ -51,7 +51,7 @@ class PredictChoices(PredictRequest):
 
 
 class ClassificationService:
-    """A classifier: label, confidence and probabilities of each text, pair, or question with options."""
+    """Service of a classifier: label, confidence and probabilities of each text, pair, or question with options."""
 
     path = "/predict"
     TASKS: ClassVar[Mapping[TargetKind, str]] = {"numeric": "regression", "choice": "multiple choice"}
@@ -71,39 +71,40 @@ class ClassificationService:
         return {"reads": self.classifier.reads, "kind": kind, "labels": [] if kind == "choice" else list(names)}
 
     def _texts(self, request: PredictRequest) -> list[str]:
-        made = {
-            "texts": lambda given: given,
-            "pairs": lambda given: Pair(*given),
-            "choices": lambda given: Choice(given.context, given.options, given.question),
+        convert = {
+            "texts": lambda item: item,
+            "pairs": lambda item: Pair(*item),
+            "choices": lambda item: Choice(item.context, item.options, item.question),
         }[self.classifier.reads]
-        return [made(given) for given in request.texts]
+        return [convert(item) for item in request.texts]
 
     def read(self, request: PredictRequest) -> list[str]:
-        """The texts, each before its variants where they are to be explained: these wait like anybody's texts."""
+        """The texts of a request, each followed by its variants where it is to be explained."""
         texts = self._texts(request)
         if not request.explain:
             return texts
-        if len(texts) > MOST_EXPLAINED:
+        if len(texts) > MAX_EXPLAINED:
             remedy = "Send several requests, or a file to textgraft explain."
-            raise UserError(f"{len(texts)} texts are to be explained, and {MOST_EXPLAINED} may be.", remedy=remedy)
-        return [asked for text in texts for asked in variants(text, stretches(text))]
+            raise UserError(f"{len(texts)} texts are to be explained, and {MAX_EXPLAINED} may be.", remedy=remedy)
+        return [variant for text in texts for variant in variants(text, removable_spans(text))]
 
     def answer(self, items: Sequence[str]) -> list[Prediction]:
         return list(self.classifier.predict(items))
 
     def tell(self, request: PredictRequest, answers: Sequence[Prediction]) -> dict[str, Any]:
         if not request.explain:
-            return {"predictions": [self._told(request, answer) for answer in answers]}
-        told, rest = [], iter(answers)
+            return {"predictions": [self._as_json(request, answer) for answer in answers]}
+        predictions, remaining = [], iter(answers)
         for text in self._texts(request):
-            found = stretches(text)
-            own = list(islice(rest, len(found) + 1))
-            told.append(self._told(request, own[0]) | {"explanation": explained(text, found, own).listed()})
-        return {"predictions": told}
+            spans = removable_spans(text)
+            of_text = list(islice(remaining, len(spans) + 1))
+            explanation = explained(text, spans, of_text).as_json()
+            predictions.append(self._as_json(request, of_text[0]) | {"explanation": explanation})
+        return {"predictions": predictions}
 
-    def _told(self, request: PredictRequest, answer: Prediction) -> dict[str, Any]:
+    def _as_json(self, request: PredictRequest, answer: Prediction) -> dict[str, Any]:
         unsure = answer.confidence is not None and answer.confidence < request.abstain_below
-        told: dict[str, Any] = {"label": None if unsure else answer.label, "confidence": answer.confidence}
+        result: dict[str, Any] = {"label": None if unsure else answer.label, "confidence": answer.confidence}
         if answer.option is not None:
-            told["option"] = None if unsure else answer.option
-        return told | ({"probabilities": answer.probabilities} if request.probabilities else {})
+            result["option"] = None if unsure else answer.option
+        return result | ({"probabilities": answer.probabilities} if request.probabilities else {})

@@ -1,4 +1,4 @@
-"""The language models that a fine-tuning grows from, and what they are called."""
+"""The language models of a fine-tuning, and their names."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from textgraft.models.model_folder import models_of
 
 @dataclass(frozen=True)
 class Source:
-    """A language model and where it lies: a folder, or the name of a bundled one."""
+    """A language model and its place: a folder, or the name of a bundled model."""
 
     place: str
     model: Artifact
 
 
 def language_models(model: str | Path) -> dict[str, Source]:
-    """The models of MODEL or MODEL+MODEL, by what their classifiers are called where they stand beside others.
+    """Load the models of MODEL or MODEL+MODEL, by the names of their classifiers in tables.
 
-    That is the name of the method, with "-backward" for who reads from right to left, and with its number for who is
-    not the first to be called so. Raises UserError as `models_of` does, and for what is no model.
+    A name is that of the method, with "-backward" for a model from right to left, and with a number from the second
+    model of the same name on.
+
+    Raises:
+        UserError: As `models_of`, or one is no model.
     """
     sources = [Source(place, loading.load_network(place)) for place in models_of(model)]
     names = outcome_names([source.model for source in sources])
@@ -31,10 +34,10 @@ def language_models(model: str | Path) -> dict[str, Source]:
 
 
 def outcome_names(models: Collection[Artifact]) -> list[str]:
-    """The names of the classifiers that are fine-tuned from each."""
-    called = [_method(model) for model in models]
-    before = [called[:i].count(name) for i, name in enumerate(called)]
-    return [f"{name}-{count + 1}" if count else name for name, count in zip(called, before, strict=True)]
+    """The names of the classifiers that are fine-tuned from each model."""
+    methods = [_method(model) for model in models]
+    earlier = [methods[:i].count(name) for i, name in enumerate(methods)]
+    return [f"{name}-{count + 1}" if count else name for name, count in zip(methods, earlier, strict=True)]
 
 
 def _method(model: Artifact) -> str:
@@ -43,8 +46,5 @@ def _method(model: Artifact) -> str:
 
 
 def adapted_path(out: Path, name: str, among: Collection[str]) -> Path:
-    """Where the language model called `name` is kept once it has read the unlabelled texts, beside OUT.
-
-    That is OUT.lm, or OUT.NAME.lm if it is not the only one `among` them.
-    """
+    """The folder of the adapted language model `name`, beside OUT: OUT.lm, or OUT.NAME.lm if there are several."""
     return out.with_name(f"{out.name}.lm" if len(among) == 1 else f"{out.name}.{name}.lm")

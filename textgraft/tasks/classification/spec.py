@@ -1,4 +1,4 @@
-"""Classification and regression of texts, pairs and options, by the names of its parts."""
+"""TaskSpec of classification and regression of texts, pairs and options: heads, predictor, service by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train one classifier: a language model's encoder, a fresh head, the phases of a recipe."""
+"""Training of one classifier: a language model's encoder, a fresh head, the phases of a recipe."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from textgraft.training.phases import Stage
 class EncodedTexts:
     """Token ids of N texts and, where known, their targets.
 
-    `read` are vectors of the texts that a language model has given, by what they are for: for texts that many trainings
-    are asked about and that a model which has not learned need not read again. None: nothing is kept.
+    `read` caches vectors of the texts by purpose, for texts that many trainings predict with the same frozen encoder.
+    None: no cache.
     """
 
     sequences: Sequence[TokenIds]
@@ -74,8 +74,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """One classifier's weights by name, its logits for each set of texts asked for, and its history."""
+class TrainedClassifier:
+    """A trained classifier: weights by name, logits for each evaluated set of texts, history and seconds."""
 
     values: dict[str, Tensor]
     logits: dict[str, np.ndarray]
@@ -84,9 +84,10 @@ class Trained:
 
 
 def new_classifier(plan: Plan, seed: int) -> Model:
-    """The pretrained encoder under a fresh head; all of it fresh if the plan is from scratch.
+    """Graft a fresh head onto the pretrained encoder; the encoder is fresh too if the plan is from scratch.
 
-    Raises UserError for a layer aggregation that the encoder's layers do not allow.
+    Raises:
+        UserError: The encoder's layers do not allow the layer aggregation.
     """
     source = plan.language_model.encoder
     description = plan.language_model.describe()
@@ -99,9 +100,9 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         **source.classifier(),
     }
     if plan.layer_aggregation != LAST:
-        _read_through(plan.layer_aggregation, description, source)
+        _aggregate_layers(plan.layer_aggregation, description, source)
     if plan.stage.pooling is not None:
-        _pool_by(plan.stage.pooling, description)
+        _set_pooling(plan.stage.pooling, description)
     if not plan.words:
         description["head"]["words_dim"] = 0
     if plan.labels.kind == "choice":
@@ -117,11 +118,10 @@ def new_classifier(plan: Plan, seed: int) -> Model:
     return model
 
 
-def _read_through(layer_aggregation: str, description: dict[str, Any], encoder: Encoder) -> None:
-    """Let the head of a classifier's description read other layers than the last.
+def _aggregate_layers(layer_aggregation: str, description: dict[str, Any], encoder: Encoder) -> None:
+    """Let the head of a classifier's description use other layers than the last, with mean pooling.
 
-    A family whose head looks at one position, a mark or the last token, does so because the last layer has gathered the
-    text there. Of other layers the mean is taken.
+    A head on one position (a special token, or the last one) needs the last layer, which represents the text there.
     """
     head = description["head"]
     head |= {
@@ -129,29 +129,30 @@ def _read_through(layer_aggregation: str, description: dict[str, Any], encoder: 
         "input_dim": new_layer_aggregation(layer_aggregation, encoder.widths).output_dim,
     }
     if "pooling" in head:
-        _pool_by("mean", description)
+        _set_pooling("mean", description)
 
 
-def _pool_by(pooling: str, description: dict[str, Any]) -> None:
-    """Let the head make a text's vector so; a pooler, which knows one position of the last layer, is left behind."""
+def _set_pooling(pooling: str, description: dict[str, Any]) -> None:
+    """Set the head's pooling; a pooler, which is trained for one position of the last layer, is removed."""
     description["head"]["pooling"] = pooling
     if "pooler" in description["encoder"]:
         description["encoder"]["pooler"] = False
 
 
 def classifier_to_train(plan: Plan, seed: int) -> Model:
-    """`new_classifier` with what the stage adds to its loss.
+    """`new_classifier` with label smoothing and the auxiliary loss of the stage.
 
-    That is smoothed labels and, where the stage has an auxiliary loss, the language model's own head beside the new
-    one, which goes on from where pretraining left it; from scratch it is fresh too. Raises UserError as
-    `refuse_unpredictive` does.
+    The auxiliary loss uses the pretrained head of the language model, or a fresh one from scratch.
+
+    Raises:
+        UserError: As `validate_next_token_head`.
     """
     model = new_classifier(plan, seed)
     if isinstance(model.head, ClassificationHead):
         model.head.label_smoothing = plan.stage.label_smoothing
     if not plan.stage.auxiliary_lm_weight:
         return model
-    refuse_unpredictive(plan.language_model, plan.stage)
+    validate_next_token_head(plan.language_model, plan.stage)
     source = plan.language_model.head
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -167,8 +168,8 @@ def classifier_to_train(plan: Plan, seed: int) -> Model:
     return model
 
 
-def refuse_unpredictive(language_model: Model, stage: Stage) -> None:
-    """Raises UserError where the stage has an auxiliary loss and the model does not predict the next token."""
+def validate_next_token_head(language_model: Model, stage: Stage) -> None:
+    """Raise UserError where the stage has an auxiliary loss and the model does not predict the next token."""
     if not stage.auxiliary_lm_weight or isinstance(language_model.head, LanguageModelHead):
         return
     both = language_model.encoder.direction == "both"
@@ -186,11 +187,11 @@ def train_classifier(
     title: str,
     watched: str | None = None,
     within: float | None = None,
-) -> Trained:
+) -> TrainedClassifier:
     """Train one classifier and predict other sets of texts.
 
-    The result is kept in the run's folder as `title`.safetensors and taken from there next time; while training, a
-    checkpoint lies beside it.
+    The result is saved in the run's folder as `title`.safetensors and loaded from there next time; a checkpoint is
+    saved beside it during training.
 
     Args:
         plan: What all classifiers of the fine-tuning share.
@@ -223,20 +224,20 @@ def train_classifier(
     settings = replace(plan.settings.of(plan.stage), seed=seed)
     run = Run(model, phases, stream, settings, _validator(plan, evaluated.get("valid")))
     if watched is not None:
-        run.validate = _watching(run, plan, evaluated[watched])
+        run.validate = _monitor(run, plan, evaluated[watched])
     checkpoint = context.work / f"{title}.checkpoint.safetensors"
     drive(run, checkpoint, title=title, show=context.show, within=within)
     model.auxiliary, model.contrastive_temperature = None, 0.0  # only for training, no part of the classifier
-    logits = {name: _answers(model, plan, part) for name, part in evaluated.items() if part.sequences}
-    trained = Trained(model.values(), logits, run.progress.history, run.progress.seconds)
+    logits = {name: _predict(model, plan, part) for name, part in evaluated.items() if part.sequences}
+    trained = TrainedClassifier(model.values(), logits, run.progress.history, run.progress.seconds)
     _write(done, trained)
     checkpoint.unlink(missing_ok=True)
     return _read(done)
 
 
 @torch.no_grad()
-def _answers(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
-    """Logits for each text; where only the head has learned, of what it has seen of the part for an earlier one."""
+def _predict(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
+    """Logits for each text; where only the head was trained, from the cached inputs of the head."""
     precision = plan.settings.precision
     if (
         part.read is None
@@ -251,25 +252,25 @@ def _answers(model: Model, plan: Plan, part: EncodedTexts) -> np.ndarray:
     return answers
 
 
-def drop_weights(trained: Trained, folder: Path, title: str) -> Trained:
-    """`trained` without its weights, in `folder` too: the answers of many trainings take little room."""
+def drop_weights(trained: TrainedClassifier, folder: Path, title: str) -> TrainedClassifier:
+    """`trained` without its weights, in `folder` too, so that the predictions of many trainings need little space."""
     if trained.values:
         trained = replace(trained, values={})
         _write(folder / f"{title}.safetensors", trained)
     return trained
 
 
-def _write(path: Path, trained: Trained) -> None:
+def _write(path: Path, trained: TrainedClassifier) -> None:
     tensors = {f"model.{n}": t for n, t in trained.values.items()}
     tensors |= {f"logits.{n}": torch.from_numpy(a) for n, a in trained.logits.items()}
     save_checkpoint(path, tensors, {"history": trained.history, "seconds": trained.seconds})
 
 
-def _read(path: Path) -> Trained:
+def _read(path: Path) -> TrainedClassifier:
     tensors, state = load_checkpoint(path)
     values = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     logits = {n.removeprefix("logits."): t.numpy() for n, t in tensors.items() if n.startswith("logits.")}
-    return Trained(values, logits, state["history"], state["seconds"])
+    return TrainedClassifier(values, logits, state["history"], state["seconds"])
 
 
 def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scores] | None:
@@ -282,14 +283,14 @@ def _validator(plan: Plan, valid: EncodedTexts | None) -> Callable[[Model], Scor
         outputs = outputs_from_logits(logits, kind)
         loss = _mean_loss(logits, targets, kind)
         scores = {k: v for k, v in evaluate(kind, targets, outputs).items() if v is not None}
-        # The loss decides: with few validation texts accuracy is too coarse to tell two epochs apart.
+        # The loss selects the epoch: with few validation texts accuracy is too coarse to tell two epochs apart.
         return {"loss": loss, "score": -loss} | scores
 
     return validate
 
 
-def _watching(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], Scores]:
-    """A validator whose last verdict is always the best."""
+def _monitor(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], Scores]:
+    """A validator whose last score is always the best, so that the last weights are kept."""
     kind, targets = plan.labels.kind, watched.targets
     assert targets is not None
 
@@ -321,8 +322,8 @@ def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> flo
     return float(torch.nn.functional.mse_loss(x[:, 0], y))
 
 
-def as_model(plan: Plan, trained: Trained) -> Model:
-    """The classifier that `trained` holds, in eval mode."""
+def as_model(plan: Plan, trained: TrainedClassifier) -> Model:
+    """The trained classifier as a model in eval mode."""
     model = new_classifier(plan, seed=0)
     load_values(model, trained.values)
     return model.eval()

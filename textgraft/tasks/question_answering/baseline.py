@@ -1,4 +1,4 @@
-"""What one would try first: of a paragraph, the sentence that reads most like the question."""
+"""Baseline for extractive question answering: the sentence of the context that is most similar to the question."""
 
 from __future__ import annotations
 
@@ -11,28 +11,34 @@ NAME = "sentence"
 ABOUT = "The sentence of the context that is nearest to the question, by TF-IDF of character 3- and 4-grams."
 
 
-def nearest_sentences(asked: Sequence[tuple[str, Question]], *, train: Sequence[str] = ()) -> dict[str, str]:
-    """{id: the nearest sentence of the context}; "" for an empty one. Weights of n-grams are learned from all contexts.
+def nearest_sentences(questions: Sequence[tuple[str, Question]], *, train: Sequence[str] = ()) -> dict[str, str]:
+    """Predict for each question the sentence of its context with the highest TF-IDF similarity.
 
-    The weights need no answers, so the contexts asked about and those of `train` count alike.
+    Args:
+        questions: (context, question) pairs.
+        train: Further contexts. IDF weights need no answers, so they are fitted on these and the contexts of
+            `questions` together.
+
+    Returns:
+        {question id: sentence}; "" for a context without a sentence.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    contexts = list(dict.fromkeys([*train, *(context for context, _ in asked)]))
-    spans = {context: sentence_spans(context) for context in dict.fromkeys(context for context, _ in asked)}
+    contexts = list(dict.fromkeys([*train, *(context for context, _ in questions)]))
+    spans = {context: sentence_spans(context) for context in dict.fromkeys(context for context, _ in questions)}
     vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), sublinear_tf=True)
     try:
         vectorizer.fit(contexts)
-    except ValueError:  # not one n-gram in all of them
-        return {question.id: context.strip() for context, question in asked}
-    vectors = {c: vectorizer.transform([c[a:b] for a, b in found]) for c, found in spans.items() if found}
-    questions = vectorizer.transform([question.text for _, question in asked])
+    except ValueError:  # the contexts have no n-gram at all
+        return {question.id: context.strip() for context, question in questions}
+    vectors = {c: vectorizer.transform([c[a:b] for a, b in sentences]) for c, sentences in spans.items() if sentences}
+    question_vectors = vectorizer.transform([question.text for _, question in questions])
     answers: dict[str, str] = {}
-    for row, (context, question) in enumerate(asked):
+    for row, (context, question) in enumerate(questions):
         if not spans[context]:
             answers[question.id] = ""
             continue
-        likeness = (vectors[context] @ questions[row].T).toarray().ravel()
-        start, end = spans[context][int(likeness.argmax())]
+        similarity = (vectors[context] @ question_vectors[row].T).toarray().ravel()
+        start, end = spans[context][int(similarity.argmax())]
         answers[question.id] = context[start:end]
     return answers

@@ -1,4 +1,4 @@
-"""A reader from questions with answers: fine-tune a pretrained encoder to point at them, and say how good it is."""
+"""Fine-tuning of a pretrained encoder for extractive question answering, with an evaluation beside a baseline."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from textgraft.tasks.finetuning import cost, evaluation_split, interval, parts_b
 from textgraft.tasks.question_answering import baseline
 from textgraft.tasks.question_answering.network import NetworkSpanModel
 from textgraft.tasks.question_answering.predictor import (
-    Reply,
+    QAPrediction,
     SearchSettings,
     answer_all,
+    answers_by_id,
     as_file,
-    predictions,
     scores,
 )
 from textgraft.training.driver import drive, put_in_place, refuse_existing, work_folder
@@ -41,18 +41,24 @@ from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
 
-READER = "reader"
+QA_MODEL = "QA model"
 
 
 @dataclass(frozen=True)
 class QAOptions:
-    """Everything about the fine-tuning but the data; each has a default that works.
+    """Options of the fine-tuning.
 
-    `recipe` "default" is the default of the encoder. Windows that do not hold the answer teach that it is not
-    there, unless `empty_windows` is False. With neither a validation nor a test file, the share `held_out` of the
-    articles is measured on. `questions` and `examined_questions`, if given, are how many of what there is to learn from
-    and to measure on are taken (Squad.sample). `search` says how answers are looked for, `layer_aggregation` which
-    layers the head reads (nn.layer_aggregation.LAYER_AGGREGATIONS).
+    Attributes:
+        recipe: Name or file of a recipe; "default" is the recommended recipe of the encoder.
+        windows: Settings of the windows.
+        search: Settings of the search for answers.
+        empty_windows: Train on windows that do not contain the answer too, with "no answer" as their target.
+        held_out: Share of the articles to measure on, where there is neither a validation nor a test file.
+        questions: Number of training questions to sample (Squad.sample); None: all.
+        evaluation_questions: Number of questions of the evaluation split to sample; None: all.
+        baseline: Evaluate the nearest sentence too.
+        settings: Settings of the training.
+        layer_aggregation: The encoder layers that the head uses (nn.layer_aggregation.LAYER_AGGREGATIONS).
     """
 
     recipe: str = "default"
@@ -61,14 +67,14 @@ class QAOptions:
     empty_windows: bool = True
     held_out: float = 0.1
     questions: int | None = None
-    examined_questions: int | None = None
+    evaluation_questions: int | None = None
     baseline: bool = True
     settings: Settings = field(default_factory=Settings)
     layer_aggregation: str = LAST
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
-        for name in ("questions", "examined_questions"):
+        for name in ("questions", "evaluation_questions"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
 
@@ -79,12 +85,20 @@ class QAOptions:
 
 @dataclass(frozen=True)
 class QAResult:
-    """A finished QA model: its folder, its replies to the evaluation split, their scores beside the baseline's."""
+    """A finished QA model.
+
+    Attributes:
+        folder: The model's folder.
+        record: The contents of run.json.
+        evaluation: The evaluation split.
+        predictions: The predictions for it.
+        scores: By name, the scores of the QA model and of the baseline.
+    """
 
     folder: Path
     record: dict[str, Any]
     evaluation: Squad
-    replies: list[Reply]
+    predictions: list[QAPrediction]
     scores: Mapping[str, AnswerScores]
 
     def table(self) -> str:
@@ -105,14 +119,14 @@ def qa_finetune(
     """Fine-tune an encoder to answer questions and save a QA model at `out`, measured beside the nearest sentence.
 
     Devlin et al. 2019, §4.2 and §4.3, for an encoder of any family. The folder also holds predictions.json ({id:
-    answer}) and nbest.json of the evaluation split. Killed, the same call goes on from there.
+    answer}) and nbest.json of the evaluation split. After an interruption the same call continues.
 
     Args:
         train: Contexts with questions and answers.
         out: Folder for the QA model.
         model: A name that `loading.load_network` takes; None: the default model for the script of the texts
             (models.default_models).
-        valid: Questions that are answered after every epoch: the weights with the best F1 are kept.
+        valid: Questions to validate on after every epoch: the weights with the best F1 are kept.
         test: Questions to measure on; without them scores are of `valid`, else of articles held out of `train`.
         options: Everything about the fine-tuning but the data.
         context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
@@ -127,7 +141,7 @@ def qa_finetune(
     validate_types(train=train, valid=valid, test=test, wanted=Squad, reader="textgraft.read_squad")
     source = loading.load_network(model or default_models_for(context for context, _ in train.asked()).alone)
     train, parts = chosen_parts(train, valid, test, options)
-    options = fitted(options, source, train)
+    options = resolved_options(options, source, train)
     stage = load_recipe(options.recipe).finetune
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
@@ -135,30 +149,30 @@ def qa_finetune(
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
         drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=context.show)
-    reader = Artifact(run.model.cpu().eval(), source.tokenizer)
+    trained = Artifact(run.model.cpu().eval(), source.tokenizer)
     name = evaluation_split(parts)
     measured, precision = parts[name], options.settings.precision
-    asked_of = NetworkSpanModel(reader, precision)
-    replies = answer_all(asked_of, list(measured.asked()), options.windows, options.search, show=context.show)
-    found = {READER: scores(measured, predictions(replies))}
-    costs = {READER: cost(meter, run.progress.seconds)}
+    network = NetworkSpanModel(trained, precision)
+    predictions = answer_all(network, list(measured.asked()), options.windows, options.search, show=context.show)
+    method_scores = {QA_MODEL: scores(measured, answers_by_id(predictions))}
+    costs = {QA_MODEL: cost(meter, run.progress.seconds)}
     if options.baseline:
         with Meter() as meter:
             contexts = [context for context, _ in train.asked()]
             nearest = baseline.nearest_sentences(list(measured.asked()), train=contexts)
-        found[baseline.NAME] = scores(measured, nearest)
+        method_scores[baseline.NAME] = scores(measured, nearest)
         costs[baseline.NAME] = cost(meter)
     shared = _shared(train, parts)
     record = _record(out, source, data, shared, replace(options, settings=options.settings.of(stage)))
-    record |= {"examined": name, "history": run.progress.history, "seconds": run.progress.seconds}
-    record["results"] = results(found, costs, questions=len(train))
-    reader.run = record
+    record |= {"evaluation_split": name, "history": run.progress.history, "seconds": run.progress.seconds}
+    record["results"] = results(method_scores, costs, questions=len(train))
+    trained.run = record
     documents = {
-        "predictions.json": as_file(predictions(replies)),
-        "nbest.json": as_file({reply.id: reply.listed() for reply in replies}),
+        "predictions.json": as_file(answers_by_id(predictions)),
+        "nbest.json": as_file({prediction.id: prediction.as_json() for prediction in predictions}),
     }
-    put_in_place(reader, out, overwrite=context.overwrite, documents=documents)
-    return QAResult(out, record, measured, replies, found)
+    put_in_place(trained, out, overwrite=context.overwrite, documents=documents)
+    return QAResult(out, record, measured, predictions, method_scores)
 
 
 def chosen_parts(
@@ -166,19 +180,20 @@ def chosen_parts(
 ) -> tuple[Squad, dict[str, Squad]]:
     """The training data, and the parts to validate and to measure on, by name.
 
-    Raises UserError for questions without answers, and where there is nothing to measure on.
+    Raises:
+        UserError: Questions have no answers, or there is nothing to measure on.
     """
     seed = options.settings.seed
     if valid is None and test is None:
-        train, held = split_articles(train, options.held_out, seed)
-        parts = {"held out": held}
+        train, held_out = split_articles(train, options.held_out, seed)
+        parts = {"held out": held_out}
     else:
         parts = parts_by_name(valid=valid, test=test)
     if options.questions is not None:
         train = train.sample(options.questions, seed)
-    if options.examined_questions is not None:
+    if options.evaluation_questions is not None:
         name = evaluation_split(parts)
-        parts[name] = parts[name].sample(options.examined_questions, seed)
+        parts[name] = parts[name].sample(options.evaluation_questions, seed)
     for part in (train, *parts.values()):
         lacking = unanswered_ids([question for _, question in part.asked()])
         if lacking:
@@ -188,10 +203,11 @@ def chosen_parts(
     return train, parts
 
 
-def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
-    """The options with what follows from the model and the data.
+def resolved_options(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
+    """The options with recipe, window length and `may_be_none` filled in from the model and the data.
 
-    Raises UserError for a layer aggregation that the model's layers do not allow.
+    Raises:
+        UserError: The model's layers do not allow the layer aggregation.
     """
     new_layer_aggregation(options.layer_aggregation, source.model.encoder.widths)
     most = source.model.encoder.max_length
@@ -203,8 +219,8 @@ def fitted(options: QAOptions, source: Artifact, train: Squad) -> QAOptions:
     return replace(options, recipe=recipe, windows=windows, search=search)
 
 
-def new_reader(source: Model, stage: Stage, seed: int, *, layer_aggregation: str = LAST) -> Model:
-    """The pretrained encoder under a fresh head, or under a reader's own if it reads the same layers."""
+def new_qa_model(source: Model, stage: Stage, seed: int, *, layer_aggregation: str = LAST) -> Model:
+    """Graft a head for spans onto a pretrained encoder; a QA model's own head is kept if it uses the same layers."""
     width = new_layer_aggregation(layer_aggregation, source.encoder.widths).output_dim
     head = SpanConfig(width, direction=source.encoder.direction, layer_aggregation=layer_aggregation)
     model = graft_on_positions(source, {"name": "span", **asdict(head)}, dropout=stage.dropout, seed=seed)
@@ -216,30 +232,30 @@ def new_reader(source: Model, stage: Stage, seed: int, *, layer_aggregation: str
 
 
 def _run(source: Artifact, stage: Stage, train: Squad, parts: Mapping[str, Squad], options: QAOptions) -> Run:
-    """The training, ready to be driven."""
+    """Prepare the training."""
     settings, tokenizer = options.settings, source.tokenizer
     direction = source.model.encoder.direction
     windows = encode_questions(train.asked(), tokenizer, options.windows, direction=direction)
-    learned = [w for w in windows if w.has_answer or options.empty_windows]
+    training_windows = [w for w in windows if w.has_answer or options.empty_windows]
     if not any(w.has_answer for w in windows):
         remedy = "Raise max_tokens: answers must fit into a window."
         raise UserError("no window holds an answer.", where=train.source, remedy=remedy)
-    stream = WindowStream(learned, pad_id=tokenizer.pad_id, rows=stage.batch_size, seed=settings.seed)
-    model = new_reader(source.model, stage, settings.seed, layer_aggregation=options.layer_aggregation)
+    stream = WindowStream(training_windows, pad_id=tokenizer.pad_id, rows=stage.batch_size, seed=settings.seed)
+    model = new_qa_model(source.model, stage, settings.seed, layer_aggregation=options.layer_aggregation)
     phases = stage.plan(len(model.layer_groups()), stream.length(0))
     validate = _validator(parts["valid"], source, options) if "valid" in parts else None
     return Run(model, phases, stream, settings.of(stage), validate)
 
 
 def _validator(valid: Squad, source: Artifact, options: QAOptions) -> Callable[[Model], Scores]:
-    asked = list(valid.asked())
+    questions = list(valid.asked())
 
     def validate(model: Model) -> Scores:
-        reader = NetworkSpanModel(Artifact(model, source.tokenizer), options.settings.precision)
-        replies = answer_all(reader, asked, options.windows, options.search)
-        found = scores(valid, predictions(replies))
-        # Answers' F1 decides: it is what is asked for, and the loss keeps rising once a model is too sure of itself.
-        result = {"exact_match": float(found.exact_match.mean()), "f1": float(found.f1.mean())}
+        network = NetworkSpanModel(Artifact(model, source.tokenizer), options.settings.precision)
+        predictions = answer_all(network, questions, options.windows, options.search)
+        answer_scores = scores(valid, answers_by_id(predictions))
+        # F1 selects the epoch: it is the task's metric, and the loss keeps rising once a model is overconfident.
+        result = {"exact_match": float(answer_scores.exact_match.mean()), "f1": float(answer_scores.f1.mean())}
         return {"loss": 1 - result["f1"], "score": result["f1"]} | result
 
     return validate
@@ -252,15 +268,15 @@ def _described(part: Squad) -> dict[str, Any]:
 
 
 def _shared(train: Squad, parts: Mapping[str, Squad]) -> dict[str, int]:
-    """How many of each part's contexts are learned from too."""
-    read = {context for context, _ in train.asked()}
-    return {name: len(read & {context for context, _ in part.asked()}) for name, part in parts.items()}
+    """Number of contexts of each part that are training contexts too."""
+    training_contexts = {context for context, _ in train.asked()}
+    return {name: len(training_contexts & {context for context, _ in part.asked()}) for name, part in parts.items()}
 
 
 def _record(
     out: Path, source: Artifact, data: dict[str, Any], shared: dict[str, int], options: QAOptions
 ) -> dict[str, Any]:
-    """run.json but for what came of it."""
+    """run.json without results."""
     about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
     run = provenance(stage="qa", name=out.name, base=source.run, **about)
     return run | {
@@ -273,24 +289,32 @@ def _record(
     }
 
 
-def results(found: Mapping[str, AnswerScores], costs: Mapping[str, Mapping[str, float]], *, questions: int) -> Any:
-    """The shape that every results.json keeps: methods, each with its scores and what it cost; the reader first."""
+def results(
+    method_scores: Mapping[str, AnswerScores], costs: Mapping[str, Mapping[str, float]], *, questions: int
+) -> dict[str, Any]:
+    """The contents of results.json: the methods with their scores and costs, the QA model first.
+
+    Args:
+        method_scores: Scores by method.
+        costs: Minutes and peak memory by method.
+        questions: Number of training questions.
+    """
     methods: dict[str, Any] = {}
-    for name, scored in found.items():
-        summary = scored.summary()
+    for name, answer_scores in method_scores.items():
+        summary = answer_scores.summary()
         kept = {k: v for k, v in summary.items() if k not in ("questions", "unanswered")}
         methods[name] = kept | dict(costs.get(name, {}))
-    about = {"labels": questions, "test_n": len(found[READER].ids), "seeds": 1, "metric": "f1"}
-    return {**about, "verdict": _verdict(found, methods), "methods": methods}
+    about = {"labels": questions, "test_n": len(method_scores[QA_MODEL].ids), "seeds": 1, "metric": "f1"}
+    return {**about, "verdict": _verdict(method_scores, methods), "methods": methods}
 
 
-def _verdict(found: Mapping[str, AnswerScores], methods: Mapping[str, Any]) -> str:
-    """How good it is, and whether better than the baseline by more than chance explains."""
-    own = methods[READER]
-    f1, exact = interval(own, "f1"), interval(own, "exact_match")
-    text = f"F1 {f1} and exact match {exact} on {len(found[READER].ids):,} questions"
-    if baseline.NAME not in found:
+def _verdict(method_scores: Mapping[str, AnswerScores], methods: Mapping[str, Any]) -> str:
+    """The scores in a sentence, with a paired test against the baseline."""
+    result = methods[QA_MODEL]
+    f1, exact = interval(result, "f1"), interval(result, "exact_match")
+    text = f"F1 {f1} and exact match {exact} on {len(method_scores[QA_MODEL].ids):,} questions"
+    if baseline.NAME not in method_scores:
         return f"{text}; no baseline was run."
-    test = paired_test(found[READER].f1, found[baseline.NAME].f1)
+    test = paired_test(method_scores[QA_MODEL].f1, method_scores[baseline.NAME].f1)
     rival = f"the nearest sentence (F1 {formatting.score(methods[baseline.NAME]['f1']['mean'], 'f1')})"
     return f"{text}. {formatting.compared(test.difference, test.p, 'f1', rival)}"

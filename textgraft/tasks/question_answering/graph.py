@@ -1,4 +1,4 @@
-"""A reader of questions and contexts as a graph."""
+"""A QA model as an ONNX graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class OnnxSpanModel(OnnxModel):
-    """Token ids of windows to logits of an answer's first and last token; answering searches in these."""
+    """Graph from token ids of windows to logits of an answer's first and last token."""
 
     direction: Direction = "both"
 
@@ -26,10 +26,10 @@ class OnnxSpanModel(OnnxModel):
     shows = ("logits",)
 
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
-        """For each window its logits (T, 2) of beginning and ending."""
-        found: dict[int, np.ndarray] = {}
+        """Logits (T, 2) of an answer's first and last token, for each window."""
+        window_rows: dict[int, np.ndarray] = {}
         for indices in budget_batches([len(w.ids) for w in windows], tokens=self.tokens_per_batch, rows=ROWS):
-            chosen = [windows[i] for i in indices]
-            (logits,) = self.read([w.ids for w in chosen], [w.second for w in chosen])
-            found |= {i: row[: len(windows[i].ids)] for i, row in zip(indices, logits, strict=True)}
-        return [found[i] for i in range(len(windows))]
+            batch = [windows[i] for i in indices]
+            (logits,) = self.read([w.ids for w in batch], [w.second for w in batch])
+            window_rows |= {i: row[: len(windows[i].ids)] for i, row in zip(indices, logits, strict=True)}
+        return [window_rows[i] for i in range(len(windows))]

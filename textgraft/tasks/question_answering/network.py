@@ -1,4 +1,4 @@
-"""What a reader (answering.py) asks of a network: logits of an answer's first and last token."""
+"""Logits of an answer's first and last token, computed by a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from textgraft.nn.cpu.precision import computing_in
 
 
 class NetworkSpanModel:
-    """A network that answers questions, with its tokenizer."""
+    """A network for extractive question answering, with its tokenizer; a SpanModel (predictor.py)."""
 
     def __init__(self, artifact: Artifact, precision: str = "auto") -> None:
         self.artifact = artifact
@@ -26,21 +26,21 @@ class NetworkSpanModel:
         self.direction, self.max_tokens = encoder.direction, encoder.max_length
 
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
-        """For each window its logits (T, 2) of beginning and ending, float32."""
+        """Logits (T, 2) of an answer's first and last token, float32, for each window."""
         return window_logits(self.artifact.model, windows, self.tokenizer.pad_id, self.precision)
 
 
 @torch.no_grad()
 def window_logits(model: Model, windows: Sequence[Window], pad_id: int, precision: str = "auto") -> list[np.ndarray]:
-    """For each window its logits (T, 2) of beginning and ending, float32."""
+    """Logits (T, 2) of an answer's first and last token, float32, for each window; the model's mode is kept."""
     was_training = model.training
     model.eval()
-    found: dict[int, np.ndarray] = {}
+    window_rows: dict[int, np.ndarray] = {}
     batches = budget_batches([len(w.ids) for w in windows], tokens=tokens_per_batch(model), rows=512)
     for indices, batch in zip(batches, window_batches(windows, batches, pad_id), strict=True):
         with computing_in(precision, model.device):
             logits = model(batch).float().cpu()
         for row, index in enumerate(indices):
-            found[index] = logits[row, : len(windows[index].ids)].numpy()
+            window_rows[index] = logits[row, : len(windows[index].ids)].numpy()
     model.train(was_training)
-    return [found[i] for i in range(len(windows))]
+    return [window_rows[i] for i in range(len(windows))]

@@ -1,4 +1,4 @@
-"""A QA model as an ONNX graph, and how far the graph's logits are from the network's."""
+"""Export of a QA model as an ONNX graph, and the difference between its logits and the network's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from textgraft.tasks.question_answering.network import window_logits
 
 
 def graph_of(artifact: Artifact) -> OnnxSpanModel:
-    """The graph from windows of token ids to logits of an answer's first and last token."""
+    """Build the graph from windows of token ids to logits of an answer's first and last token."""
     head = artifact.model.head
     assert isinstance(head, SpanHead)
     graph, (layers, _) = new_graph(artifact.model.encoder)
@@ -35,12 +35,12 @@ def graph_of(artifact: Artifact) -> OnnxSpanModel:
     )
 
 
-def difference(artifact: Artifact, made: OnnxSpanModel, sizes: list[int], generator: np.random.Generator) -> float:
-    """The largest difference between the logits of graph and network, on drawn windows of these lengths."""
+def difference(artifact: Artifact, exported: OnnxSpanModel, sizes: list[int], generator: np.random.Generator) -> float:
+    """Largest absolute difference between the logits of graph and network, on random windows of `sizes` tokens."""
     windows = []
-    for size in (min(size, made.max_tokens) for size in sizes):
+    for size in (min(size, exported.max_tokens) for size in sizes):
         ids, second = drawn_ids(artifact, size, generator), size // 2
         spans, context = np.zeros((size - second, 2), dtype=np.int64), np.ones(size - second, dtype=bool)
         windows.append(Window(0, ids, second, second, 0, spans, context))
     expected = window_logits(artifact.model, windows, artifact.tokenizer.pad_id, "fp32")
-    return max(float(np.abs(a - b).max()) for a, b in zip(made.window_logits(windows), expected, strict=True))
+    return max(float(np.abs(a - b).max()) for a, b in zip(exported.window_logits(windows), expected, strict=True))

@@ -1,4 +1,4 @@
-"""A reader at work: questions and contexts in, stretches of the contexts out."""
+"""Prediction with a QA model: from questions and contexts to spans of the contexts."""
 
 from __future__ import annotations
 
@@ -28,16 +28,20 @@ if TYPE_CHECKING:
     from textgraft.models.artifact import Artifact, Predictor
     from textgraft.models.loading import OpenedModels
 
-AT_ONCE = 256
+QUESTIONS_AT_ONCE = 256
 """Questions whose windows are held in memory together."""
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How answers are looked for: how many are listed, and how many tokens one may have.
+    """Settings of the search for answers in the logits of windows.
 
-    `may_be_none`: the empty answer is given where no answer scores higher than the best one, by more than `threshold`
-    (in logits; Devlin et al. 2019, §4.3).
+    Attributes:
+        n_best: Number of candidates that are listed.
+        max_answer_tokens: Length of the longest answer.
+        may_be_none: Predict the empty answer where "no answer" scores higher than the best answer by more than
+            `threshold` (Devlin et al. 2019, §4.3).
+        threshold: In logits.
     """
 
     n_best: int = 20
@@ -52,8 +56,8 @@ class SearchSettings:
 
 
 @dataclass(frozen=True)
-class Found:
-    """One possible answer: the context's characters [start, end), its score, and its share among those listed."""
+class AnswerCandidate:
+    """A candidate answer: characters [start, end) of the context, its score, and its softmax among those listed."""
 
     text: str
     start: int
@@ -63,25 +67,29 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What a reader says to a question: `text` (empty for "no answer") and its best answers, the best first.
+class QAPrediction:
+    """Prediction for a question.
 
-    `no_answer_score` is the score of "no answer" less that of the best answer.
+    Attributes:
+        id: The question's id.
+        text: The answer; empty for "no answer".
+        best: The candidates, best first.
+        no_answer_score: Score of "no answer" minus that of the best answer, in logits.
     """
 
     id: str
     text: str
-    best: tuple[Found, ...]
+    best: tuple[AnswerCandidate, ...]
     no_answer_score: float
 
-    def listed(self) -> list[dict[str, Any]]:
-        """The best answers as the published code's n-best file has them, with where each one stands."""
-        return [asdict(found) for found in self.best]
+    def as_json(self) -> list[dict[str, Any]]:
+        """The candidates as in the n-best file of the published code, with the characters of each."""
+        return [asdict(candidate) for candidate in self.best]
 
 
 @dataclass(frozen=True)
 class Span:
-    """The first and the last of a window's positions, both inside; the score is the sum of their logits."""
+    """A window's positions [first, last], both included; the score is the sum of their logits."""
 
     first: int
     last: int
@@ -91,11 +99,18 @@ class Span:
 def best_spans(
     start: np.ndarray, end: np.ndarray, *, begins: np.ndarray, ends: np.ndarray, count: int, longest: int
 ) -> list[Span]:
-    """The `count` best spans of one window, best first, those before in the text first among equals.
+    """The spans of one window with the highest scores, best first; among equals the one earlier in the text.
 
-    start, end (T,) logits; begins, ends (T,) bool: where one may begin and end; `longest` in tokens. A span ends no
-    earlier than it begins. All pairs are looked at; the published code pairs the `count` best beginnings with the
-    `count` best ends, and may find fewer.
+    All pairs of positions are scored. The published code pairs the `count` best starts with the `count` best ends, and
+    may return fewer.
+
+    Args:
+        start: (T,) logits of an answer's first token.
+        end: (T,) logits of its last token.
+        begins: (T,) bool, positions where a span may begin.
+        ends: (T,) bool, positions where a span may end.
+        count: Maximum number of spans.
+        longest: Maximum length in tokens.
     """
     firsts, lasts = np.flatnonzero(begins), np.flatnonzero(ends)
     scores = start[firsts].astype(np.float64)[:, None] + end[lasts].astype(np.float64)
@@ -108,21 +123,27 @@ def best_spans(
     return [Span(int(firsts[i // width]), int(lasts[i % width]), float(flat[i])) for i in kept]
 
 
-def reply(
+def predict_answer(
     question: Question,
     context: str,
-    read: Iterable[tuple[Window, np.ndarray, float]],
+    windows: Iterable[tuple[Window, np.ndarray, float]],
     settings: SearchSettings,
-) -> Reply:
-    """The answers that a question's windows give together, from (window, logits, score of "no answer") of each.
+) -> QAPrediction:
+    """Predict an answer from all windows of a question.
 
-    An answer begins at a token that has most of its context in that window, as in the published code; of two that read
-    the same the better one stays. No answer scores what it scores in the window where it scores least, since the others
-    may merely not hold the answer.
+    An answer begins at a token that has most of its context in that window, as in the published code; of candidates
+    with the same text the best is kept. The score of "no answer" is the lowest among the windows, since the others may
+    merely not contain the answer.
+
+    Args:
+        question: The question.
+        context: Its context.
+        windows: (window, logits (T, 2), score of "no answer") of each window.
+        settings: Settings of the search.
     """
     candidates: list[tuple[float, int, int]] = []
     none = float("inf")
-    for window, logits, no_answer in read:
+    for window, logits, no_answer in windows:
         none = min(none, no_answer)
         ends = window.answerable
         begins = np.zeros_like(ends)
@@ -134,15 +155,15 @@ def reply(
     kept: dict[str, tuple[float, int, int]] = {}
     for candidate in sorted(candidates):
         kept.setdefault(context[candidate[1] : candidate[2]], candidate)
-    listed = [(text, start, end, -minus) for text, (minus, start, end) in kept.items()][: settings.n_best]
-    if settings.may_be_none or not listed:
-        listed = sorted([*listed, ("", 0, 0, none)], key=lambda item: -item[3])[: settings.n_best]
-    share = _softmax(np.array([score for *_, score in listed]))
-    best = tuple(Found(*item, probability=float(p)) for item, p in zip(listed, share, strict=True))
-    spans = [found for found in best if found.end > found.start]
+    ranked = [(text, start, end, -minus) for text, (minus, start, end) in kept.items()][: settings.n_best]
+    if settings.may_be_none or not ranked:
+        ranked = sorted([*ranked, ("", 0, 0, none)], key=lambda item: -item[3])[: settings.n_best]
+    share = _softmax(np.array([score for *_, score in ranked]))
+    best = tuple(AnswerCandidate(*item, probability=float(p)) for item, p in zip(ranked, share, strict=True))
+    spans = [candidate for candidate in best if candidate.end > candidate.start]
     gap = none - spans[0].score if spans else float("inf")
     is_none = not spans or (settings.may_be_none and gap > settings.threshold)
-    return Reply(question.id, "" if is_none else spans[0].text, best, gap)
+    return QAPrediction(question.id, "" if is_none else spans[0].text, best, gap)
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
@@ -152,10 +173,9 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 
 
 class SpanModel(Protocol):
-    """What reads windows: a network (answering_network), or a graph (tasks.question_answering.graph), which needs no
-    torch.
+    """Interface of a network (network.py) and of an ONNX graph (graph.py), which needs no torch.
 
-    `max_tokens` is how much it can look at, None without a limit.
+    `max_tokens` is the longest window in tokens, None without a limit.
     """
 
     @property
@@ -171,42 +191,59 @@ class SpanModel(Protocol):
     def run(self) -> dict[str, Any]: ...
 
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
-        """For each window its logits (T, 2) of beginning and ending."""
+        """Logits (T, 2) of an answer's first and last token, for each window."""
 
 
 def _no_answer(logits: np.ndarray, direction: Direction) -> float:
-    """The score of "no answer", at the position where an encoder of this direction has read everything (heads.span)."""
+    """The score of "no answer", at the position that attends to the whole window (heads.span)."""
     return float(logits[-1 if direction == "left" else 0].sum())
 
 
 def answer_all(
-    reader: SpanModel,
-    asked: Sequence[tuple[str, Question]],
+    model: SpanModel,
+    questions: Sequence[tuple[str, Question]],
     windows: WindowSettings,
     search: SearchSettings,
     *,
     show: bool = False,
-) -> list[Reply]:
-    """The replies to questions with their contexts, in order, in memory that grows with the replies alone."""
-    replies: list[Reply] = []
-    with Meter("answering", len(asked), shown=show) as meter:
-        for begin in range(0, len(asked), AT_ONCE):
-            part = asked[begin : begin + AT_ONCE]
-            encoded = encode_questions(part, reader.tokenizer, windows, direction=reader.direction)
-            of_question: list[list[tuple[Window, np.ndarray, float]]] = [[] for _ in part]
-            for window, scores in zip(encoded, reader.window_logits(encoded), strict=True):
-                of_question[window.question].append((window, scores, _no_answer(scores, reader.direction)))
-            for (context, question), read in zip(part, of_question, strict=True):
-                replies.append(reply(question, context, read, search))
-                meter.add(len(context.encode("utf-8", "replace")), sum(len(window.ids) for window, *_ in read))
-    return replies
+) -> list[QAPrediction]:
+    """Predict answers to (context, question) pairs, in order; memory grows with the predictions only.
+
+    Args:
+        model: A network or a graph.
+        questions: (context, question) pairs.
+        windows: Settings of the windows.
+        search: Settings of the search.
+        show: Show progress on stderr.
+    """
+    predictions: list[QAPrediction] = []
+    with Meter("answering", len(questions), shown=show) as meter:
+        for begin in range(0, len(questions), QUESTIONS_AT_ONCE):
+            part = questions[begin : begin + QUESTIONS_AT_ONCE]
+            encoded = encode_questions(part, model.tokenizer, windows, direction=model.direction)
+            by_question: list[list[tuple[Window, np.ndarray, float]]] = [[] for _ in part]
+            for window, logits in zip(encoded, model.window_logits(encoded), strict=True):
+                by_question[window.question].append((window, logits, _no_answer(logits, model.direction)))
+            for (context, question), scored in zip(part, by_question, strict=True):
+                predictions.append(predict_answer(question, context, scored, search))
+                meter.add(len(context.encode("utf-8", "replace")), sum(len(window.ids) for window, *_ in scored))
+    return predictions
 
 
 class QAModel:
-    """A model fine-tuned to answer questions, or its graph, as a folder holds it.
+    """A model fine-tuned for extractive question answering, or its ONNX graph.
 
-    `threshold`, `n_best` and `max_answer_tokens` replace what it was measured with. One of the transformers library
-    (hf:…) never gives the empty answer unless there is a `threshold`. Raises UserError for a model of another task.
+    Args:
+        model: Name or folder of a model, or an opened one. A model of the transformers library (hf:…) never predicts
+            the empty answer unless there is a `threshold`.
+        threshold: SearchSettings.threshold, in place of the one that the model was evaluated with.
+        n_best: SearchSettings.n_best, likewise.
+        max_answer_tokens: SearchSettings.max_answer_tokens, likewise.
+        precision: "auto", "fp32", "bf16" or "int8".
+        show: Show progress on stderr.
+
+    Raises:
+        UserError: The model is of another task.
     """
 
     def __init__(
@@ -229,11 +266,11 @@ class QAModel:
 
             self.source = NetworkSpanModel(cast("Artifact", opened), precision)
         run, most = self.source.run, self.source.max_tokens
-        windows = WindowSettings(**run.get("windows", {}))  # other programs' readers say nothing of theirs
+        windows = WindowSettings(**run.get("windows", {}))  # absent in models of other programs
         self.windows = replace(windows, max_tokens=min(windows.max_tokens, most or windows.max_tokens))
-        given = {"threshold": threshold, "n_best": n_best, "max_answer_tokens": max_answer_tokens}
+        replaced = {"threshold": threshold, "n_best": n_best, "max_answer_tokens": max_answer_tokens}
         self.search = SearchSettings(
-            **(run.get("search", {}) | {name: value for name, value in given.items() if value is not None})
+            **(run.get("search", {}) | {name: value for name, value in replaced.items() if value is not None})
         )
         if threshold is not None and "search" not in run:
             self.search = replace(self.search, may_be_none=True)
@@ -244,49 +281,57 @@ class QAModel:
         """The QA model of opened models."""
         return cls(models.members[0], precision=precision, **options)
 
-    def answer(self, squad: Squad) -> list[Reply]:
-        """The replies to all questions, in the order of the file."""
+    def answer(self, squad: Squad) -> list[QAPrediction]:
+        """Predictions for all questions, in the order of the file."""
         validate_types(squad=squad, wanted=Squad, reader="textgraft.read_squad")
-        asked = list(squad.asked())
-        return answer_all(self.source, asked, self.windows, self.search, show=self.show)
+        return answer_all(self.source, list(squad.asked()), self.windows, self.search, show=self.show)
 
-    def ask(self, question: str, context: str) -> Reply:
-        """The reply to one question about a text."""
+    def ask(self, question: str, context: str) -> QAPrediction:
+        """Predict the answer to one question about a text."""
         return self.answer(single_question(question, context))[0]
 
     def evaluate(self, squad: Squad) -> dict[str, Any]:
-        """How good the answers are: what AnswerScores.summary says. Raises UserError for questions without answers."""
-        return scores(squad, predictions(self.answer(squad))).summary()
+        """Scores of the predicted answers, as AnswerScores.summary has them.
+
+        Raises:
+            UserError: Questions have no answers.
+        """
+        return scores(squad, answers_by_id(self.answer(squad))).summary()
 
 
-def predictions(replies: Iterable[Reply]) -> dict[str, str]:
-    """{id: answer}, what the official scripts read."""
-    return {reply.id: reply.text for reply in replies}
+def answers_by_id(predictions: Iterable[QAPrediction]) -> dict[str, str]:
+    """{question id: answer}, the format of the official evaluation scripts."""
+    return {prediction.id: prediction.text for prediction in predictions}
 
 
 def as_file(value: Mapping[str, Any]) -> bytes:
-    """JSON as it is read best; half a surrogate pair, which JSON may carry and UTF-8 may not, is escaped."""
+    """Indented JSON; half a surrogate pair, which JSON may contain and UTF-8 may not, is escaped."""
     try:
         return to_json(value)
     except UnicodeEncodeError:
         return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
-def scores(squad: Squad, given: Mapping[str, str]) -> AnswerScores:
-    """Answers beside the gold ones. Raises UserError where a question has none to compare with."""
-    asked = [question for _, question in squad.asked()]
-    open_ = [question.id for question in asked if not question.answers and not question.impossible]
-    if open_:
-        message = f"{len(open_)} of {len(asked)} questions have no answer to compare with, '{open_[0]}' the first."
+def scores(squad: Squad, answers: Mapping[str, str]) -> AnswerScores:
+    """Score predicted answers ({question id: answer}) against the gold ones.
+
+    Raises:
+        UserError: A question has no gold answer.
+    """
+    questions = [question for _, question in squad.asked()]
+    open_ids = [question.id for question in questions if not question.answers and not question.impossible]
+    if open_ids:
+        count = f"{len(open_ids)} of {len(questions)}"
+        message = f"{count} questions have no answer to compare with, '{open_ids[0]}' the first."
         raise UserError(message, where=squad.source, remedy="Only answer them (textgraft qa answer), or add answers.")
-    return score_answers(asked, given)
+    return score_answers(questions, answers)
 
 
-def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[Reply]:
-    """The replies of a model's folder to questions; `search` is what `QAModel` takes."""
+def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[QAPrediction]:
+    """Predict answers with a saved model; `search` are options of `QAModel`."""
     return QAModel(model, **search).answer(squad)
 
 
 def qa_evaluate(model: str | Path, squad: Squad, **search: Any) -> dict[str, Any]:
-    """How good a model's folder answers questions: exact match and F1 with intervals; `search` as for `QAModel`."""
+    """Exact match and F1 of a saved model, with intervals; `search` are options of `QAModel`."""
     return QAModel(model, **search).evaluate(squad)

@@ -1,4 +1,4 @@
-"""Extractive question answering, by the names of its parts."""
+"""TaskSpec of extractive question answering: heads, metrics, predictor, exporter and service by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one would try first: each word has the tag that it had most often."""
+"""Baseline for tagging: each word's most frequent tag in training."""
 
 from __future__ import annotations
 
@@ -12,22 +12,31 @@ ABOUT = "The most frequent tag of each word in training; of words not seen there
 
 
 def frequent_tags(
-    words: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], asked: Sequence[Sequence[str]], scheme: Scheme
+    words: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]], scheme: Scheme
 ) -> list[list[str]]:
-    """The tags of the sentences `asked`, by those of `words`; of equally frequent ones the first in the alphabet.
+    """Predict each word's most frequent training tag; of equally frequent ones the first in the alphabet.
 
-    Entities so tagged may be illegal (I- behind O), and then begin where they could.
+    Entities tagged like this may be illegal (I- behind O); these begin at their first word.
+
+    Args:
+        words: Training sentences.
+        tags: Their tags.
+        sentences: Sentences to tag.
+        scheme: Scheme of the tags. A word without training tags has O, or for "plain" the most frequent tag of all.
+
+    Returns:
+        The tags of `sentences`, legal in `scheme`.
     """
-    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    counts_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
     total: Counter[str] = Counter()
-    for sentence, given in zip(words, tags, strict=True):
-        for word, tag in zip(sentence, given, strict=True):
-            seen[word][tag] += 1
+    for sentence, sentence_tags in zip(words, tags, strict=True):
+        for word, tag in zip(sentence, sentence_tags, strict=True):
+            counts_of[word][tag] += 1
             total[tag] += 1
-    best = {word: _first(counts) for word, counts in seen.items()}
-    unknown = _first(total) if scheme == "plain" else OUTSIDE
-    return [converted([best.get(word, unknown) for word in sentence], scheme) for sentence in asked]
+    best = {word: _most_frequent(counts) for word, counts in counts_of.items()}
+    unknown = _most_frequent(total) if scheme == "plain" else OUTSIDE
+    return [converted([best.get(word, unknown) for word in sentence], scheme) for sentence in sentences]
 
 
-def _first(counts: Counter[str]) -> str:
+def _most_frequent(counts: Counter[str]) -> str:
     return min(counts, key=lambda tag: (-counts[tag], tag))

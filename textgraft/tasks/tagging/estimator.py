@@ -20,7 +20,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.tasks.tagging.finetune import STACKED, TAGGER, TagOptions, tag_finetune
 from textgraft.tasks.tagging.network import tagging_head
-from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, Tagger, scores
+from textgraft.tasks.tagging.predictor import MAX_TOKENS, TaggedSentence, Tagger, scores
 from textgraft.tasks.tagging.stacked import Network
 from textgraft.training.loop import Settings
 from textgraft.word_embeddings.stack import Stack
@@ -37,9 +37,9 @@ class SequenceTagger(BaseEstimator):
     ----------
     model : str or Path, default=None
         Name or folder of the encoder. None is the default model for the script of the sentences
-        (textgraft.models.default_models). It is not read where there is a stack.
+        (textgraft.models.default_models). It is not used where there is a stack.
     stack : list of str or Path, default=None
-        Names of models and word vectors to train a network over; NAME@LAYERS reads other layers of a model.
+        Names of models and word vectors to train a network over; NAME@LAYERS uses other layers of a model.
     recipe : str, default="default"
         Name or file of a fine-tuning recipe; "default" is the recommended recipe of the encoder.
     crf : bool, default=None
@@ -142,27 +142,30 @@ class SequenceTagger(BaseEstimator):
         """
         train = checked(_tagged(X, y, "the training data"))
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
-            self._use(self._finetuned(train, Path(folder) / "tagger"))
+            self._set_fitted(self._finetune(train, Path(folder) / "tagger"))
         return self
 
     def predict(self, X: Iterable[Sequence[str]]) -> list[list[str]]:
         """A tag for each word of each sentence."""
-        return [list(self._shown(reply)) for reply in self._replies(X)]
+        return [list(self._as_iob2(prediction)) for prediction in self._tag(X)]
 
     def predict_confidence(self, X: Iterable[Sequence[str]]) -> list[list[float]]:
-        """How sure each tag of `predict` is: its probability among the legal tags of its sentence."""
-        return [list(reply.probabilities) for reply in self._replies(X)]
+        """The probability of each tag of `predict` among the legal tags of its sentence."""
+        return [list(prediction.probabilities) for prediction in self._tag(X)]
 
     def score(self, X: Iterable[Sequence[str]], y: Iterable[Sequence[str]]) -> float:
         """F1 of entities as conlleval counts them, or the accuracy of other tags."""
         gold = _tagged(X, y, "y")
-        found = scores(checked(gold), self._replies([s.words for s in gold.sentences]))
-        return float(found.headline.value or 0.0)
+        tag_scores = scores(checked(gold), self._tag([s.words for s in gold.sentences]))
+        return float(tag_scores.headline.value or 0.0)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted tagger as a folder, which the command line can use too.
 
-        Raises UserError where `path` exists (without `overwrite`) or cannot be written.
+        Raises
+        ------
+        UserError
+            `path` exists (without `overwrite`) or cannot be written.
         """
         check_is_fitted(self)
         self.tagger_.artifact.run["name"] = Path(path).name
@@ -173,14 +176,19 @@ class SequenceTagger(BaseEstimator):
         """The fitted estimator from a folder that `save` or `textgraft tag finetune` wrote.
 
         Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
-        results. Raises UserError for a damaged folder and for a model of another task.
+        results.
+
+        Raises
+        ------
+        UserError
+            The folder is damaged, or has a model of another task.
         """
         tagger = cls(str(path), precision=precision)
-        tagger._use(loading.load_network(path))
+        tagger._set_fitted(loading.load_network(path))
         return tagger
 
     def _options(self) -> TagOptions:
-        """The options that `textgraft tag finetune` makes of the parameters. Raises UserError as TagOptions does."""
+        """Options of `textgraft tag finetune` for the parameters."""
         default = TagOptions() if self.stack is None else STACKED
         scheme: Any = default.scheme if self.scheme is None else self.scheme
         return TagOptions(
@@ -192,30 +200,30 @@ class SequenceTagger(BaseEstimator):
             settings=Settings(seed=self.seed, precision=self.precision, minutes=self.minutes),
         )
 
-    def _finetuned(self, train: Tagged, out: Path) -> Artifact:
-        """The tagger that `tag_finetune` makes, in memory. This is the only call of it."""
+    def _finetune(self, train: Tagged, out: Path) -> Artifact:
+        """Train by `tag_finetune`; the tagger in memory."""
         options = self._options()
         model = self.model if self.stack is None else Stack.open(self.stack, precision=self.precision)
         return tag_finetune(train, out, model=model, options=options, context=RunContext(show=self.verbose)).tagger
 
-    def _use(self, trained: Artifact) -> None:
+    def _set_fitted(self, trained: Artifact) -> None:
         """Set the fitted attributes."""
         self.tagger_ = Tagger(trained, precision=self.precision)
-        learned = tagging_head(trained.model).config
-        ends = ("E-", "S-") if learned.scheme == "BIOES" else ()
-        self.classes_ = [tag for tag in learned.tags if not tag.startswith(ends)]
+        head = tagging_head(trained.model).config
+        ends = ("E-", "S-") if head.scheme == "BIOES" else ()
+        self.classes_ = [tag for tag in head.tags if not tag.startswith(ends)]
         self.report_: FitReport | None = None
         if "results" in trained.run:
             chosen = f"Fine-tuned by the recipe '{trained.run.get('recipe')}', beside each word's most frequent tag."
             self.report_ = FitReport.of(trained.run, TAGGER, TAGGER, chosen)
         self.candidates_: Mapping[str, CandidateReport] = self.report_.candidates if self.report_ else {}
 
-    def _replies(self, X: Iterable[Sequence[str]]) -> list[Reply]:
+    def _tag(self, X: Iterable[Sequence[str]]) -> list[TaggedSentence]:
         check_is_fitted(self)
         return self.tagger_.tag([Sentence.of(words) for words in _sentences(X)])
 
-    def _shown(self, reply: Reply) -> Sequence[str]:
-        return converted(reply.tags, "IOB2") if reply.has_entities else reply.tags
+    def _as_iob2(self, prediction: TaggedSentence) -> Sequence[str]:
+        return converted(prediction.tags, "IOB2") if prediction.has_entities else prediction.tags
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -226,23 +234,23 @@ class SequenceTagger(BaseEstimator):
 def _tagged(X: Iterable[Sequence[str]], y: Iterable[Sequence[str]], source: str) -> Tagged:
     words, tags = _sentences(X), [list(row) for row in y]
     check_consistent_length(words, tags)
-    for index, (some, theirs) in enumerate(zip(words, tags, strict=True)):
-        if len(some) != len(theirs) or not all(isinstance(tag, str) and tag for tag in theirs):
-            message = f"{len(some)} words, and {len(theirs)} tags that are not all strings or not as many."
+    for index, (sentence, sentence_tags) in enumerate(zip(words, tags, strict=True)):
+        if len(sentence) != len(sentence_tags) or not all(isinstance(tag, str) and tag for tag in sentence_tags):
+            message = f"{len(sentence)} words, and {len(sentence_tags)} tags that are not all strings or not as many."
             raise UserError(message, where=f"y[{index}]", remedy="Give a tag for each word.")
     pairs = zip(words, tags, strict=True)
-    return Tagged(tuple(Sentence.of(some, theirs) for some, theirs in pairs), source=source)
+    return Tagged(tuple(Sentence.of(sentence, its_tags) for sentence, its_tags in pairs), source=source)
 
 
 def _sentences(X: Iterable[Sequence[str]]) -> list[list[str]]:
-    """X as lists of words. Raises UserError, with the place, for anything else."""
+    """X as lists of words. Raises UserError for anything else."""
     validate_not_single_text(X, name="X", remedy="Pass a list of lists of words.")
-    found = []
+    sentences = []
     for index, words in enumerate(X):
         if isinstance(words, str | bytes) or not hasattr(words, "__len__") or not len(words):
             remedy = "Split texts into words, and leave out empty ones."
             raise UserError("this is no list of words.", where=f"X[{index}]", remedy=remedy)
         if not all(isinstance(word, str) for word in words):
             raise UserError("a word is not a string.", where=f"X[{index}]")
-        found.append([str(word) for word in words])
-    return found
+        sentences.append([str(word) for word in words])
+    return sentences

@@ -1,4 +1,4 @@
-"""A tagger from sentences with tags: fine-tune a pretrained encoder to tag words, and say how good it is."""
+"""Fine-tuning of a pretrained encoder to tag words, with an evaluation beside a baseline."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation, validate
 from textgraft.tasks.finetuning import cost, evaluation_split, interval, parts_by_name, run_identity, table
 from textgraft.tasks.tagging import baseline
 from textgraft.tasks.tagging.network import NetworkTagger
-from textgraft.tasks.tagging.predictor import MAX_TOKENS, Reply, scores, tag_all
-from textgraft.tasks.tagging.stacked import Network, faster
+from textgraft.tasks.tagging.predictor import MAX_TOKENS, TaggedSentence, scores, tag_all
+from textgraft.tasks.tagging.stacked import Network, validated_in_int8
 from textgraft.training.driver import alone, drive, put_in_place, refuse_existing, work_folder
 from textgraft.training.loop import Run, Settings, prepared
 from textgraft.training.loop import Scores as Validated
@@ -48,12 +48,20 @@ SCHEMES: tuple[Scheme, ...] = ("IOB2", "BIOES")
 
 @dataclass(frozen=True)
 class TagOptions:
-    """Everything about the fine-tuning but the data; each has a default that works.
+    """Options of the fine-tuning.
 
-    `recipe` "default" is the default of the encoder. Entities are learned as `scheme`. `subword_pooling` is which
-    of a word's pieces speaks for it (None: what suits the encoder, words.chosen_subword_pooling). With neither a
-    validation nor a test file, the share `held_out` of the sentences is measured on. `layer_aggregation` is which
-    layers the head reads (nn.layer_aggregation.LAYER_AGGREGATIONS).
+    Attributes:
+        recipe: Name or file of a recipe; "default" is the recommended recipe of the encoder.
+        max_tokens: Length of a window, in tokens.
+        scheme: Scheme in which entities are learned.
+        crf: Learn transitions between tags (a CRF).
+        subword_pooling: The subword that represents a word, "first" or "last"; None: by the encoder's direction
+            (data.words.default_subword_pooling).
+        held_out: Share of the sentences to measure on, where there is neither a validation nor a test file.
+        baseline: Evaluate each word's most frequent tag too.
+        settings: Settings of the training.
+        layer_aggregation: The encoder layers that the head uses (nn.layer_aggregation.LAYER_AGGREGATIONS).
+        network: Shape of the network over a stack.
     """
 
     recipe: str = "default"
@@ -74,14 +82,14 @@ class TagOptions:
             raise UserError(f"entities cannot be learned as '{self.scheme}'.", remedy=remedy)
         if self.subword_pooling not in ("first", "last", None):
             raise UserError(
-                f"there is no piece '{self.subword_pooling}'.",
+                f"unknown subword_pooling '{self.subword_pooling}'.",
                 remedy=did_you_mean(self.subword_pooling, ("first", "last")),
             )
         if self.max_tokens < 4:
             raise UserError(f"max_tokens is {self.max_tokens}.", remedy="Give 4 or more.")
 
     def identity(self) -> dict[str, Any]:
-        """All but the network, which is of use with a stack alone; the plan of such a run names it."""
+        """All options but the network, which only matters with a stack; `_stack_identity` adds it."""
         return identity_of(self, without=("network",))
 
 
@@ -91,15 +99,21 @@ STACKED = TagOptions(scheme="BIOES", crf=True)
 
 @dataclass(frozen=True)
 class TagResult:
-    """A finished tagger: its folder, its replies to the evaluation split, their scores beside the baseline's.
+    """A finished tagger.
 
-    `tagger` is the content of the folder, in memory.
+    Attributes:
+        folder: The tagger's folder.
+        record: The contents of run.json.
+        evaluation: The evaluation split.
+        predictions: The predictions for it.
+        scores: By name, the scores of the tagger and of the baseline.
+        tagger: The contents of the folder, in memory.
     """
 
     folder: Path
     record: dict[str, Any]
     evaluation: Tagged
-    replies: list[Reply]
+    predictions: list[TaggedSentence]
     scores: Mapping[str, TagScores]
     tagger: Artifact
 
@@ -122,17 +136,17 @@ def tag_finetune(
     """Fine-tune an encoder to tag words and save a tagger at `out`, measured beside each word's most frequent tag.
 
     Devlin et al. 2019, §5.3, for an encoder of any family. Over a Stack of frozen models and word vectors a network
-    over words is trained instead (Akbik et al. 2018), with a CRF over BIOES tags unless `options` are given; the
-    sources go into the folder. Where the tags of the evaluation split stay in int8, those are scored, and int8 is used
-    from then on (`faster`). The folder also holds predictions.conll of the evaluation split: word, tag, predicted tag,
-    as conlleval expects it. Killed, the same call goes on from there.
+    over words is trained instead (Akbik et al. 2018), with a CRF over BIOES tags unless there are `options`; the
+    sources are copied into the folder. Where the tags of the evaluation split are the same in int8, those are scored,
+    and int8 is used from then on (`validated_in_int8`). The folder also holds predictions.conll of the evaluation
+    split: word, tag, predicted tag, as conlleval expects it. After an interruption the same call continues.
 
     Args:
         train: Sentences with tags.
         out: Folder for the tagger.
         model: A name that `loading.load_network` takes, or a Stack; None: the default model for the script of the
             sentences (models.default_models).
-        valid: Sentences that are tagged after every epoch: the weights with the best F1 of entities, or accuracy, are
+        valid: Sentences to validate on after every epoch: the weights with the best F1 of entities, or accuracy, are
             kept.
         test: Sentences to measure on; without them scores are of `valid`, else of sentences held out of `train`.
         options: Everything about the fine-tuning but the data.
@@ -151,40 +165,42 @@ def tag_finetune(
         options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load_network(model)
     )
     train, parts = chosen_parts(train, valid, test, options)
-    options = fitted(options, source)
+    options = resolved_options(options, source)
     stage = load_recipe(options.recipe).finetune
     stage.refuse_for_classifiers(options.recipe)
     data = {name: _described(part) for name, part in {"train": train, **parts}.items()}
-    stacked = _asked_of(source.stack, options)
+    stacked = _stack_identity(source.stack, options)
     context = context.at(work_folder(out, run_identity("tag", data, [source], [stage], options) | stacked))
     with Meter() as meter:
         tagger, coverage = train_tagger(source, train, options, context, parts=parts)
     name = evaluation_split(parts)
     measured, sentences, precision = parts[name], parts[name].sentences, options.settings.precision
-    replies, seen = tag_all(NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=context.show)
-    reading: dict[str, Any] = {}
+    predictions, evaluation_coverage = tag_all(
+        NetworkTagger.of(tagger, precision), sentences, options.max_tokens, show=context.show
+    )
+    int8: dict[str, Any] = {}
     if source.stack is not None and precision == "auto":
-        reading, replies = faster(tagger, replies, options.max_tokens, show=context.show)
-    found = {TAGGER: scores(measured, replies)}
+        int8, predictions = validated_in_int8(tagger, predictions, options.max_tokens, show=context.show)
+    method_scores = {TAGGER: scores(measured, predictions)}
     costs = {TAGGER: cost(meter, tagger.run["seconds"])}
     if options.baseline:
         with Meter() as meter:
             words, tags = [s.words for s in train.sentences], [s.tags for s in train.sentences]
-            guessed = baseline.frequent_tags(words, tags, [s.words for s in sentences], train.scheme)
-        found[baseline.NAME] = score_tags([s.tags for s in sentences], guessed, train.scheme)
+            frequent = baseline.frequent_tags(words, tags, [s.words for s in sentences], train.scheme)
+        method_scores[baseline.NAME] = score_tags([s.tags for s in sentences], frequent, train.scheme)
         costs[baseline.NAME] = cost(meter)
     record = _record(out, source, data, replace(options, settings=options.settings.of(stage)))
-    record |= tagger.run | reading | {"examined": name} | _overlap(train, parts)
-    record |= {"coverage": {"train": asdict(coverage), name: asdict(seen)}}
+    record |= tagger.run | int8 | {"evaluation_split": name} | _overlap(train, parts)
+    record |= {"coverage": {"train": asdict(coverage), name: asdict(evaluation_coverage)}}
     if source.stack is not None:
         words_of = {part: [s.words for s in of.sentences] for part, of in (("train", train), *parts.items())}
         unknown = {part: source.stack.unknown(words) for part, words in words_of.items()}
         record |= {"stack": source.stack.names, "words_without_vector": unknown}
-    record["results"] = results(found, costs, words=train.words)
+    record["results"] = results(method_scores, costs, words=train.words)
     tagger.run = record
-    documents = {"predictions.conll": predictions(measured, replies).encode("utf-8", "replace")}
+    documents = {"predictions.conll": conll_predictions(measured, predictions).encode("utf-8", "replace")}
     put_in_place(tagger, out, overwrite=context.overwrite, documents=documents)
-    return TagResult(out, record, measured, replies, found, tagger)
+    return TagResult(out, record, measured, predictions, method_scores, tagger)
 
 
 def train_tagger(
@@ -196,28 +212,36 @@ def train_tagger(
     parts: Mapping[str, Tagged] | None = None,
     title: str = "tag",
 ) -> tuple[Artifact, Coverage]:
-    """The tagger that `source` becomes on all of `train`, and what of it did not fit into windows.
+    """Train a tagger; unfinished work is kept in the run's folder.
 
-    `options` are those that `fitted` gives; "valid" among `parts` chooses the epoch. Its run says what the training
-    was: its history and seconds, those spent on a stack's vectors (in this process) among them. Unfinished work lies in
-    the run's folder.
+    Args:
+        source: The pretrained encoder, or the network over a stack.
+        train: Sentences with tags.
+        options: Options as `resolved_options` returns them.
+        context: Folder and progress.
+        parts: Other parts of the data; "valid" among them selects the epoch.
+        title: Title of the progress bar.
+
+    Returns:
+        The tagger, with history and seconds in its run (those for a stack's vectors in this process included), and the
+        truncation of the training sentences.
     """
     parts, settings, stack = parts or {}, options.settings, source.stack
-    stage, began, read = load_recipe(options.recipe).finetune, time.perf_counter(), source
+    stage, began, prepared_source = load_recipe(options.recipe).finetune, time.perf_counter(), source
     folder, show = context.work, context.show
     if stack is not None:
         stack.to(resolve_device(settings.device))
-        known = [train, *(part for name, part in parts.items() if name == "valid")]
+        cached_parts = [train, *(part for name, part in parts.items() if name == "valid")]
         with alone(folder):
-            kept = options.network.kept(stack, known, folder, show=show)
+            cached_stack = options.network.kept(stack, cached_parts, folder, show=show)
             words = [s.words for s in train.sentences]
-            read = replace(source, stack=kept.having_read(words, folder, show=show))
-    prepared = time.perf_counter() - began if stack else 0.0
-    run, coverage = _run(read, stage, train, parts, options)
+            prepared_source = replace(source, stack=cached_stack.having_read(words, folder, show=show))
+    stack_seconds = time.perf_counter() - began if stack else 0.0
+    run, coverage = _run(prepared_source, stage, train, parts, options)
     drive(run, folder / "tagger.checkpoint.safetensors", title=title, show=show)
     if stack is not None:
         stack.to(torch.device("cpu"))
-    trained = {"history": run.progress.history, "seconds": run.progress.seconds + prepared}
+    trained = {"history": run.progress.history, "seconds": run.progress.seconds + stack_seconds}
     return Artifact(run.model.cpu().eval(), source.tokenizer, run=trained, stack=stack), coverage
 
 
@@ -226,25 +250,28 @@ def chosen_parts(
 ) -> tuple[Tagged, dict[str, Tagged]]:
     """The training data, and the parts to validate and to measure on, by name.
 
-    Raises UserError where one part has entities and another one other tags.
+    Raises:
+        UserError: One part has entities, and another one other tags.
     """
     if valid is None and test is None:
-        train, held = split_sentences(train, options.held_out, options.settings.seed)
-        parts = {"held out": held}
+        train, held_out = split_sentences(train, options.held_out, options.settings.seed)
+        parts = {"held out": held_out}
     else:
         parts = parts_by_name(valid=valid, test=test)
     for part in parts.values():
         if (part.scheme == "plain") != (train.scheme == "plain"):
-            message = f"these tags are {part.scheme}, and those to learn from {train.scheme}."
+            message = f"these tags are {part.scheme}, and the training tags {train.scheme}."
             raise UserError(message, where=part.source, remedy="Name the same kind of column in both.")
         if part.scheme != "plain":
             score_tags([s.tags for s in part.sentences], [s.tags for s in part.sentences], part.scheme)
     return train, parts
 
 
-def fitted(options: TagOptions, source: Artifact) -> TagOptions:
-    """The options with what follows from the model. Raises UserError for a layer aggregation that its layers do not
-    allow.
+def resolved_options(options: TagOptions, source: Artifact) -> TagOptions:
+    """The options with recipe, window length and subword pooling filled in from the model.
+
+    Raises:
+        UserError: The model's layers do not allow the layer aggregation.
     """
     encoder = source.model.encoder
     new_layer_aggregation(options.layer_aggregation, encoder.widths)
@@ -256,15 +283,15 @@ def fitted(options: TagOptions, source: Artifact) -> TagOptions:
 
 
 def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) -> Model:
-    """The pretrained encoder under a fresh head."""
-    learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
+    """Graft a fresh head for tags onto a pretrained encoder."""
+    in_scheme = train if train.scheme == "plain" else train.in_scheme(options.scheme)
     width = new_layer_aggregation(options.layer_aggregation, source.encoder.widths).output_dim
     about: Any = {
         "subword_pooling": options.subword_pooling or "first",
         "crf": options.crf,
         "layer_aggregation": options.layer_aggregation,
     }
-    head = TaggingConfig(width, tags=learned.tags, scheme=learned.scheme, **about)
+    head = TaggingConfig(width, tags=in_scheme.tags, scheme=in_scheme.scheme, **about)
     seed = options.settings.seed
     return graft_on_positions(source, {"name": "tagging", **asdict(head)}, dropout=stage.dropout, seed=seed)
 
@@ -272,14 +299,14 @@ def new_tagger(source: Model, stage: Stage, train: Tagged, options: TagOptions) 
 def _run(
     source: Artifact, stage: Stage, train: Tagged, parts: Mapping[str, Tagged], options: TagOptions
 ) -> tuple[Run, Coverage]:
-    """The training, ready to be driven, and what of the sentences does not fit into windows."""
+    """Prepare the training; also returns the truncation of its sentences."""
     settings, tokenizer = options.settings, source.tokenizer
     model = new_tagger(source.model, stage, train, options)
-    learned = train if train.scheme == "plain" else train.in_scheme(options.scheme)
-    words = [s.words for s in learned.sentences]
+    in_scheme = train if train.scheme == "plain" else train.in_scheme(options.scheme)
+    words = [s.words for s in in_scheme.sentences]
     windows, coverage = word_windows(tokenizer, words, options.max_tokens, direction=source.model.encoder.direction)
-    number = {tag: i for i, tag in enumerate(learned.tags)}
-    tags = [np.array([number[tag] for tag in s.tags], dtype=np.int64) for s in learned.sentences]
+    index_of = {tag: i for i, tag in enumerate(in_scheme.tags)}
+    tags = [np.array([index_of[tag] for tag in s.tags], dtype=np.int64) for s in in_scheme.sentences]
     subword_pooling = options.subword_pooling or "first"
     vectors = None if source.stack is None else source.stack.of(words)
     about: Any = {
@@ -297,26 +324,29 @@ def _run(
 def _validator(valid: Tagged, source: Artifact, options: TagOptions) -> Callable[[Model], Validated]:
     def validate(model: Model) -> Validated:
         tagger = NetworkTagger(Artifact(model, source.tokenizer, stack=source.stack), options.settings.precision)
-        replies, _ = tag_all(tagger, valid.sentences, options.max_tokens)
-        found = scores(valid, replies)
-        value = found.headline.value or 0.0
-        return {"loss": 1 - value, "score": value, found.metric: value}
+        predictions, _ = tag_all(tagger, valid.sentences, options.max_tokens)
+        tag_scores = scores(valid, predictions)
+        value = tag_scores.headline.value or 0.0
+        return {"loss": 1 - value, "score": value, tag_scores.metric: value}
 
     return validate
 
 
-def predictions(examined: Tagged, replies: list[Reply]) -> str:
-    """Word, gold tag and predicted tag a line, as conlleval reads them; entities as IOB2, spaces in words as _."""
-    scheme: Scheme = "plain" if examined.scheme == "plain" else "IOB2"
-    given = Tagged(tuple(r.sentence for r in replies), scheme)
-    guessed = replace(given, sentences=tuple(replace(r.sentence, tags=r.tags) for r in replies)).in_scheme(scheme)
-    pairs = zip(examined.sentences, guessed.sentences, strict=True)
-    both = [[f"{a} {b}" for a, b in zip(true.tags, own.tags, strict=True)] for true, own in pairs]
-    plain = [replace(s, words=tuple("_".join(w.split()) or "_" for w in s.words), raw=()) for s in examined.sentences]
+def conll_predictions(evaluation_split: Tagged, predictions: list[TaggedSentence]) -> str:
+    """The file for conlleval: word, gold tag and predicted tag a line; entities as IOB2, spaces in words as _."""
+    scheme: Scheme = "plain" if evaluation_split.scheme == "plain" else "IOB2"
+    sentences = tuple(replace(prediction.sentence, tags=prediction.tags) for prediction in predictions)
+    gold = Tagged(tuple(prediction.sentence for prediction in predictions), scheme)
+    predicted = replace(gold, sentences=sentences).in_scheme(scheme)
+    pairs = zip(evaluation_split.sentences, predicted.sentences, strict=True)
+    both = [[f"{a} {b}" for a, b in zip(true.tags, guess.tags, strict=True)] for true, guess in pairs]
+    plain = [
+        replace(s, words=tuple("_".join(w.split()) or "_" for w in s.words), raw=()) for s in evaluation_split.sentences
+    ]
     return conll_text(plain, both).replace("\t", " ")
 
 
-def _asked_of(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
+def _stack_identity(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
     """The part of the identity that a stack adds."""
     if stack is None:
         return {}
@@ -324,22 +354,22 @@ def _asked_of(stack: Stack | None, options: TagOptions) -> dict[str, Any]:
 
 
 def _described(part: Tagged) -> dict[str, Any]:
-    numbers = {"sentences": len(part), "words": part.words}
-    return {"source": Path(part.source).name, **numbers, "scheme": part.scheme, "sha256": part.content_hash()}
+    counts = {"sentences": len(part), "words": part.words}
+    return {"source": Path(part.source).name, **counts, "scheme": part.scheme, "sha256": part.content_hash()}
 
 
 def _overlap(train: Tagged, parts: Mapping[str, Tagged]) -> dict[str, Any]:
-    """How many sentences of each part are training sentences too, and which of its tags are not in training."""
-    read = {s.words for s in train.sentences}
+    """Number of sentences of each part that are training sentences too, and its tags that are not in training."""
+    training = {s.words for s in train.sentences}
     unseen = {name: sorted(set(part.tags) - set(train.tags)) for name, part in parts.items()}
     return {
-        "sentences_in_training_too": {n: sum(s.words in read for s in part.sentences) for n, part in parts.items()},
+        "sentences_in_training_too": {n: sum(s.words in training for s in part.sentences) for n, part in parts.items()},
         "tags_not_in_training": {name: tags for name, tags in unseen.items() if tags},
     }
 
 
 def _record(out: Path, source: Artifact, data: dict[str, Any], options: TagOptions) -> dict[str, Any]:
-    """run.json but for what came of it."""
+    """run.json without results."""
     about: dict[str, Any] = {"data": data, "recipe": options.recipe, "settings": options.settings}
     run = provenance(stage="tag", name=out.name, base=source.run, **about)
     return run | {
@@ -351,27 +381,36 @@ def _record(out: Path, source: Artifact, data: dict[str, Any], options: TagOptio
     }
 
 
-def results(found: Mapping[str, TagScores], costs: Mapping[str, Mapping[str, float]], *, words: int) -> dict[str, Any]:
-    """The shape that every results.json keeps: methods, each with its scores and what it cost; the tagger first."""
+def results(
+    method_scores: Mapping[str, TagScores], costs: Mapping[str, Mapping[str, float]], *, words: int
+) -> dict[str, Any]:
+    """The contents of results.json: the methods with their scores and costs, the tagger first.
+
+    Args:
+        method_scores: Scores by method.
+        costs: Minutes and peak memory by method.
+        words: Number of training words.
+    """
     methods: dict[str, Any] = {}
-    for name, scored in found.items():
-        summary = {k: v for k, v in scored.summary().items() if v is not None}
+    for name, tag_scores in method_scores.items():
+        summary = {k: v for k, v in tag_scores.summary().items() if v is not None}
         kept = {k: v for k, v in summary.items() if k not in ("sentences", "words", "types")}
         methods[name] = kept | dict(costs.get(name, {}))
-    own = found[TAGGER]
-    about = {"labels": words, "test_n": len(own.words), "seeds": 1, "metric": own.metric, "types": own.of_types()}
-    return {**about, "verdict": _verdict(found, methods), "methods": methods}
+    tagger = method_scores[TAGGER]
+    about: dict[str, Any] = {"labels": words, "test_n": len(tagger.words), "seeds": 1}
+    about |= {"metric": tagger.metric, "types": tagger.of_types()}
+    return {**about, "verdict": _verdict(method_scores, methods), "methods": methods}
 
 
-def _verdict(found: Mapping[str, TagScores], methods: Mapping[str, Any]) -> str:
-    """How good it is, and whether better than the baseline by more than chance explains."""
-    own = found[TAGGER]
-    metric, name = own.metric, formatting.metric_name(own.metric)
+def _verdict(method_scores: Mapping[str, TagScores], methods: Mapping[str, Any]) -> str:
+    """The score in a sentence, with a paired test against the baseline."""
+    tagger = method_scores[TAGGER]
+    metric, name = tagger.metric, formatting.metric_name(tagger.metric)
     shown = f"{name[0].upper()}{name[1:]} {interval(methods[TAGGER], metric)}"
-    text = f"{shown} on {len(own.words):,} sentences of {int(own.words.sum()):,} words"
-    if baseline.NAME not in found:
+    text = f"{shown} on {len(tagger.words):,} sentences of {int(tagger.words.sum()):,} words"
+    if baseline.NAME not in method_scores:
         return f"{text}; no baseline was run."
-    base = found[baseline.NAME]
-    test = paired_ratio_test(own.headline, base.headline)
+    base = method_scores[baseline.NAME]
+    test = paired_ratio_test(tagger.headline, base.headline)
     rival = f"each word's most frequent tag ({formatting.score(base.headline.value, metric)})"
     return f"{text}. {formatting.compared(test.difference, test.p, metric, rival)}"

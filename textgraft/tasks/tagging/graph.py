@@ -1,4 +1,4 @@
-"""A tagger of words as a graph."""
+"""A tagger of words as an ONNX graph."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class OnnxTagger(OnnxModel):
-    """Token ids to the best tags of whole sentences, and each one's probability; a long one lies in several windows.
+    """Graph from token ids to the best tags of whole sentences, each with its probability.
 
-    `tags` are in the order of the outputs, of a `scheme`; `subword_pooling` is which of a word's pieces speaks for it.
+    A long sentence is split into several windows.
+
+    Attributes:
+        tags: The tags, in the order of the outputs.
+        scheme: Scheme of the tags.
+        subword_pooling: The subword that represents a word, "first" or "last".
+        direction: The direction in which the encoder attends.
     """
 
     tags: list[str] = field(default_factory=list)
@@ -34,35 +40,42 @@ class OnnxTagger(OnnxModel):
 
     @property
     def config(self) -> OnnxTagger:
-        """Where a network's tags are said."""
+        """The tagset (predictor.Tagset), which is the graph itself."""
         return self
 
-    def reading(self, max_tokens: int) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagPredictions], Coverage]]:
-        """What tags one part of a file after the other, as tagging wants it; windows are those of the original."""
+    def batch_tagger(
+        self, max_tokens: int
+    ) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagPredictions], Coverage]]:
+        """A function that tags a batch of sentences; `max_tokens` is not used, windows are those of the network."""
 
-        def tagged(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
+        def tag(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
             windows, coverage = word_windows(self.tokenizer, sentences, self.max_tokens, direction=self.direction)
-            found = self.decoded(windows, [len(words) for words in sentences])
-            return [([self.tags[i] for i in best], sure.tolist()) for best, sure in found], coverage
+            decoded = self.decoded(windows, [len(words) for words in sentences])
+            return [([self.tags[i] for i in best], probability.tolist()) for best, probability in decoded], coverage
 
-        return tagged
+        return tag
 
     def decoded(self, windows: Sequence[WordWindow], lengths: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each sentence, of so many words, the best tags' numbers (W,) and their probabilities (W,)."""
-        inside: list[list[WordWindow]] = [[] for _ in lengths]
+        """The indices of the best tags (W,) and their probabilities (W,), for each sentence.
+
+        Args:
+            windows: The windows of all sentences.
+            lengths: Number of words of each sentence.
+        """
+        windows_of: list[list[WordWindow]] = [[] for _ in lengths]
         for window in windows:
-            inside[window.sentence].append(window)
-        sizes = [len(own) * max(len(w.ids) for w in own) for own in inside]
-        found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+            windows_of[window.sentence].append(window)
+        sizes = [len(group) * max(len(w.ids) for w in group) for group in windows_of]
+        decoded: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for indices in budget_batches(sizes, tokens=self.tokens_per_batch, rows=ROWS):
-            rows = [(place, window) for place, i in enumerate(indices) for window in inside[i]]
+            rows = [(place, window) for place, i in enumerate(indices) for window in windows_of[i]]
             width = max(len(window.ids) for _, window in rows)
             words = np.full((len(indices), max(lengths[i] for i in indices)), -1)
             for row, (place, window) in enumerate(rows):
                 words[place, window.start : window.start + len(window.spans)] = row * width + window.positions(
                     self.subword_pooling
                 )
-            tags, sure = self.read([window.ids for _, window in rows], words=words)
+            tags, probabilities = self.read([window.ids for _, window in rows], words=words)
             for place, i in enumerate(indices):
-                found[i] = tags[place, : lengths[i]], sure[place, : lengths[i]]
-        return [found[i] for i in range(len(lengths))]
+                decoded[i] = tags[place, : lengths[i]], probabilities[place, : lengths[i]]
+        return [decoded[i] for i in range(len(lengths))]

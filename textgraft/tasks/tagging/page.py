@@ -1,4 +1,4 @@
-"""Sentences as one self-contained page of HTML, what was found in them in colours, with a legend."""
+"""Tagged sentences as one self-contained HTML page: tags in colours, with a legend."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from typing import TYPE_CHECKING
 from textgraft.report.html import page, text
 
 if TYPE_CHECKING:
-    from textgraft.tasks.tagging.predictor import Reply
+    from textgraft.tasks.tagging.predictor import TaggedSentence
 
 COLOURS = 8
-"""How many series the style has; further tags share them, and are told apart by their names."""
+"""Number of series in the style; further tags reuse the colours and differ by their names."""
 TITLE = "Tagged sentences"
 _HOLE = "<!-- sentences -->"
 
 
-def tagged_page(replies: Iterable[Reply]) -> Iterator[str]:
-    """The page, piece by piece, a sentence at a time; the legend, with how often each tag came, is the last piece."""
+def tagged_sentences_page(predictions: Iterable[TaggedSentence]) -> Iterator[str]:
+    """The page in pieces, one a sentence; the last one is the legend with the frequency of each tag."""
     before, after = page(TITLE, _HOLE).split(_HOLE)
     yield before
     numbers: dict[str, int] = {}
     counts: Counter[str] = Counter()
-    for reply in replies:
+    for prediction in predictions:
         shown, at = [], 0
-        for start, end, name in reply.spans:
+        for start, end, name in prediction.spans:
             if start < at:  # a word of several that are written as one
                 continue
             number = numbers.setdefault(name, len(numbers))
             counts[name] += 1
-            shown += [text(reply.sentence.text[at:start]), _marked(reply.sentence.text[start:end], name, number)]
+            shown += [
+                text(prediction.sentence.text[at:start]),
+                _marked(prediction.sentence.text[start:end], name, number),
+            ]
             at = end
-        yield f'<p dir="auto">{"".join(shown)}{text(reply.sentence.text[at:])}</p>'
+        yield f'<p dir="auto">{"".join(shown)}{text(prediction.sentence.text[at:])}</p>'
     legend = [f"<li>{_marked(f'{counts[name]:,}', name, number)}</li>" for name, number in numbers.items()]
     yield f"<section><h2>Legend</h2><ul>{''.join(legend)}</ul></section>" if legend else ""
     yield after

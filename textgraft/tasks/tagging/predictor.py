@@ -1,4 +1,4 @@
-"""A tagger at work: words or texts in, a tag for each word out, and the entities that they make."""
+"""Prediction with a tagger: from words or texts to a tag for each word, and entities."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from textgraft.models.artifact import Artifact, Predictor
     from textgraft.models.loading import OpenedModels
 
-AT_ONCE, WORDS_AT_ONCE = 256, 8192
-"""Sentences that are held in memory together, with what a stack says of their words; of long ones there are fewer."""
+SENTENCES_AT_ONCE, WORDS_AT_ONCE = 256, 8192
+"""Maximum number of sentences and of words that are in memory together, with the vectors of a stack."""
 MAX_TOKENS = 256
 AS_WORDS = "Pass a list of lists of words, or use tag_texts."
 
 
 @dataclass(frozen=True)
 class Mention:
-    """An entity: characters [start, end) of the text, words [first, last], and how sure its least sure word is."""
+    """An entity: characters [start, end) of the text, words [first, last], and the lowest probability among these."""
 
     type: str
     text: str
@@ -44,8 +44,15 @@ class Mention:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What a tagger says of a sentence: a tag for each word, with its probability among legal tags of the sentence."""
+class TaggedSentence:
+    """Prediction for a sentence.
+
+    Attributes:
+        sentence: The sentence.
+        tags: A tag for each word.
+        probabilities: The probability of each tag among the legal tags of the sentence.
+        has_entities: Tags are of entities, not of words alone.
+    """
 
     sentence: Sentence
     tags: tuple[str, ...]
@@ -56,35 +63,35 @@ class Reply:
     def mentions(self) -> list[Mention]:
         """The entities, in order; none where tags are of another kind."""
         text, spans = self.sentence.text, self.sentence.spans
-        found = []
+        mentions = []
         for kind, first, last in entities(self.tags) if self.has_entities else []:
             start, end = spans[first][0], spans[last][1]
-            sure = min(self.probabilities[first : last + 1])
-            found.append(Mention(kind, text[start:end], start, end, first, last, sure))
-        return found
+            probability = min(self.probabilities[first : last + 1])
+            mentions.append(Mention(kind, text[start:end], start, end, first, last, probability))
+        return mentions
 
     @property
     def spans(self) -> list[tuple[int, int, str]]:
-        """What is to be marked in the text: entities with their types, or words with their tags."""
+        """(start, end, name) of each entity with its type, or of each word with its tag."""
         if self.has_entities:
             return [(m.start, m.end, m.type) for m in self.mentions]
         return [(*span, tag) for span, tag in zip(self.sentence.spans, self.tags, strict=True)]
 
-    def listed(self) -> dict[str, Any]:
-        """The text, its words with offset, tag and probability, and its entities, as JSON has it."""
+    def as_json(self) -> dict[str, Any]:
+        """The text, its words with offset, tag and probability, and its entities, as in JSON."""
         rows = zip(self.sentence.words, self.sentence.spans, self.tags, self.probabilities, strict=True)
         words = [
             {"word": w, "start": start, "end": end, "tag": tag, "probability": round(p, 6)}
             for w, (start, end), tag, p in rows
         ]
-        found: dict[str, Any] = {"text": self.sentence.text, "words": words}
+        result: dict[str, Any] = {"text": self.sentence.text, "words": words}
         if self.has_entities:
-            found["entities"] = [{**vars(m), "probability": round(m.probability, 6)} for m in self.mentions]
-        return found
+            result["entities"] = [{**vars(m), "probability": round(m.probability, 6)} for m in self.mentions]
+        return result
 
 
 class Tagset(Protocol):
-    """Which tags there are, and of what scheme."""
+    """The tags of a tagger, and their scheme."""
 
     @property
     def tags(self) -> list[str]: ...
@@ -94,40 +101,41 @@ class Tagset(Protocol):
 
 
 class WordTagger(Protocol):
-    """What gives words their tags: a network (tagging_network), or a graph (tasks.tagging.graph), which needs no torch.
+    """Interface of a network (network.py) and of an ONNX graph (graph.py), which needs no torch.
 
-    `reading` gives what tags one part of a file after the other, in windows of so many tokens.
+    `batch_tagger` returns a function that tags a batch of sentences in windows of at most `max_tokens` tokens.
     """
 
     @property
     def config(self) -> Tagset: ...
 
-    def reading(
+    def batch_tagger(
         self, max_tokens: int
     ) -> Callable[[Sequence[Sequence[str]]], tuple[list[TagPredictions], Coverage]]: ...
 
 
 def stream_tags(
     tagger: WordTagger, sentences: Iterable[Sentence], max_tokens: int = MAX_TOKENS
-) -> Iterator[tuple[Reply, Coverage]]:
-    """What a tagger says of each sentence, in order, with what of it did not fit.
+) -> Iterator[tuple[TaggedSentence, Coverage]]:
+    """Predict the tags of sentences, in order, with the truncation of each batch beside its first sentence.
 
-    Memory holds `AT_ONCE` of them, or `WORDS_AT_ONCE` words: all that a stack says of these is computed together.
+    A batch has at most `SENTENCES_AT_ONCE` sentences and about `WORDS_AT_ONCE` words, whose vectors of a stack are
+    computed together.
     """
-    has_entities, tagged = tagger.config.scheme != "plain", tagger.reading(max_tokens)
-    for part in _parts(sentences):
-        found, coverage = tagged([s.words for s in part])
-        for sentence, (tags, sure) in zip(part, found, strict=True):
-            yield Reply(sentence, tuple(tags), tuple(sure), has_entities), coverage
+    has_entities, tag_batch = tagger.config.scheme != "plain", tagger.batch_tagger(max_tokens)
+    for batch in _batches(sentences):
+        predictions, coverage = tag_batch([s.words for s in batch])
+        for sentence, (tags, probabilities) in zip(batch, predictions, strict=True):
+            yield TaggedSentence(sentence, tuple(tags), tuple(probabilities), has_entities), coverage
             coverage = Coverage()
 
 
-def _parts(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
-    """The sentences, as many at a time as are held in memory together."""
+def _batches(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    """The sentences, as many at a time as are in memory together."""
     part: list[Sentence] = []
     words = 0
     for sentence in sentences:
-        if part and (len(part) == AT_ONCE or words + len(sentence.words) > WORDS_AT_ONCE):
+        if part and (len(part) == SENTENCES_AT_ONCE or words + len(sentence.words) > WORDS_AT_ONCE):
             yield part
             part, words = [], 0
         part.append(sentence)
@@ -138,21 +146,27 @@ def _parts(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
 
 def tag_all(
     tagger: WordTagger, sentences: Sequence[Sentence], max_tokens: int = MAX_TOKENS, *, show: bool = False
-) -> tuple[list[Reply], Coverage]:
+) -> tuple[list[TaggedSentence], Coverage]:
     """`stream_tags` for sentences that are all in memory."""
-    replies, total = [], Coverage()
+    predictions, total = [], Coverage()
     with Meter("tagging", len(sentences), shown=show) as meter:
-        for reply, coverage in stream_tags(tagger, sentences, max_tokens):
-            replies.append(reply)
+        for prediction, coverage in stream_tags(tagger, sentences, max_tokens):
+            predictions.append(prediction)
             total += coverage
-            meter.add(len(reply.sentence.text.encode("utf-8", "replace")), len(reply.tags))
-    return replies, total
+            meter.add(len(prediction.sentence.text.encode("utf-8", "replace")), len(prediction.tags))
+    return predictions, total
 
 
 class Tagger:
-    """A model fine-tuned to tag words, or its ONNX graph, by name or in memory.
+    """A model fine-tuned to tag words, or its ONNX graph.
 
-    Raises UserError for a model of another task.
+    Args:
+        model: Name or folder of a model, or an opened one.
+        precision: "auto", "fp32", "bf16" or "int8".
+        show: Show progress on stderr.
+
+    Raises:
+        UserError: The model is of another task.
     """
 
     def __init__(self, model: str | Path | Predictor, *, precision: str = "auto", show: bool = False) -> None:
@@ -176,57 +190,69 @@ class Tagger:
         """The tagger of opened models."""
         return cls(models.members[0], precision=precision)
 
-    def stream(self, sentences: Iterable[Sentence]) -> Iterator[tuple[Reply, Coverage]]:
-        """What `stream_tags` says, one after the other."""
+    def stream(self, sentences: Iterable[Sentence]) -> Iterator[tuple[TaggedSentence, Coverage]]:
+        """Predict the tags of a stream of sentences, as `stream_tags` does."""
         return stream_tags(self.source, sentences, self.max_tokens)
 
-    def tag(self, sentences: Sequence[Sentence | Sequence[str]]) -> list[Reply]:
-        """The tags of sentences, which are given as words. Raises UserError, with the place, for texts."""
+    def tag(self, sentences: Sequence[Sentence | Sequence[str]]) -> list[TaggedSentence]:
+        """Predict the tags of sentences, each a list of words.
+
+        Raises:
+            UserError: A sentence is a text.
+        """
         validate_not_single_text(sentences, name="sentences", remedy=AS_WORDS)
         for index, sentence in enumerate(sentences):
             validate_not_single_text(sentence, name=f"sentences[{index}]", remedy=AS_WORDS)
-        read = [s if isinstance(s, Sentence) else Sentence.of(s) for s in sentences]
-        return tag_all(self.source, read, self.max_tokens, show=self.show)[0]
+        split = [s if isinstance(s, Sentence) else Sentence.of(s) for s in sentences]
+        return tag_all(self.source, split, self.max_tokens, show=self.show)[0]
 
-    def tag_texts(self, texts: Sequence[str]) -> list[Reply]:
-        """The tags of texts, split into words by text.words; a text without a word has none."""
+    def tag_texts(self, texts: Sequence[str]) -> list[TaggedSentence]:
+        """Predict the tags of texts, split into words by text.words; a text without a word has none."""
         sentences = [from_text(text) for text in each_text(texts)]
-        replies = iter(self.tag([s for s in sentences if s.words]))
-        return [next(replies) if s.words else Reply(s, (), (), self.has_entities) for s in sentences]
+        predictions = iter(self.tag([s for s in sentences if s.words]))
+        return [next(predictions) if s.words else TaggedSentence(s, (), (), self.has_entities) for s in sentences]
 
     @property
     def has_entities(self) -> bool:
-        """Whether tags are of entities, not of words alone."""
+        """True where tags are of entities, not of words alone."""
         return self.config.scheme != "plain"
 
     def evaluate(self, data: Tagged) -> dict[str, Any]:
-        """How good the tags are: what TagScores.summary says. Raises UserError for tags of another kind."""
+        """Scores of the predicted tags, as TagScores.summary has them.
+
+        Raises:
+            UserError: The gold tags are of another kind.
+        """
         validate_types(data=data, wanted=Tagged, reader="textgraft.read_conll")
         return scores(data, self.tag(data.sentences)).summary()
 
 
 def from_text(text: str) -> Sentence:
-    """A text's words, with where they stand in it."""
+    """Split a text into words, with their offsets."""
     spans = split_words(text)
     return Sentence(tuple(text[a:b] for a, b in spans), (), text, tuple(spans))
 
 
-def scores(data: Tagged, replies: Sequence[Reply]) -> TagScores:
-    """Replies beside gold tags, entities of any scheme as IOB2. Raises UserError where one has entities and one not."""
-    if replies and replies[0].has_entities == (data.scheme == "plain"):
-        kinds = ("entities", "other tags") if replies[0].has_entities else ("other tags", "entities")
+def scores(data: Tagged, predictions: Sequence[TaggedSentence]) -> TagScores:
+    """Score predictions against gold tags; entities of any scheme are compared as IOB2.
+
+    Raises:
+        UserError: Only one of the two has entities.
+    """
+    if predictions and predictions[0].has_entities == (data.scheme == "plain"):
+        kinds = ("entities", "other tags") if predictions[0].has_entities else ("other tags", "entities")
         message = f"this model gives {kinds[0]}, and the file has {kinds[1]}."
         raise UserError(message, where=data.source, remedy="Name the column of such tags.")
     scheme: Scheme = "plain" if data.scheme == "plain" else "IOB2"
     gold = [s.tags if scheme == "plain" else converted(s.tags, scheme) for s in data.sentences]
-    return score_tags(gold, [converted(r.tags, scheme) for r in replies], scheme)
+    return score_tags(gold, [converted(r.tags, scheme) for r in predictions], scheme)
 
 
-def tag_predict(model: str | Path, texts: Sequence[str]) -> list[Reply]:
-    """The tags that a model's folder gives to the words of texts."""
+def tag_predict(model: str | Path, texts: Sequence[str]) -> list[TaggedSentence]:
+    """Predict the tags of texts with a saved model."""
     return Tagger(model).tag_texts(texts)
 
 
 def tag_evaluate(model: str | Path, data: Tagged) -> dict[str, Any]:
-    """How good a model's folder tags: accuracy, or F1 of entities, with intervals."""
+    """Accuracy, or F1 of entities, of a saved model, with intervals."""
     return Tagger(model).evaluate(data)

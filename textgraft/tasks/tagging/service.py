@@ -14,7 +14,7 @@ class TagRequest(Request):
 
 
 class TaggingService:
-    """A tagger: the words of each text with their tags, and the entities that they make."""
+    """Service of a tagger: the words of each text with their tags, and the entities."""
 
     path, task = "/tag", "tagging"
     Request: type[Request] = TagRequest
@@ -29,7 +29,7 @@ class TaggingService:
         return request.texts
 
     def answer(self, items: Sequence[str]) -> list[dict[str, Any]]:
-        return [reply.listed() for reply in self.tagger.tag_texts(items)]
+        return [prediction.as_json() for prediction in self.tagger.tag_texts(items)]
 
     def tell(self, request: TagRequest, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {"texts": list(answers)}

@@ -1,4 +1,4 @@
-"""Tagging of words, by the names of its parts."""
+"""TaskSpec of word tagging: heads, metrics, predictor, exporter and service by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tagger over a stack of frozen models: a fresh network over words, their vectors, and how fast it may read."""
+"""A tagger over a stack of frozen models: a fresh network over words, cached vectors, and inference in int8."""
 
 from __future__ import annotations
 
@@ -17,21 +17,29 @@ from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.nn.cpu.int8 import int8_is_native
-from textgraft.tasks.tagging.network import READ_IN, WORDS, NetworkTagger
-from textgraft.tasks.tagging.predictor import Reply, tag_all
+from textgraft.tasks.tagging.network import MIN_WORDS, READ_IN, NetworkTagger
+from textgraft.tasks.tagging.predictor import TaggedSentence, tag_all
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.word_embeddings.stack import Stack
 
 KEPT_BYTES = 2_000_000_000
-SAME = 0.995
-"""So many of the tags must stay where int8 is taken unasked: fewer may change than where it was asked for."""
+MIN_AGREEMENT = 0.995
+"""Share of the tags that must be the same for `auto` to choose int8: more than where int8 is an option of the user."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The shape of the network over a stack (WordLSTMConfig), and how many bytes of vectors are kept on disk.
+    """Shape of the network over a stack (WordLSTMConfig), and the size of the cache of vectors.
 
-    A `projection_dim` of None is the stack's own width, but no more than 256. Raises UserError for sizes below 0.
+    Attributes:
+        hidden_dim: Width of the LSTM in each direction.
+        num_layers: Number of LSTM layers.
+        projection_dim: Width that vectors are projected to; None: the stack's width, but at most 256.
+        character_filters: Number of filters of the character convolution.
+        kept_bytes: Bytes of vectors that are cached on disk.
+
+    Raises:
+        UserError: `kept_bytes` is below 0.
     """
 
     hidden_dim: int = 256
@@ -45,11 +53,11 @@ class Network:
             raise UserError(f"kept_bytes is {self.kept_bytes}.", remedy="Give 0 or more.")
 
     def identity(self) -> dict[str, Any]:
-        """Its shape, and how much is kept."""
+        """All fields."""
         return identity_of(self)
 
     def over(self, stack: Stack, seed: int) -> Artifact:
-        """A fresh network that reads `stack`, drawn for `seed`, with the tokenizer that spells its words."""
+        """A network over `stack` with random weights by `seed`, and the tokenizer for its character encoding."""
         projected = min(stack.width, 256) if self.projection_dim is None else self.projection_dim
         config = WordLSTMConfig(
             vectors_dim=stack.width,
@@ -66,35 +74,44 @@ class Network:
         return Artifact(model.eval(), CharacterEncodingTokenizer.from_vocabulary(), run=run, stack=stack)
 
     def kept(self, stack: Stack, parts: Sequence[Tagged], folder: Path, *, show: bool) -> Stack:
-        """The stack with its models' vectors of all parts in files in `folder`; says which are too large for that."""
+        """The stack with its models' vectors of all parts cached in `folder`; prints which are too large for that."""
         sentences = [s.words for part in parts for s in part.sentences]
         kept, too_large = stack.kept(sentences, folder, most_bytes=self.kept_bytes, show=show)
         if too_large and show:
             from rich.console import Console
 
             names, most = ", ".join(too_large), self.kept_bytes / 1e9
-            told = (
+            message = (
                 f"tag: vectors of {names} are computed anew in every epoch: on disk they would take over {most:g} GB."
             )
-            Console(stderr=True).print(told, highlight=False)
+            Console(stderr=True).print(message, highlight=False)
         return kept
 
 
-def faster(
-    tagger: Artifact, usual: Sequence[Reply], max_tokens: int, *, show: bool
-) -> tuple[dict[str, Any], list[Reply]]:
-    """The replies by which `auto` is to answer for a tagger, and what its run says of that.
+def validated_in_int8(
+    tagger: Artifact, usual: Sequence[TaggedSentence], max_tokens: int, *, show: bool
+) -> tuple[dict[str, Any], list[TaggedSentence]]:
+    """Choose the precision that `auto` uses for a tagger, int8 or the usual one, by comparing predictions.
 
-    They are those of int8 where the processor has it, where `usual` are of as many words as int8 is believed by
-    (tagging_network.WORDS), and where enough of their tags stay. Gold tags have no part in it.
+    int8 is chosen where the processor has instructions for it, where there are at least MIN_WORDS words (network.py),
+    and where MIN_AGREEMENT of the tags are the same. Gold tags are not used.
+
+    Args:
+        tagger: The tagger.
+        usual: Its predictions in the usual precision.
+        max_tokens: Length of a window.
+        show: Show progress on stderr.
+
+    Returns:
+        The comparison as in run.json, and the predictions in the chosen precision.
     """
-    words = sum(len(reply.tags) for reply in usual)
-    if not int8_is_native() or words < WORDS:
+    words = sum(len(prediction.tags) for prediction in usual)
+    if not int8_is_native() or words < MIN_WORDS:
         return {}, list(usual)
-    trusting = replace(tagger, run=tagger.run | {READ_IN: "int8"})
-    found, _ = tag_all(NetworkTagger.of(trusting, "auto"), [r.sentence for r in usual], max_tokens, show=show)
-    same = sum(a == b for one, other in zip(usual, found, strict=True) for a, b in zip(one.tags, other.tags))
-    compared = {"in_int8": {"words": words, "same": same}}
-    if same < SAME * words:
-        return compared, list(usual)
-    return compared | {READ_IN: "int8"}, found
+    trusted = replace(tagger, run=tagger.run | {READ_IN: "int8"})
+    in_int8, _ = tag_all(NetworkTagger.of(trusted, "auto"), [p.sentence for p in usual], max_tokens, show=show)
+    same = sum(a == b for p, q in zip(usual, in_int8, strict=True) for a, b in zip(p.tags, q.tags))
+    comparison = {"in_int8": {"words": words, "same": same}}
+    if same < MIN_AGREEMENT * words:
+        return comparison, list(usual)
+    return comparison | {READ_IN: "int8"}, in_int8
