@@ -3,11 +3,11 @@
     python research/crash.py                # 20 points
     python research/crash.py --points 100 --json
 
-A tiny model goes from text to a classifier: pretrain (tokenizer, token shards, word vectors where gensim is installed,
-training), adapt (on a vocabulary of its own), fine-tuning on several seeds, fine-tuning on folds, and a weighted
-ensemble with linear classifiers. Each result is made once in peace; then anew, by processes that are killed at random
-moments and repeated, until one comes to the end. The weights, the tokenizer and all scores are compared by sha256 to
-those made in peace. Exits with 1 if anything differs.
+A tiny model goes from text to a classifier: pretrain (tokenizer, token shards, word vectors where gensim is
+installed, training), adapt (on a vocabulary of its own), fine-tuning on several seeds, fine-tuning on folds, and a
+weighted ensemble with linear classifiers. Each result is made once without interruption; then anew, by processes that
+are killed at random moments and repeated, until one comes to the end. The weights, the tokenizer and all scores are
+compared by sha256 to those of the uninterrupted run. Exits with 1 if anything differs.
 
 Each life is a fork of this process, which has only imported the libraries, so that the moments fall on the work
 itself. They are counted in processor time: on a busy machine wall time says little of how far a run has come.

@@ -5,7 +5,7 @@ floor is put through the first half of the minutes at the full rate, and what it
 came; then through all of them, and drawn to ten hours. What the last fifth of a run adds, where the rate falls, is a
 column of its own: no law of the way there knows of it. Rates that fall from the beginning (schedule "linear") bend a
 curve that is drawn so, and histories in several legs have no common clock: such models are refused. The run.json of
-English models that were in the box before lie in research/kept/hours.
+English models that were bundled before lie in research/kept/hours.
 """
 
 from __future__ import annotations

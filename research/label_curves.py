@@ -22,17 +22,17 @@ DATA_SETS = {
     "imdb": "Film reviews (IMDb)",
     "movie-reviews": "Long film reviews",
     "sms-spam": "Text messages (SMS spam)",
-    "trec": "Kinds of question (TREC)",
+    "trec": "Question types (TREC)",
     "truevoice": "Thai telephone calls",
 }
 METHODS = {
-    "linear": "n-grams, linear",
-    "lsa": "LSA of the pool",
-    "co-training": "co-training on the pool",
+    "linear": "TF-IDF n-grams, linear",
+    "lsa": "LSA of unlabelled texts",
+    "co-training": "co-training on unlabelled texts",
     "scratch": "LSTM from random weights",
-    "no-adapt": "shipped LSTM, fine-tuned",
-    "ulmfit": "adapted to the pool, then fine-tuned",
-    "no-adapt@en-gpt-small": "shipped GPT, fine-tuned",
+    "no-adapt": "bundled LSTM, fine-tuned",
+    "ulmfit": "bundled LSTM, adapted and fine-tuned",
+    "no-adapt@en-gpt-small": "bundled GPT, fine-tuned",
     "default": "finetune without a recipe",
 }
 Points = list[tuple[int, tables.Cell]]

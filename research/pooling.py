@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from textgraft.comparison.methods import MethodOptions, new_method
 from textgraft.comparison.methods.default import Default
+from textgraft.core.context import RunContext
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
@@ -183,12 +184,13 @@ class Draws:
         folder.mkdir()
         if self.method is None:
             unseen = Examples(list(self.test.texts))
-            ground = SelectionContext(train, unseen, self.labels, self.pool, splits, seed, folder)
-            candidates: list[Candidate] = linear_candidates(ground, self.feature_maps, show=False).candidates
+            context = RunContext(folder, seed, precision="fp32", show=False)
+            selection = SelectionContext(train, unseen, "test", self.labels, self.pool, splits, context)
+            candidates: list[Candidate] = linear_candidates(selection, self.feature_maps).candidates
             if self.probed is not None:
-                candidates.append(self.probe(self.probed, ground))
+                candidates.append(self.probe(self.probed, selection))
         else:
-            about = (train, self.test.texts, self.labels, splits, seed, folder)
+            about = (train, self.test.texts, self.labels, splits, RunContext(folder, seed, show=False))
             candidates = list(self.method.weighted_ensemble(*about)[0].candidates)
         known = np.array(sorted({int(i) for _, fold in splits for i in fold}))
         held = np.stack([candidate.held_out[known] for candidate in candidates]).astype(float)
@@ -196,9 +198,9 @@ class Draws:
         names = [candidate.name for candidate in candidates]
         return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test), names)
 
-    def probe(self, model: Artifact, ground: SelectionContext) -> Candidate:
-        parts = encode_parts(model, {"train": ground.train, "test": self.test}, self.labels, self.max_tokens).parts
-        return linear_probe_candidate("probe", model, parts, ground, examined="test", precision="fp32")
+    def probe(self, model: Artifact, selection: SelectionContext) -> Candidate:
+        encoded = encode_parts(model, {"train": selection.train, "test": self.test}, self.labels, self.max_tokens)
+        return linear_probe_candidate("probe", encoded, selection)
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Which layers make the best features? `textgraft inspect layers` with a bench's options.
+"""Which layers make the best features? `textgraft inspect layers` with a study's options.
 
     python research/readouts.py TRAIN.conllu --test TEST.conllu --model hf:FOLDER --sentences 600 --seeds 3 --out
     FOLDER
 
-Table 7 of Devlin et al. 2019 on any file of sentences with tags and any encoder; see textgraft/stages/layer
-aggregations.py. The table is in OUT/results.json and OUT/report.html too.
+Table 7 of Devlin et al. 2019 on any file of sentences with tags and any encoder; see
+textgraft/experiments/layer_aggregation.py. The table is in OUT/results.json and OUT/report.html too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Public task data as files that textgraft reads: pairs with labels or numbers, and choices. docs/tasks.md goes on.
+"""Public task data as files that textgraft reads: pairs with labels or numbers, and choices.
 
     python research/tasks.py DATA OUT
+
+docs/standard-tasks.md has the commands that use them.
 
 DATA holds rte, sick, stsb and copa as they were published. OUT gets NAME-train and NAME-test of each: random parts of
 the training sets, the same ones each time, as large as LABELS says, and of SICK's tests the first part drawn. Both

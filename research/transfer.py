@@ -1,8 +1,8 @@
 """What transfer is worth on real data, layer by layer: `python research/transfer.py trec --labels 500 --seeds 5`.
 
 `textgraft inspect transfer` on the texts that research/curves.py draws first, and on its tests. Prints the verdict and
-the two tables of docs/transfer.md; --plots writes its two pictures. The report and results.json lie in --out. Killed,
-the same command goes on where it was.
+the tables of docs/concepts/transfer.md; --plots writes its two pictures. The report and results.json are in --out. If
+it is killed, the same command resumes it.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ ROW = Row(
     peer="flair 0.15",
     environment="flair",
     measures={"speed": Measure("sentences/s", 5, 15), "memory": Measure("MB")},
-    means="sentences of like length together, each direction once; bfloat16 where it is native. Weights are drawn, "
-    "so that there is no quality here: tests/parity holds the vectors to Flair's, docs/tagging.md has the scores",
+    means="sentences of like length together, each direction once; bfloat16 where it is native. Weights are random, "
+    "so no quality is measured: tests/parity compares the vectors with Flair's; scores are in docs/how-to/tagging.md",
 )
 
 

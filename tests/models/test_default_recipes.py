@@ -50,9 +50,9 @@ def test_bundled_models(name: str) -> None:
     assert source.recommended_recipe("frozen") == "frozen"
 
 
-def test_every_bundled_network_and_every_family_is_in_the_table() -> None:
+def test_every_bundled_network_is_in_the_table_and_no_unknown_family() -> None:
     assert {name for name in names() if (find(name) / "tokenizer.json").is_file()} <= BUNDLED.keys()
-    assert FAMILIES.keys() == ENCODERS.keys()
+    assert FAMILIES.keys() <= ENCODERS.keys()  # one without a line has the recipe "default"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

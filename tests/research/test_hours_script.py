@@ -1,4 +1,4 @@
-"""research/hours.py: the power law of a model's history, of which docs/lab-notes.md quotes the figures."""
+"""research/hours.py: the power law of a model's history, of which research/lab-notes.md quotes the figures."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_a_method_has_a_line_where_it_was_run_and_one_colour_everywhere() -> Non
     assert [list(line.get_ydata()) for line in first.lines] == [pytest.approx([60, 79]), [70]]
     assert [line.get_color() for line in second.lines] == [first.lines[1].get_color()]
     assert first.lines[0].get_color() != first.lines[1].get_color()
-    assert "Kinds of question (TREC): n-grams, linear 60.0 79.0, finetune without a recipe 70.0" in drawn.alt
+    assert "Question types (TREC): TF-IDF n-grams, linear 60.0 79.0, finetune without a recipe 70.0" in drawn.alt
 
 
 def test_numbers_of_labels_are_short_enough_to_stand_side_by_side() -> None:

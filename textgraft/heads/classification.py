@@ -62,8 +62,8 @@ class ClassificationHead(Head):
     al. 2018, figure 1, "similarity").
 
     Source: Howard & Ruder 2018, §3.3. Differences: normalised values are bounded outside training (nn.batch_norm); with
-    `words_dim` the embedding layer is used beside the top layer, because a young language model's embeddings are
-    informative long before its upper layers are.
+    `words_dim` the embedding layer is used beside the top layer, because the embeddings of a briefly trained language
+    model are informative long before its upper layers are.
 
     Raises:
         UserError: The pooling is unknown, or is the encoder's own while `layer_aggregation` is not "last".

@@ -1,1 +1,1 @@
-"""Export of fine-tuned models to ONNX, with validation."""
+"""Encoders and heads as ONNX operators."""

@@ -167,9 +167,9 @@ class ScatteredStream:
     """Windows of `bptt` tokens from random places of a corpus, with the next token as the target.
 
     For encoders without state across windows. Contiguous streams would cost accuracy: consecutive batches from the same
-    few documents, to which a young model overfits (docs/lab-notes.md). Windows overlap by one token, a target and then
-    an input; each epoch cuts them at other offsets. Tokens before the first and after the last whole window of an epoch
-    are skipped.
+    few documents, to which a new model overfits (research/lab-notes.md). Windows overlap by one token, a target and
+    then an input; each epoch cuts them at other offsets. Tokens before the first and after the last whole window of an
+    epoch are skipped.
 
     Args:
         corpus: The tokens.

@@ -146,7 +146,7 @@ class FineTuningCandidate:
         record: The part of run.json that differs between classifiers.
         try_out: Trains the first fold before the language model is adapted, if that is cheap beside adapting; returns
             seconds, raises EarlyRejected. Adapting takes long, and seldom makes up for what a model lacks that is
-            significantly worse than the candidates before it (docs/lab-notes.md).
+            significantly worse than the candidates before it (research/lab-notes.md).
         adapted: Adapts the language model to the unlabelled texts, if there are any.
     """
 
