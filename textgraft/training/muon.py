@@ -30,7 +30,8 @@ def orthogonalised(matrix: Tensor, *, steps: int = 5, dtype: torch.dtype | None 
 
     We differ where one side is twice the other or more and `dtype` is float32: all steps together are a polynomial in
     X X^T, computed on the short side alone, and X is multiplied by it once, in half to two thirds of the time. Its
-    rounding is that of single steps, except for very small singular values (research/lab-notes.md); bfloat16 is too coarse.
+    rounding is that of single steps, but for very small singular values (research/lab-notes.md). bfloat16 is too
+    coarse for it.
 
     Args:
         matrix: (m, n).

@@ -487,7 +487,7 @@ def test_settings_that_do_not_exist(options: dict[str, Any]) -> None:
         TextClassifier(**options, method="lsa").fit(texts, labels)
     with pytest.raises(UserError, match="class_weights has no meaning for the method 'linear'"):
         TextClassifier(method="linear", class_weights="balanced").fit(texts, labels)
-    with pytest.raises(UserError, match="the method 'lsa' cannot be used here: it learns from unlabelled texts"):
+    with pytest.raises(UserError, match="the method 'lsa' cannot be used here: it needs unlabelled texts"):
         TextClassifier(method="lsa").fit(texts, labels)
 
 

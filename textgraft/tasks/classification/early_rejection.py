@@ -53,7 +53,7 @@ class EarlyRejection:
         if not self.rivals or not len(predicted):
             return None
         kind, targets = labels.kind, selection.targets[predicted]
-        temperature = 1.0 if kind == "numeric" else fit_temperature(logits[predicted], targets, kind)
+        temperature = fit_temperature(logits[predicted], targets, kind)
         outputs = outputs_from_logits(logits[predicted], kind, temperature)
         rival_outputs = [rival.held_out[predicted] for rival in self.rivals]
         if ensemble_weights([*rival_outputs, outputs], targets, kind)[-1] > 0:
@@ -63,9 +63,8 @@ class EarlyRejection:
         test = paired_test(losses(kind, targets, outputs), losses(kind, targets, rival_outputs[best]))
         if test.difference <= 0 or test.p >= SIGNIFICANCE_LEVEL:
             return None
-        unit = labels.std if kind == "numeric" else 1.0
         score, rival_score = (
-            formatting.score(unit * float(document_scores(kind, targets, one).mean()), HEADLINE[kind])
+            formatting.score(float(labels.unscaled_errors(document_scores(kind, targets, one).mean())), HEADLINE[kind])
             for one in (outputs, rival_outputs[best])
         )
         whole = len(selection.splits)

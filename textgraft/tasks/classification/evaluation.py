@@ -73,7 +73,7 @@ class Comparison:
 
     def _in_units(self, values: np.ndarray) -> np.ndarray:
         """A numeric target in the user's unit; anything else as it is."""
-        return values * self.labels.std + self.labels.mean if self.labels.kind == "numeric" else values
+        return self.labels.unscaled(values)
 
     @property
     def headline(self) -> str:
@@ -90,7 +90,7 @@ class Comparison:
         others = self.outcomes[1:]
         if not others:
             return None
-        sign = -1 if self.labels.kind == "numeric" else 1
+        sign = -1 if self.labels.lower_is_better else 1
         return max(others, key=lambda o: sign * self.scores(o).mean())
 
     def against(self, rival: Outcome) -> PairedTest:
@@ -110,7 +110,7 @@ class Comparison:
         if rival is None:
             return f"{text}; no baseline was run."
         test = self.against(rival)
-        better_by = -test.difference if self.labels.kind == "numeric" else test.difference
+        better_by = -test.difference if self.labels.lower_is_better else test.difference
         named = f"{rival.name} ({formatting.score(self.interval(rival).mean, metric)})"
         return f"{text}. {formatting.compared(better_by, test.p, metric, named)}"
 
@@ -228,9 +228,12 @@ def _predictions(baseline: Baseline, selection: SelectionContext) -> Outcome:
 
     def fitted(indices: Sequence[int]) -> Baseline:
         texts = [train.texts[i] for i in indices]
-        classes = labels.num_outputs if labels.kind != "numeric" else None
         return baseline.fit(
-            texts, targets[list(indices)], kind=labels.kind, num_classes=classes, unlabelled=selection.unlabelled
+            texts,
+            targets[list(indices)],
+            kind=labels.kind,
+            num_classes=labels.num_classes,
+            unlabelled=selection.unlabelled,
         )
 
     with Meter() as meter:
@@ -239,8 +242,7 @@ def _predictions(baseline: Baseline, selection: SelectionContext) -> Outcome:
             answers = fitted(range(len(train))).predict_proba(list(selection.evaluation.texts))
         else:
             everything = set(range(len(train)))
-            shape = (len(train),) if labels.kind == "numeric" else (len(train), labels.num_outputs)
-            answers = np.full(shape, np.nan)
+            answers = np.full(labels.output_shape(len(train)), np.nan)
             for held_out in folds:
                 kept = sorted(everything - set(held_out))
                 predicted = fitted(kept).predict_proba([train.texts[i] for i in held_out])

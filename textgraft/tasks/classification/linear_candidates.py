@@ -130,7 +130,7 @@ def _candidate(name: str, method: LinearMethod, selection: SelectionContext, fea
     model = cast(FittedModel, FORMS[facts["form"]].from_state(state))
     raw, labels, indices = arrays["held_out"], selection.labels, selection.held_out
     temperature = None
-    if labels.kind != "numeric":
+    if labels.num_classes is not None:
         temperature = fit_temperature(logits(raw[indices], labels), selection.targets[indices], labels.kind)
     held_out = np.full_like(raw, np.nan)
     held_out[indices] = scaled(raw[indices], labels, temperature)
@@ -148,8 +148,7 @@ def _fitted(
     selection: SelectionContext, classifier: Classifier, texts: Sequence[str], targets: np.ndarray
 ) -> FittedModel:
     labels = selection.labels
-    classes = None if labels.kind == "numeric" else labels.num_outputs
-    return classifier.fit(texts, targets, kind=labels.kind, num_classes=classes).fitted
+    return classifier.fit(texts, targets, kind=labels.kind, num_classes=labels.num_classes).fitted
 
 
 def _artifact(model: FittedModel, labels: Labels, temperature: float | None, run: Mapping[str, Any]) -> LinearArtifact:

@@ -71,7 +71,7 @@ def linear_probe_candidate(
     )
     layer, held_out = arrays["layer"], arrays["held_out"]
     targets, indices = selection.targets, selection.held_out
-    temperature = 1.0 if kind == "numeric" else fit_temperature(held_out[indices], targets[indices], kind)
+    temperature = fit_temperature(held_out[indices], targets[indices], kind)
 
     def predictions() -> Cached:
         return {"logits": answers(layer, _mean_vectors(source, reading.parts[part], precision))}, {}
@@ -83,7 +83,7 @@ def linear_probe_candidate(
         return Outcome(name, outputs, raw, facts["seconds"] / 60, facts["peak_mb"], facts["about"])
 
     unseen = _outputs(held_out, kind, temperature)
-    about = {"base": ancestry(source.run), "temperature": None if kind == "numeric" else temperature}
+    about = {"base": ancestry(source.run), "temperature": None if labels.num_classes is None else temperature}
     predictor = partial(_artifact, source, layer, labels, about)
     slow = part != "folds"
     return Candidate(name, unseen, evaluate, facts["seconds"], facts["peak_mb"], predictor, slow)

@@ -122,7 +122,7 @@ def language_candidate(name: str, member: Member, selection: SelectionContext, r
     """The trained classifiers of a language model as a candidate; `run` are the keys of run.json of this member."""
     logits, kind, indices = member.folds.logits, selection.labels.kind, selection.held_out
     assert logits is not None, "folds come first"
-    temperature = 1.0 if kind == "numeric" else fit_temperature(logits[indices], selection.targets[indices], kind)
+    temperature = fit_temperature(logits[indices], selection.targets[indices], kind)
     with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
         held_out = outputs_from_logits(logits, kind, temperature)
     more = sum(other.seconds for other in member.runs[1:]) + member.folds.seconds

@@ -13,7 +13,7 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
-from textgraft.data.examples import ONE_OF, Choice, Examples, InputKind, Label, each_text, reads
+from textgraft.data.examples import Choice, Examples, InputKind, Label, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
 from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
@@ -108,7 +108,7 @@ class Classifier:
         texts = list(each_text(texts))
         self.validate(texts)
         if not len(texts):
-            return np.zeros((0,) if self.labels.kind == "numeric" else (0, self.labels.num_outputs))
+            return np.zeros(self.labels.output_shape(0))
         outputs = self._outputs(texts, self.precision)
         if self._agreement is not None and not self._agreement.passed:
             usual = self._outputs(texts[:SAMPLE_SIZE], "auto")
@@ -122,9 +122,8 @@ class Classifier:
 
     def _labels_of(self, outputs: np.ndarray) -> list[Any]:
         """The values to compare in int8: the label, all labels, or a number to a tenth of a standard deviation."""
-        kind = self.labels.kind
-        chosen = outputs.argmax(axis=1) if kind in ONE_OF else outputs.round(1) if kind == "numeric" else outputs >= 0.5
-        return chosen.tolist()
+        decisions = self.labels.decisions(outputs)
+        return (decisions.round(1) if self.labels.num_classes is None else decisions).tolist()
 
     def validate(self, texts: Sequence[str]) -> None:
         """Raise UserError for input of another kind than `reads`."""
@@ -150,11 +149,11 @@ class Classifier:
 
     def _predictions(self, texts: Sequence[str], outputs: np.ndarray, abstain_below: float) -> Iterator[Prediction]:
         labels = self.labels
-        decoded = labels.decode(outputs.argmax(1) if labels.kind in ONE_OF else outputs)
-        if labels.kind == "numeric":
+        decoded = labels.decode(labels.decisions(outputs))
+        if labels.num_classes is None:
             yield from (Prediction(label, None) for label in decoded)
             return
-        confidences = outputs.max(1) if labels.kind in ONE_OF else np.maximum(outputs, 1 - outputs).min(1)
+        confidences = outputs.max(1) if labels.is_exclusive else np.maximum(outputs, 1 - outputs).min(1)
         for text, label, confidence, row in zip(texts, decoded, confidences.tolist(), outputs.tolist(), strict=True):
             predicted = label if confidence >= abstain_below else None
             if isinstance(text, Choice):
@@ -172,12 +171,11 @@ class Classifier:
         """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""
         targets, outputs = self.labels.encode(examples), self.outputs(list(warn_of_empty(examples.texts)))
         kind = self.labels.kind
-        if kind == "numeric":
-            targets, outputs = (v * self.labels.std + self.labels.mean for v in (targets, outputs))
+        targets, outputs = self.labels.unscaled(targets), self.labels.unscaled(outputs)
         interval = bootstrap_interval(document_scores(kind, targets, outputs))
         result: dict[str, Any] = {"texts": len(examples), "metrics": evaluate(kind, targets, outputs)}
         result[HEADLINE[kind]] = interval._asdict()
-        if kind == "numeric":
+        if self.labels.num_classes is None:
             return result
         confidence, correct = confidence_and_correct(outputs, targets, kind)
         result["calibration_error"] = reliability(outputs, targets, kind).ece

@@ -79,8 +79,7 @@ class SelectionContext:
         Returns:
             (N, C) probabilities, or (N,) values of a numeric target; NaN for a text that no fold holds out.
         """
-        shape = (len(self.train),) if self.labels.kind == "numeric" else (len(self.train), self.labels.num_outputs)
-        outputs = np.full(shape, np.nan)
+        outputs = np.full(self.labels.output_shape(len(self.train)), np.nan)
         for kept, held_out in self.splits:
             fitted = fit([self.train.texts[i] for i in kept], self.targets[kept])
             outputs[held_out] = fitted.outputs([self.train.texts[i] for i in held_out])
