@@ -844,6 +844,7 @@ def safetensors(path: Path, renamed_parts: Mapping[str, str]) -> Tensors:
             continue
         for old, new in renamed_parts.items():
             name = name.replace(old, new)
+        name = renamed_names(name) if renamed_parts else name
         first, last = about["data_offsets"]
         value = hashlib.sha256(data[start + first : start + last]).hexdigest()
         found[name] = f"{about['dtype']} {about['shape']}", value
@@ -943,7 +944,7 @@ class Trial:
                 return [f"{word} failed with exit code {code}: {said[-1] if said else 'it said nothing'}"]
         # The longest first. What AFTER reads of BEFORE's is no difference, nor what it reads of its own.
         places = tuple(
-            (str(side.home(which)), str(side.folder), str(side.checkout))
+            (str(side.home(which)), str(side.folder), str(side.checkout), str(side.recipes.parent))
             for side, which in ((self.before, name), (self.after, after))
         )
         comparer = Comparer((places[0], (*places[1], *places[0])), self.numbers_only)

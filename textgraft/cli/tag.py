@@ -136,7 +136,8 @@ def finetune(
             context=RunContext(show=not quiet, overwrite=overwrite),
         )
     if as_json:
-        print_json({"out": out, **_inference(result.record), **result.record["results"]})
+        split = result.record["evaluation_split"]
+        print_json({"out": out, "evaluation_split": split, **_inference(result.record), **result.record["results"]})
         return
     print(result.table())
     if "in_int8" in result.record:
