@@ -80,7 +80,7 @@ class Consistent(Model):
     def loss(self, batch: Batch, state: State | None = None) -> Loss:
         """The labelled batch's, and the unlabelled one's as often as there are labels, for it is divided by these."""
         own = super().loss(batch, state)
-        if batch.seen is not None:  # only the head learns, from what was read once
+        if batch.features is not None:  # only the head learns, from what was read once
             return own
         clean, changed = next(self.unlabelled)
         with torch.no_grad():

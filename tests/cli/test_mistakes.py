@@ -123,7 +123,7 @@ def test_a_file_that_is_not_there(finetune: Callable, desk: Desk, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--model", "no-such-model"], ["no model 'no-such-model'", "path of a model's folder"]),
+        (["--model", "no-such-model"], ["no model 'no-such-model'", "path of a model folder"]),
         (["--recipe", "ulmfot"], ["unknown recipe 'ulmfot'", "Did you mean 'ulmfit'?"]),
         (["--recipe", "my.toml"], ["my.toml", "no such recipe file"]),
         (["--precision", "fp8"], ["unknown precision 'fp8'", "Known: auto, fp32, bf16"]),

@@ -191,7 +191,7 @@ def test_both_orders_are_added_before_the_output(name: str) -> None:
     turned = [PairIds(e.second, e.first, MARKS) for e in examples if isinstance(e, PairIds)]
     np.testing.assert_allclose(predict_logits(similar, turned, 99, "fp32"), found, rtol=1e-4, atol=1e-5)
     assert abs(predict_logits(one_way, turned, 99, "fp32") - predict_logits(one_way, examples, 99, "fp32")).max() > 1e-3
-    with pytest.raises(UserError, match="these are no pairs"):
+    with pytest.raises(UserError, match="these are not pairs"):
         predict_logits(similar, [np.arange(4)], 99, "fp32")
 
 

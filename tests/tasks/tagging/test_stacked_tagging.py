@@ -265,7 +265,7 @@ def test_malformed_stacks_are_explained(sources: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="this is a tagger"):
         Stack.open([tagger.folder])
-    with pytest.raises(UserError, match="reads words' vectors"):
+    with pytest.raises(UserError, match="needs word vectors of"):
         loading.load_network(tagger.folder).embed(["a text"])
     (tagger.folder / "sources" / "0" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="altered"):
