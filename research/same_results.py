@@ -47,7 +47,11 @@ RENAMED_OPTIONS: dict[str, str] = {
     "readouts": "layers",
 }
 """Verbs and options of the command line, as whole words: {"--readout": "--layer-aggregation"}."""
-RENAMED_NAMES: dict[str, str] = {"self-trained": "co-training", "blend": "ensemble"}
+RENAMED_NAMES: dict[str, str] = {
+    "self-trained": "co-training",
+    "blend": "ensemble",
+    "inspect readouts": "inspect layers",
+}
 """Names of methods, layers and the like, wherever they stand as a whole word: in option values, JSON keys and JSON
 strings, recipes, tables of answers: {"self-trained": "co-training", "blend": "ensemble"}."""
 RENAMED_KEYS: dict[str, str] = {
@@ -794,7 +798,11 @@ class Comparer:
             return unlike_tensors(arrays(before), arrays(after), name)
         if before.suffix == ".onnx":
             return unlike_tensors(graph_weights(before), graph_weights(after), name)
-        parsed = [parse(self.text(path, side), path) for side, path in enumerate((before, after))]
+        texts = [self.text(path, side) for side, path in enumerate((before, after))]
+        if before.suffix == ".toml":
+            for old, new in RENAMED_IN_RECIPES.items():
+                texts[0] = re.sub(rf"^{re.escape(old)}", new, texts[0], flags=re.MULTILINE)
+        parsed = [parse(text, path) for text, path in zip(texts, (before, after), strict=True)]
         return self.values(parsed[0], parsed[1], name)
 
     def values(self, before: Any, after: Any, name: str) -> Differences:
