@@ -131,7 +131,7 @@ def test_a_file_that_is_not_there(finetune: Callable, desk: Desk, tmp_path: Path
         (["--class-weights", '{"poss": 2}'], ["label 'poss' is not one of", "Did you mean 'pos'?"]),
         (["--class-weights", "{"], ["--class-weights: this is not JSON", 'Write for example {"rare": 5}']),
         (["--class-weights", "heavy"], ["unknown class weights 'heavy'", "Known: none, balanced"]),
-        (["--folds", "0"], ["nothing to measure on", "Give a test set"]),
+        (["--folds", "0"], ["nothing to measure on", "Give a test set, or two folds or more"]),
         (["--folds", "500"], ["cannot make 500 folds of 12 different texts"]),
         (["--kind", "several"], ["unknown kind of label 'several'"]),
         (["--kind", "numeric"], [" line 2", "label 'neg' is not a finite number", "--kind"]),

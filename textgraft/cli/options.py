@@ -32,7 +32,7 @@ AdaptMinutes = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes on the data on stderr.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that exists at --out.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what exists at the output path.")]
 DefaultModel = Annotated[
     str | None,
     typer.Option(

@@ -73,6 +73,13 @@ class Sentence:
         word = min(word, len(self) - 1)
         return self.line + (self.line_indices[word] - self.line_indices[0] if self.line_indices else 0)
 
+    def where(self, word: int) -> str:
+        """Where a word stands, for messages: its line, or for a sentence that is not from a file its text."""
+        if self.line:
+            return f"line {self.line_of(word)}"
+        start = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."
+        return f"sentence {start!r}, word {min(word, len(self) - 1)}"
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -152,7 +159,7 @@ def split_sentences(data: Tagged, share: float, seed: int = 0) -> tuple[Tagged, 
         raise UserError(f"a share of {share} cannot be held out.", remedy="Use a share between 0 and 1.")
     ranked = sorted({_rank(seed, s) for s in data.sentences})
     if len(ranked) < 2:
-        remedy = "Pass a separate evaluation file."
+        remedy = "Give more sentences, or a separate evaluation set."
         raise UserError(f"{len(ranked)} sentence cannot be split.", where=data.source, remedy=remedy)
     held_out = set(ranked[: min(len(ranked) - 1, max(1, round(share * len(ranked))))])
     is_held_out = [_rank(seed, s) in held_out for s in data.sentences]
@@ -317,7 +324,7 @@ def _validate_tagged(sentence: Sentence, source: str) -> None:
         raise UserError(message, where=f"{source} line {sentence.line}", remedy="Write one tag for each word.")
     for i, tag in enumerate(sentence.tags):
         if not tag.strip() or tag == _UNTAGGED:
-            where = f"{source} line {sentence.line_of(i)}"
+            where = f"{source} {sentence.where(i)}"
             raise UserError(f"'{sentence.words[i]}' has no tag.", where=where, remedy="Name another column, or tag it.")
 
 
@@ -332,13 +339,13 @@ def _report_illegal(positions: Sequence[tuple[Sentence, int]], scheme: Scheme, s
     """
     for sentence, i in positions:
         if i < len(sentence) and not is_entity_tag(sentence.tags[i]):
-            where = f"{source} line {sentence.line_of(i)}"
+            where = f"{source} {sentence.where(i)}"
             remedy = "Write O, or B-, I-, E- or S- and a type, as in other lines."
             raise UserError(f"'{sentence.tags[i]}' is not an entity tag.", where=where, remedy=remedy)
     sentence, i = positions[0]
     tag = sentence.tags[i] if i < len(sentence) else "the end of a sentence"
     after = sentence.tags[i - 1] if i else "the beginning of a sentence"
-    where, message = f"{source} line {sentence.line_of(i)}", f"{tag} may not follow {after} in {scheme}."
+    where, message = f"{source} {sentence.where(i)}", f"{tag} may not follow {after} in {scheme}."
     if policy == "repair":
         count = f"{len(positions):,} tags that {scheme} does not allow were read as beginnings or ends of entities"
         warnings.warn(f"{count}; the first: {where}: {message}", stacklevel=4)

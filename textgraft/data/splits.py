@@ -92,6 +92,12 @@ def stratified_folds(examples: Examples, k: int, seed: int) -> list[Split]:
         return [_keep_classes(examples, [i for index in held_out for i in copies[index]]) for _, held_out in folds]
     groups = _groups(_strata(examples), np.random.default_rng(seed))
     eligible = [int(i) for members in groups if len(members) > 1 for i in members]
+    if not eligible:
+        raise UserError(
+            "there are too few different texts to hold any out.",
+            where=examples.source,
+            remedy="Add labelled texts; a class needs at least two different ones.",
+        )
     if not 2 <= k <= len(eligible):
         raise UserError(
             f"cannot make {k} folds of {len(eligible)} different texts.",

@@ -122,7 +122,7 @@ def test_clone_search_and_cross_validation(given: dict[str, Any]) -> None:
         ([["a", 1]], [["O", "O"]], "not a string"),
         ([["a", "b"]], [["O"]], "a tag for each word"),
         ([["a"]], [["O"], ["O"]], "inconsistent"),
-        ([["a", "b", "c"]], [["B-x", "O", "I-x"]], "may not"),
+        ([["a", "b", "c"]], [["B-x", "O", "I-x"]], "sentence 'a b c', word 2: I-x may not"),
     ],
 )
 def test_what_is_no_data_is_explained(given: dict[str, Any], x: Any, y: Any, message: str) -> None:

@@ -412,8 +412,8 @@ def validate_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
     shape: tuple[int, ...] = getattr(X, "shape", (0,))
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 2):
         what = f"{shape[1]} column{'s' * (shape[1] != 1)}" if len(shape) == 2 else f"{len(shape)} dimensions"
-        remedy = "Pass one column of texts, such as frame['text'], or two of pairs."
-        raise UserError(f"this has {what}, and texts have one, pairs two.", where=name, remedy=remedy)
+        remedy = "Pass texts in one dimension, such as frame['text'] or X.ravel(), or pairs in two columns."
+        raise UserError(f"this has {what}.", where=name, remedy=remedy)
     if len(shape) == 2:
         X = X.to_numpy().tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
     texts = list(each_text(X, name=name))

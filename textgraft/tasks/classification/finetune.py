@@ -160,7 +160,7 @@ def validate_candidates(linear: LinearCandidates, options: FinetuneOptions) -> N
     """Raise UserError, with the reason, where the chosen linear method cannot be used."""
     if options.method in LINEAR_METHODS and not linear.candidates:
         why = linear.left_out.get(options.method, "it needs unlabelled texts, and there are none")
-        remedy = "Give it what it needs, or choose another method."
+        remedy = "Pass what it needs (unlabelled texts: `unlabelled`), or choose another method."
         raise UserError(f"the method '{options.method}' cannot be used here: {why.rstrip('.')}.", remedy=remedy)
 
 
