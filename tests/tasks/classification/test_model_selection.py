@@ -253,7 +253,7 @@ def test_where_nothing_can_be_held_out_the_language_model_is_alone_and_it_says_w
     )
     none = quick(test=TEST, out="none", options=FinetuneOptions(folds=0, settings=SETTINGS))
     assert "folds is 0" in none.comparison.table()
-    with pytest.raises(UserError, match="cannot make 5 folds"):
+    with pytest.raises(UserError, match="too few different texts to hold any out"):
         quick(Examples(["good film", "bad film"], ["pos", "neg"], "single"), out="unmeasured", options=options)
 
 
