@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.memory import mmap_large_blocks, release_free_memory
 from textgraft.data.examples import each_text
 from textgraft.data.readers import read
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
-from textgraft.nn.pooling import POOLINGS
+from textgraft.nn.pooling import validate_pooling
 from textgraft.tasks.classification import predictor
 from textgraft.tasks.classification.predictor import STREAM_TEXTS, Classifier, Prediction, as_classifier
 
@@ -70,9 +69,10 @@ def embed(
     model: Classifier | str | Path,
     texts: Iterable[str],
     *,
-    pooling: str = "mean",
-    max_tokens: int = 512,
+    pooling: str | None = None,
+    max_tokens: int | None = None,
     layers: str = LAST,
+    prompt: str | None = None,
     device: str = "cpu",
 ) -> np.ndarray:
     """Embed texts.
@@ -83,29 +83,35 @@ def embed(
     Args:
         model: As in `predict`, or any other model with vectors.
         texts: N texts or pairs.
-        pooling: A name of nn.pooling.POOLINGS.
-        max_tokens: Maximum length, for language models; a classifier has that of its training.
+        pooling: A name of nn.pooling.POOLINGS, without what a model does above it. None: as a model describes itself
+            (a sentence encoder: pooling, dense layers, length 1), else "mean".
+        max_tokens: Maximum length, for language models; a classifier has that of its training. None: as a model
+            describes itself, else 512.
         layers: A name of nn.layer_aggregation.LAYER_AGGREGATIONS; one with parameters only for a model trained with it.
+        prompt: Name of one of the model's prompts, such as "query", or a text to write before each text. None: the
+            model's default, if it has one.
         device: A name of core.device.DEVICES.
 
     Returns:
         (N, D) float32.
 
     Raises:
-        UserError: An unknown pooling or layer aggregation, layers that the model does not have, a model without
+        UserError: An unknown pooling, prompt or layer aggregation, layers that the model does not have, a model without
             vectors, or a device that is not available.
     """
     members = _embedders(model, pooling, layers, device)
-    return predictor.embed(members, list(each_text(texts)), pooling=pooling, max_tokens=max_tokens, layers=layers)
+    options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "prompt": prompt}
+    return predictor.embed(members, list(each_text(texts)), **options)
 
 
 def embed_stream(
     model: Classifier | str | Path,
     texts: Iterable[str],
     *,
-    pooling: str = "mean",
-    max_tokens: int = 512,
+    pooling: str | None = None,
+    max_tokens: int | None = None,
     layers: str = LAST,
+    prompt: str | None = None,
     device: str = "cpu",
 ) -> Iterator[np.ndarray]:
     """`embed` for a stream of any length, in constant memory.
@@ -117,20 +123,21 @@ def embed_stream(
         UserError: As `embed`; for invalid texts during iteration.
     """
     members, source = _embedders(model, pooling, layers, device), each_text(texts)
+    options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "prompt": prompt}
 
     def blocks() -> Iterator[np.ndarray]:
         # A transformer's tensors are many and small: allocating each from the system would take a quarter longer.
         recurrent = any(isinstance(member, Artifact) and member.model.encoder.recurrent for member in members)
         with mmap_large_blocks() if recurrent else nullcontext():
             for chunk in iter(lambda: list(islice(source, STREAM_TEXTS)), []):
-                yield predictor.embed(members, chunk, pooling=pooling, max_tokens=max_tokens, layers=layers)
+                yield predictor.embed(members, chunk, **options)
                 release_free_memory()
 
     return blocks()
 
 
-def _embedders(model: Classifier | str | Path, pooling: str, layers: str, device: str) -> Sequence[Predictor]:
+def _embedders(model: Classifier | str | Path, pooling: str | None, layers: str, device: str) -> Sequence[Predictor]:
     validate_layer_aggregation(layers)
-    if pooling not in POOLINGS:
-        raise UserError(f"unknown pooling '{pooling}'.", remedy=did_you_mean(pooling, POOLINGS))
+    if pooling is not None:
+        validate_pooling(pooling)
     return model.members if isinstance(model, Classifier) else loading.open_models(model, device=device).members

@@ -14,6 +14,7 @@ from textgraft.models import artifact
 from textgraft.models import default_recipes as module
 from textgraft.models.default_recipes import defaults_path
 from textgraft.models.model import build
+from textgraft.models.sentence_embedding import SentenceEmbedding
 
 FROM_FILE = "because recipes/defaults.toml names it for"
 
@@ -47,8 +48,8 @@ def test_one_model(desk: Desk, run: Program, tmp_path: Path) -> None:
 def test_a_model_that_compares_texts_has_two(run: Program, tmp_path: Path) -> None:
     made = encoder("bert")
     description = made.model.describe()
-    description["encoder"] |= {"pooling": "mean", "pooler": False}
-    artifact.save(replace(made, model=build(description)), tmp_path / "mine")
+    description["encoder"]["pooler"] = False
+    artifact.save(replace(made, model=build(description), embedding=SentenceEmbedding()), tmp_path / "mine")
     single, other = run("recipes", tmp_path / "mine").out.splitlines()
     assert single.endswith(f"-> contrastive for texts with one label, {FROM_FILE} models that compare texts")
     assert other.endswith(f"-> transformer for other tasks, {FROM_FILE} the architecture bert")

@@ -342,5 +342,6 @@ def test_the_matrix_holds_every_family() -> None:
     taught = set(model.HEADS) - {"features"}  # which has no loss
     assert {config["name"] for config in families.HEADS.values()} == taught
     assert {config.get("output_layer") for config in families.HEADS.values()} - {None} == set(OUTPUT_LAYERS)
-    poolings = {c.get("pooling", "concat") for c in families.HEADS.values() if c["name"] == "classification"}
+    heads = [config for config in families.HEADS.values() if config["name"] == "classification"]
+    poolings = {name for config in heads for name in config.get("pooling", "concat").split("+")}
     assert poolings == {*POOLINGS, "pooled"}

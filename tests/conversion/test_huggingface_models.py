@@ -16,11 +16,13 @@ from textgraft import UserError
 from textgraft.conversion import huggingface
 from textgraft.core.context import QUIET
 from textgraft.data.examples import Examples
+from textgraft.data.labels import Labels
 from textgraft.models import artifact, loading
 from textgraft.models.model import build
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
+from textgraft.tasks.classification.training import Plan, new_classifier
 from textgraft.text.wordpiece import WordPieceTokenizer, train
-from textgraft.training.recipes import find_recipe
+from textgraft.training.recipes import find_recipe, load_recipe
 from textgraft.training.settings import Settings
 
 transformers = pytest.importorskip("transformers")
@@ -159,8 +161,8 @@ def test_names_that_mean_nothing_here(tmp_path: Path, monkeypatch: pytest.Monkey
     [
         (["mean_tokens"], "mean"),
         (["cls_token"], "first"),
-        (["mean_tokens", "max_tokens"], "pooled"),
-        (["weightedmean_tokens"], "pooled"),
+        (["mean_tokens", "max_tokens"], "max+mean"),
+        (["weightedmean_tokens"], "weighted_mean"),
         (None, "pooled"),
     ],
 )
@@ -174,7 +176,12 @@ def test_a_classifier_pools_as_the_sentence_vectors_were_made(
         (tmp_path / "bare" / "1_Pooling" / "config.json").write_text(
             json.dumps(said | {"word_embedding_dimension": 16})
         )
-    assert huggingface.load(tmp_path / "bare").encoder.classifier()["pooling"] == pooling
+    for name, data in WordPieceTokenizer.from_huggingface(bert).huggingface_files().items():
+        (tmp_path / "bare" / name).write_bytes(data)
+    source = loading.load_network(f"hf:{tmp_path / 'bare'}")
+    stage, labels = load_recipe("transformer").finetune, Labels("single", ("a", "b"))
+    plan = Plan(source.model, False, stage, Settings(), labels, None, source.tokenizer.pad_id, pooling=source.pooling)
+    assert new_classifier(plan, 0).head.config.pooling == pooling
 
 
 def test_a_bare_encoder_learns_to_tell_masked_tokens(bert: Path, tmp_path: Path) -> None:

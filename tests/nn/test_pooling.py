@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from textgraft.core.errors import UserError
 from textgraft.data.sequences import Direction
-from textgraft.nn.pooling import POOLINGS, pooled_dim
+from textgraft.nn.pooling import POOLINGS, pool, pooled_dim, validate_pooling
 
 LENGTHS = [5, 1, 3, 0]
 
@@ -25,6 +26,9 @@ def by_loop(hidden: torch.Tensor, name: str, direction: Direction) -> torch.Tens
             "last": real[0] if direction == "right" else real[-1],
             "max": torch.stack([torch.stack([v[d] for v in real]).max() for d in range(2)]),
             "mean": sum(real, torch.zeros(2, dtype=hidden.dtype)) / len(real),
+            "mean_sqrt": sum(real, torch.zeros(2, dtype=hidden.dtype)) / len(real) ** 0.5,
+            "weighted_mean": sum((i * v for i, v in enumerate(real, 1)), torch.zeros(2, dtype=hidden.dtype))
+            / sum(range(1, len(real) + 1)),
         }
         rows.append(torch.cat([parts[k] for k in (("last", "max", "mean") if name == "concat" else (name,))]))
     return torch.stack(rows)
@@ -53,3 +57,16 @@ def test_gradients_are_finite_and_zero_at_padding(name: str) -> None:
     assert hidden.grad is not None
     assert hidden.grad.isfinite().all()
     assert (hidden.grad[~mask] == 0).all()
+
+
+def test_names_joined_by_a_plus_are_side_by_side() -> None:
+    hidden, mask = example()
+    both = pool("max+first", hidden, mask)
+    torch.testing.assert_close(
+        both, torch.cat([POOLINGS["max"](hidden, mask, "left"), by_loop(hidden, "first", "left")], 1)
+    )
+    assert pooled_dim("max+first", 2) == 4
+    validate_pooling("max+first")
+    validate_pooling("pooled", "pooled")
+    with pytest.raises(UserError, match=r"unknown pooling 'men'.*Did you mean 'mean'"):
+        validate_pooling("first+men")

@@ -27,9 +27,17 @@ def embed(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The .npz (`vectors`) or .npy file to write: (N, D), float32.")
     ],
-    pooling: Annotated[str, typer.Option("--pooling", help="mean, max, last or concat.")] = "mean",
+    pooling: Annotated[
+        str | None,
+        typer.Option("--pooling", help="mean, max, last, concat, …; else as the model describes itself, or mean."),
+    ] = None,
     layers: Annotated[str, typer.Option("--layers", help=f"The layers to pool: {o.LAYER_AGGREGATIONS}.")] = "last",
-    max_tokens: o.MaxTokens = 512,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="One of the model's prompts by name, or a text before each text.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=8, help="Maximum length in tokens; else the model's, or 512.")
+    ] = None,
     device: o.Device = "auto",
     threads: o.Threads = None,
     text_column: TextsColumn = None,
@@ -39,8 +47,9 @@ def embed(
 ) -> None:
     """Compute vectors of texts: the pooled top layer of a model, or other layers; or the mean of word vectors.
 
-    The latter where MODEL is a folder of word vectors (textgraft vectors); a text without a word in the vocabulary is
-    all zeros. Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
+    A sentence encoder says itself how it pools, and whether vectors have length 1. The mean is that of MODEL's word
+    vectors where MODEL is a folder of them (textgraft vectors); a text without a word in the vocabulary is all zeros.
+    Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
     """
     from textgraft.api import embed_stream
     from textgraft.core.files import validate_writable
@@ -54,6 +63,7 @@ def embed(
     with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:
         texts = _counted(keyed_texts(file, None, "texts", columns)[1], meter)
         options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "device": device}
+        options["prompt"] = prompt
         height, width = write_rows(out, embed_stream(str(model), texts, **options))
     if as_json:
         print_json({"out": out, "texts": height, "dimensions": width})

@@ -75,7 +75,7 @@ def _of_model(name: str) -> Iterator[dict[str, str]]:
 
     source = load_network(name)
     about: dict[str, Any] = {"bundled": "" if is_checkpoint_name(name) else bundled_name(find(name))}
-    about |= {"compares": source.model.encoder.compares}
+    about |= {"compares": source.compares}
     single = recommended_recipe(source.run, source.model.family, kind="single", **about)
     other = recommended_recipe(source.run, source.model.family, **about)
     if single == other:

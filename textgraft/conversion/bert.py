@@ -143,7 +143,6 @@ def _encoder_config(config: Mapping[str, Any], kind: Kind, weights: Mapping[str,
                 hidden_dropout=config["dropout"],
                 attention_dropout=config["attention_dropout"],
                 layer_norm_eps=_DISTIL_EPS,
-                pooling=config.get("textgraft_pooling"),
             )
         return BERTConfig(
             vocab_size=config["vocab_size"],
@@ -157,7 +156,6 @@ def _encoder_config(config: Mapping[str, Any], kind: Kind, weights: Mapping[str,
             hidden_dropout=config["hidden_dropout_prob"],
             attention_dropout=config["attention_probs_dropout_prob"],
             layer_norm_eps=config["layer_norm_eps"],
-            pooling=config.get("textgraft_pooling"),
         )
     except KeyError as error:
         raise UserError(f"the setting {error} is missing.", where="config.json") from error

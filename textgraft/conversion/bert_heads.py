@@ -310,6 +310,8 @@ def _layers(library: LibraryModel) -> dict[str, Any]:
 
 def _has_layers(config: ClassificationConfig | ChoiceConfig, kind: Kind, encoder: BERTConfig) -> bool:
     pooling, width = (POOLED, 0) if kind == "bert" else ("first", encoder.embedding_dim)
+    if isinstance(config, ClassificationConfig) and (config.dense or config.normalize):
+        return False
     form = (config.pooling, config.hidden_dim, config.batch_norm, config.words_dim)
     return form == (pooling, width, False, 0)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from textgraft.conversion import huggingface
+from textgraft.conversion import huggingface, sentence_transformers
 from textgraft.conversion.legacy import elmo, tensorflow
 from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
@@ -33,6 +33,7 @@ def load(name: str) -> Artifact:
     conversion.legacy.elmo do.
     """
     record: dict[str, Any] = {}
+    embedding = None
     config: Mapping[str, Any]
     if name.startswith(TENSORFLOW):
         folder = tensorflow.find(name).parent
@@ -48,6 +49,7 @@ def load(name: str) -> Artifact:
         folder = find(name)
         config = huggingface.read_config(folder)
         model = huggingface.load(folder)
+        embedding = sentence_transformers.read(folder, model.encoder.output_dim)
         tokenizer = TOKENIZERS[str(config["model_type"])](folder)
         record = _fetched(folder)
     known, wanted = tokenizer.vocab_size, getattr(model.encoder.config, "vocab_size", math.inf)
@@ -67,7 +69,7 @@ def load(name: str) -> Artifact:
         run |= {"kind": labels.kind, "classes": list(labels.names), "temperature": 1.0}
     if run["stage"] != "pretrain":
         run["max_tokens"] = model.encoder.max_length or 512
-    return Artifact(model, tokenizer, labels, run)
+    return Artifact(model, tokenizer, labels, run, embedding=embedding)
 
 
 def _last_part(name: str, folder: Path) -> str:

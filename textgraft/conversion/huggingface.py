@@ -33,13 +33,6 @@ READERS = {
 # name in model.ENCODERS: module
 WRITERS = {"bert": "textgraft.conversion.bert", "gpt": "textgraft.conversion.gpt"}
 
-POOLING_MODES = {
-    "pooling_mode_cls_token": "first",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "max",
-}
-"""Poolings by their names in the sentence-transformers library."""
-
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Files of weights in order of preference: files without code before pickles."""
 
@@ -51,7 +44,7 @@ def load(folder: Path | str) -> Model:
         UserError: The model_type is not supported, a file is missing or damaged, or weights do not match config.json.
     """
     folder = Path(folder)
-    config = read_config(folder) | {"textgraft_pooling": sentence_pooling(folder)}
+    config = read_config(folder)
     kind = str(config.get("model_type"))
     if kind not in READERS:
         where = str(folder / "config.json")
@@ -94,25 +87,10 @@ def save(
 def read_config(folder: Path) -> dict[str, Any]:
     """Load config.json. Raises UserError if it is missing or not a JSON object."""
     path = folder / "config.json"
-    config = _json(path)
+    config = read_json(path)
     if not isinstance(config, dict):
         raise UserError("this is not a JSON object.", where=str(path), remedy="Restore the file from where it came.")
     return config
-
-
-def sentence_pooling(folder: Path) -> str | None:
-    """Pooling (nn.pooling) of a folder written by the sentence-transformers library.
-
-    None where there is none, or an unsupported one.
-    """
-    path = folder / "1_Pooling" / "config.json"
-    if not path.is_file():
-        return None
-    settings = _json(path)
-    if not isinstance(settings, dict):
-        return None
-    modes = sorted(key for key, value in settings.items() if key.startswith("pooling_mode") and value is True)
-    return POOLING_MODES.get(modes[0]) if len(modes) == 1 else None
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -126,9 +104,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         remedy = f"It should hold one of: {', '.join(WEIGHTS)}."
         raise UserError("there are no weights in this folder.", where=str(folder), remedy=remedy)
     if path.suffix != ".json":
-        values = _read_file(path)
+        values = read_tensors(path)
     else:
-        content = _json(path)
+        content = read_json(path)
         shards = content.get("weight_map") if isinstance(content, dict) else None
         if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
             raise UserError("this index has no weight_map of file names.", where=str(path))
@@ -136,14 +114,15 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         for name in sorted(set(shards.values())):
             if Path(name).name != name:
                 raise UserError(f"the index names '{name}', which is outside this folder.", where=str(path))
-            values |= _read_file(folder / name)
+            values |= read_tensors(folder / name)
         absent = sorted(shards.keys() - values.keys())
         if absent:
             raise UserError(f"the shards lack {len(absent)} of the index's weights: {absent[:8]}.", where=str(path))
     return {name: value.float() if value.is_floating_point() else value for name, value in values.items()}
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of one file. Raises UserError where it is missing, damaged, or a pickle of more than tensors."""
     again = "Fetch the file again."
     try:
         if path.suffix == ".safetensors":
@@ -161,7 +140,8 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return values
 
 
-def _json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises UserError where it is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

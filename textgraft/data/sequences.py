@@ -108,6 +108,34 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) ->
     return examples, _truncation([len(pair) for pair in whole], [len(pair) for pair in truncated_pairs])
 
 
+def prepared_texts(texts: Sequence[str], before: str, *, lowercase: bool = False) -> list[str]:
+    """Texts with `before` in front, in lower case if asked for; pairs and options are left as they are."""
+    if not before and not lowercase:
+        return list(texts)
+    prompted = [before + text if type(text) is str else text for text in texts]
+    return [text.lower() if lowercase and type(text) is str else text for text in prompted]
+
+
+def encode_beginnings(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> list[TokenIds]:
+    """Tokenize texts and drop what comes after the limit, but not the special tokens at the end.
+
+    Sentence encoders were trained so. Pairs are truncated as `encode_texts` does.
+
+    Raises:
+        UserError: `max_tokens` leaves no room for two texts.
+    """
+    if reads(texts) != "texts":
+        return encode_texts(tokenizer, texts, max_tokens)[0]
+    end = len(tokenizer.pair_marks.after)
+
+    def beginning(ids: np.ndarray) -> np.ndarray:
+        if len(ids) <= max_tokens:
+            return ids
+        return np.concatenate([ids[: max(0, max_tokens - end)], ids[len(ids) - end :]])
+
+    return [beginning(ids) for ids in tokenizer.encode_batch(texts)]
+
+
 def _pair(text: str, index: int) -> Pair:
     if isinstance(text, Pair):
         return text

@@ -105,7 +105,7 @@ def distil_classifier(
     )
     record["data"] = {name: {"texts": len(part), "sha256": identity["data"][name]} for name, part in parts.items()}
     record |= _record_facts(teacher, options, data) | {"history": history, "seconds": seconds}
-    artifact = Artifact(model, source.tokenizer, teacher.labels, record)
+    artifact = Artifact(model, source.tokenizer, teacher.labels, record, embedding=source.embedding)
     answers = {name: _outputs(plan, model, data, name) for name in parts if name != "train"}
     record["agreement"] = _agreement(teacher.labels, data.answers["held out"], answers["held out"])
     record["sizes"] = _sizes(teacher, saved_members, artifact, parts["held out"][:TIMED_TEXTS])
@@ -203,6 +203,7 @@ def _plan(teacher: Classifier, source: Artifact, stage: Stage, options: DistilOp
         labels=teacher.labels,
         class_weights=None,
         pad_id=source.tokenizer.pad_id,
+        pooling=source.pooling,
     )
 
 

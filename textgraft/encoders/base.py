@@ -97,11 +97,6 @@ class Encoder(nn.Module):
         """True if continuing from the state after `tokens` tokens equals encoding the whole text at once."""
         return True
 
-    @property
-    def compares(self) -> bool:
-        """True if the weights were trained to compare whole texts by one vector each (sentence embeddings)."""
-        return False
-
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head of the family's paper, where they differ from ULMFiT's."""
         return {}

@@ -35,7 +35,6 @@ class BERTConfig:
         num_segments: Number of segments; 0 leaves the segment table out.
         pooler: Add a dense layer over the first position.
         hidden_dropout: Dropout after the embeddings and each sublayer.
-        pooling: Pooling (nn.pooling) that the weights were trained with; None: as in BERT.
     """
 
     vocab_size: int
@@ -49,7 +48,6 @@ class BERTConfig:
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     layer_norm_eps: float = 1e-12
-    pooling: str | None = None
 
 
 BERT_SHAPES = {
@@ -144,14 +142,9 @@ class BERT(Encoder):
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         return dropout(self.embedding_norm(x), config.hidden_dropout, self.training)
 
-    @property
-    def compares(self) -> bool:
-        """True for sentence-transformers models, which specify their pooling."""
-        return self.config.pooling is not None
-
     def classifier(self) -> dict[str, Any]:
         """One linear layer on the pooler's output, or on [CLS] itself (Devlin et al. 2019, §4.1)."""
-        pooling = self.config.pooling or ("first" if self.pooler is None else "pooled")
+        pooling = "first" if self.pooler is None else "pooled"
         return {**ONE_LAYER, "pooling": pooling, "input_dropout": self.config.hidden_dropout}
 
     def layer_groups(self) -> list[LayerGroup]:

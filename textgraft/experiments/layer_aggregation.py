@@ -143,6 +143,7 @@ class Labelling:
             labels=self.labels,
             class_weights=None,
             pad_id=source.tokenizer.pad_id,
+            pooling=source.pooling,
             words=False,
         )
 

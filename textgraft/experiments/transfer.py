@@ -285,6 +285,7 @@ def _plan(setup: TransferSetup, kind: Kind, seed: int, source: Encoder) -> Plan:
         labels=setup.labels,
         class_weights=None,
         pad_id=setup.source.tokenizer.pad_id,
+        pooling=setup.source.pooling,
         words=setup.options.words,
     )
 

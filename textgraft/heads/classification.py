@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.examples import TargetKind
 from textgraft.data.sequences import Direction
 from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.batch_norm import BoundedBatchNorm
+from textgraft.nn.dense import dense_configs, dense_layers, projected
 from textgraft.nn.layer_aggregation import LAST
-from textgraft.nn.pooling import POOLINGS, pooled_dim
+from textgraft.nn.pooling import POOLINGS, pool, pooled_dim, validate_pooling
 
 POOLED = "pooled"
 
@@ -29,7 +32,8 @@ class ClassificationConfig:
         input_dim: Width D of the pooled layer.
         outputs: Number of classes (1 for a numeric target).
         kind: Kind of the target.
-        pooling: Name in nn.pooling.POOLINGS, or "pooled" for the encoder's own pooled vector (BERT).
+        pooling: Name in nn.pooling.POOLINGS, several joined by +, or "pooled" for the encoder's own pooled vector
+            (BERT).
         hidden_dim: Width of the hidden layer; 0 leaves one linear layer after `input_dropout`.
         input_dropout: Dropout before the first linear layer.
         hidden_dropout: Dropout before the last linear layer.
@@ -38,6 +42,8 @@ class ClassificationConfig:
         batch_norm: Use batch normalisation.
         both_orders: Each example is a pair of texts in both orders.
         layer_aggregation: Name in nn.layer_aggregation.LAYER_AGGREGATIONS; its output is pooled.
+        dense: Layers of a sentence encoder above the pooled vector (nn.dense.DenseConfig).
+        normalize: Scale the vector that comes out of these to length 1.
     """
 
     input_dim: int
@@ -52,6 +58,11 @@ class ClassificationConfig:
     batch_norm: bool = True
     both_orders: bool = False
     layer_aggregation: str = LAST
+    dense: Sequence[Any] = ()
+    normalize: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dense", dense_configs(self.dense))  # config.json has them as lists
 
 
 class ClassificationHead(Head):
@@ -75,15 +86,15 @@ class ClassificationHead(Head):
 
     def __init__(self, config: ClassificationConfig, *, bias: bool = True) -> None:
         super().__init__()
-        poolings = (*POOLINGS, POOLED)
-        if config.pooling not in poolings:
-            raise UserError(f"unknown pooling '{config.pooling}'.", remedy=did_you_mean(config.pooling, poolings))
+        validate_pooling(config.pooling, POOLED)
         if config.pooling == POOLED and config.layer_aggregation != LAST:
             message = f"pooling '{POOLED}' uses the last layer, not the layer aggregation '{config.layer_aggregation}'."
             raise UserError(message, remedy=f"Choose another pooling ({', '.join(POOLINGS)}).")
         self.config = config
         self.keep = "all" if config.words_dim else "top"
-        self.width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
+        pooled = pooled_dim(config.pooling, config.input_dim)
+        self.dense = nn.ModuleList(dense_layers(pooled, config.dense))
+        self.width = (config.dense[-1].output_dim if config.dense else pooled) + 2 * config.words_dim
         self.layers = nn.Sequential(*_layers(config, self.width, bias=bias))
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
@@ -103,7 +114,7 @@ class ClassificationHead(Head):
         Raises:
             UserError: The pooling is "pooled" and the encoder has no pooler.
         """
-        pooled = self._pooled(encoded)
+        pooled = projected(self._pooled(encoded), self.dense, normalize=self.config.normalize)
         if self.config.words_dim:
             words = (POOLINGS[name](encoded.layers[0], encoded.mask, self.config.direction) for name in ("mean", "max"))
             pooled = torch.cat([pooled, *words], dim=-1)
@@ -114,7 +125,7 @@ class ClassificationHead(Head):
 
     def _pooled(self, encoded: Encoded) -> Tensor:
         if self.config.pooling != POOLED:
-            return POOLINGS[self.config.pooling](encoded.top, encoded.mask, self.config.direction)
+            return pool(self.config.pooling, encoded.top, encoded.mask, self.config.direction)
         if encoded.pooled is None:
             remedy = f"Choose another pooling ({', '.join(POOLINGS)}), or an encoder made with pooler=True."
             raise UserError(f"pooling '{POOLED}' needs an encoder with a pooler; this one has none.", remedy=remedy)

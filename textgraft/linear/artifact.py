@@ -73,13 +73,19 @@ class LinearArtifact:
         return self.model.vectors([]) is not None
 
     def embed(
-        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = "last"
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: str | None = None,
+        max_tokens: int | None = None,
+        layers: str = "last",
+        prompt: str | None = None,
     ) -> NDArray[np.float32]:
         """Transform texts into the classifier's feature map.
 
         Args:
             texts: N raw texts.
-            pooling, max_tokens, layers: Ignored; a linear classifier has no layers to pool and no length limit.
+            pooling, max_tokens, layers, prompt: Ignored; a linear classifier has no layers to pool and no length limit.
 
         Returns:
             Coordinates (N, D), float32.

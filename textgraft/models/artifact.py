@@ -26,7 +26,7 @@ from textgraft.data.sequences import TokenIds, Truncation, encode_texts
 from textgraft.metrics.calibration import probabilities
 from textgraft.models.card import model_card
 from textgraft.models.default_recipes import DEFAULT, recommended_recipe, with_bundled_recipe
-from textgraft.models.inference import embed_sequences, predict_logits
+from textgraft.models.inference import predict_logits
 from textgraft.models.model import Model, build_unfilled
 from textgraft.models.model_folder import (
     RESTORE,
@@ -39,9 +39,10 @@ from textgraft.models.model_folder import (
     validate_new_path,
     write_folder,
 )
+from textgraft.models.sentence_embedding import KEY, SentenceEmbedding, sentence_embedding
+from textgraft.models.text_vectors import embed_texts
 from textgraft.models.upgrade import upgraded_weights
-from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
-from textgraft.nn.pooling import pooled_dim
+from textgraft.nn.layer_aggregation import LAST
 from textgraft.text.tokenizer import Tokenizer
 
 STACK = "textgraft.word_embeddings.stack:Stack.load"
@@ -83,7 +84,13 @@ class Predictor(Protocol):
         ...
 
     def embed(
-        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: str | None = None,
+        max_tokens: int | None = None,
+        layers: str = LAST,
+        prompt: str | None = None,
     ) -> np.ndarray:
         """Vectors (N, D) float32. Raises UserError if `has_vectors` is False."""
         ...
@@ -105,6 +112,7 @@ class Artifact:
         target: Tokenizer of a translator's target language.
         stack: Frozen models whose word vectors are a tagger's input (word_embeddings.stack.Stack); they are saved as
             folders inside its own.
+        embedding: How the model represents a whole text by one vector, if it was trained to do so.
     """
 
     model: Model
@@ -113,6 +121,7 @@ class Artifact:
     run: dict[str, Any] = field(default_factory=dict)
     target: Tokenizer | None = None
     stack: Any = None  # a word_embeddings.stack.Stack
+    embedding: SentenceEmbedding | None = None
 
     has_vectors = True
 
@@ -130,12 +139,28 @@ class Artifact:
         """
         if recipe != DEFAULT:
             return recipe
-        compares = self.model.encoder.compares
-        return recommended_recipe(self.run, self.model.family, compares=compares, kind=kind).recipe
+        return recommended_recipe(self.run, self.model.family, compares=self.compares, kind=kind).recipe
 
-    def encoded(self, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
-        """Token ids of texts, truncated to `max_tokens` and the encoder's maximum length, and its counts."""
+    @property
+    def compares(self) -> bool:
+        """True if the weights were trained to compare whole texts by one vector each (sentence embeddings)."""
+        return self.embedding is not None
+
+    @property
+    def pooling(self) -> str | None:
+        """The pooling that the weights were trained with; None: the family's own."""
+        return None if self.embedding is None else self.embedding.pooling
+
+    def encoded(
+        self, texts: Sequence[str], max_tokens: int, prompt: str | None = None
+    ) -> tuple[list[TokenIds], Truncation]:
+        """Token ids of texts, truncated to `max_tokens` and the encoder's maximum length, and its counts.
+
+        The beginning and more of the end are kept, as suits a task; `embed` of a sentence encoder keeps the beginning.
+        """
         limit = self.model.encoder.max_length or max_tokens
+        if self.embedding is not None or prompt is not None:
+            texts = (self.embedding or SentenceEmbedding()).prepared(texts, prompt)
         return encode_texts(self.tokenizer, texts, min(max_tokens, limit))
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
@@ -148,29 +173,40 @@ class Artifact:
         return probabilities(logits, self.labels.kind, self.run.get("temperature") or 1.0)
 
     def embed(
-        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: str | None = None,
+        max_tokens: int | None = None,
+        layers: str = LAST,
+        prompt: str | None = None,
+        precision: str = "auto",
     ) -> np.ndarray:
         """Pooled vectors of texts.
 
         Args:
             texts: N texts.
-            pooling: A name of nn.pooling.POOLINGS.
-            max_tokens: Maximum length, for language models; a classifier has that of its training.
-            layers: A name of nn.layer_aggregation.LAYER_AGGREGATIONS.
+            pooling: A name of nn.pooling.POOLINGS. None: as the model describes itself (`embedding`), else "mean".
+            max_tokens: Maximum length, for language models; a classifier has that of its training. None: the
+                description's, else 512.
+            layers: A name of nn.layer_aggregation.LAYER_AGGREGATIONS; other layers than the last are pooled alone.
+            prompt: Name of one of the description's prompts, or a text to write before each text.
+            precision: A name of nn.cpu.precision.
 
         Returns:
             (N, D) float32.
+
+        Raises:
+            UserError: The model has no such prompt.
         """
-        sequences, _ = self.encoded(texts, self.run.get("max_tokens", max_tokens))
-        if not sequences:
-            width = new_layer_aggregation(layers, self.model.encoder.widths).output_dim
-            return np.zeros((0, pooled_dim(pooling, width)), dtype=np.float32)
-        return embed_sequences(self.model, sequences, self.tokenizer.pad_id, pooling, layers=layers)
+        return embed_texts(
+            self, texts, pooling=pooling, max_tokens=max_tokens, layers=layers, prompt=prompt, precision=precision
+        )
 
     def files(self, *, half: bool = False) -> dict[str, bytes]:
         """The files of the artifact's folder by name, config.json and the model card among them."""
         files: dict[str, bytes] = {
-            "model.safetensors": weights(self.model, half=half),
+            "model.safetensors": weights(self.model, self.embedding, half=half),
             "tokenizer.json": self.tokenizer.to_json().encode(),
             "run.json": to_json(self.run),
         }
@@ -182,6 +218,8 @@ class Artifact:
         description, below = self.model.describe(), {}
         if self.stack is not None:
             description["stack"], below = self.stack.described(), self.stack.files()
+        if self.embedding is not None:
+            description[KEY] = self.embedding.describe()
         # The config.json of each folder inside has the hashes of its other files, except those that the tagger adds.
         hashed = files | {name: data for name, data in below.items() if name.endswith(OF_STACK)}
         return {**files, **below, "config.json": config(description, hashed), "README.md": card}
@@ -215,9 +253,10 @@ def save(
     return write_folder(folder, {**artifact.files(half=half), **(documents or {})})
 
 
-def weights(model: Model, *, half: bool = False) -> bytes:
-    """The content of model.safetensors; with `half` in float16."""
+def weights(model: Model, embedding: SentenceEmbedding | None = None, *, half: bool = False) -> bytes:
+    """The content of model.safetensors, with those of an embedding's dense layers; with `half` in float16."""
     values = {name: value.detach().contiguous() for name, value in model.values().items()}
+    values |= {} if embedding is None else embedding.values()
     return to_safetensors({n: v.half() if half and v.is_floating_point() else v for n, v in values.items()})
 
 
@@ -242,7 +281,9 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> Artifact:
     model = _built(config, folder / "config.json")
     where = str(folder / "model.safetensors")
     try:
-        fill(model, upgraded_weights(from_safetensors(files["model.safetensors"])), where=where)
+        values = upgraded_weights(from_safetensors(files["model.safetensors"]))
+        of_embedding = {name: value for name, value in values.items() if name.startswith(f"{KEY}.")}
+        fill(model, {name: value for name, value in values.items() if name not in of_embedding}, where=where)
     except SafetensorError as error:
         raise UserError(f"damaged ({error}).", where=where, remedy=RESTORE) from error
     labels = None
@@ -255,7 +296,19 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> Artifact:
         run = with_bundled_recipe(run, bundled)
     stack = config.get("stack")
     stack = None if stack is None else resolve(STACK)(folder, stack)
-    return Artifact(model.eval(), tokenizer, labels, run, target, stack)
+    embedding = _embedding(config, of_embedding, model, folder / "config.json")
+    return Artifact(model.eval(), tokenizer, labels, run, target, stack, embedding)
+
+
+def _embedding(
+    config: Mapping[str, Any], values: Mapping[str, Tensor], model: Model, path: Path
+) -> SentenceEmbedding | None:
+    if not isinstance(config.get(KEY), dict):
+        return None
+    try:
+        return sentence_embedding(config[KEY], values, model.encoder.output_dim)
+    except UserError as error:
+        raise UserError(error.message, where=str(path), remedy=error.remedy or RESTORE) from error
 
 
 def _built(config: Mapping[str, Any], path: Path) -> Model:

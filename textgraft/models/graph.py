@@ -127,7 +127,13 @@ class OnnxModel:
         raise NotImplementedError
 
     def embed(
-        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = "last"
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: str | None = None,
+        max_tokens: int | None = None,
+        layers: str = "last",
+        prompt: str | None = None,
     ) -> NDArray[np.float32]:
         """Raise UserError: graphs do not have vectors as outputs."""
         remedy = "Embed with the model that it was exported from."

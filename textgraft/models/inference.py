@@ -14,9 +14,10 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, iterate
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches
 from textgraft.models.model import Model
+from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.nn.cpu.precision import Casts, computing_in
 from textgraft.nn.layer_aggregation import LAST, LayerAggregation, new_layer_aggregation
-from textgraft.nn.pooling import POOLINGS
+from textgraft.nn.pooling import pool
 
 TOKENS_PER_BATCH = 16_384
 FEW_TOKENS = 2_048
@@ -81,10 +82,11 @@ def embed_sequences(
     model: Model,
     sequences: Sequence[TokenIds],
     pad_id: int,
-    pooling: str = "mean",
+    pooling: str | SentenceEmbedding = "mean",
     precision: str = "auto",
     *,
     layers: str = LAST,
+    skipped: int = 0,
     on_progress: ProgressCallback = no_progress,
 ) -> np.ndarray:
     """Pooled vectors of the encoder.
@@ -93,9 +95,10 @@ def embed_sequences(
         model: Any network.
         sequences: Token ids of N texts or pairs.
         pad_id: Id of the padding token.
-        pooling: A name of nn.pooling.POOLINGS.
+        pooling: A name of nn.pooling.POOLINGS, several joined by +, or a description with more than pooling.
         precision: A name of nn.cpu.precision.
         layers: A name of nn.layer_aggregation.LAYER_AGGREGATIONS.
+        skipped: Number of first positions that a SentenceEmbedding leaves out.
         on_progress: Called with the number of texts so far; the longest are first.
 
     Returns:
@@ -115,7 +118,10 @@ def embed_sequences(
             vectors = model.encoder(batch).top
         else:
             vectors = layer_aggregation(model.encoder(batch, keep="all").layers)
-        return POOLINGS[pooling](vectors, batch.mask, model.encoder.direction)
+        direction = model.encoder.direction
+        if isinstance(pooling, SentenceEmbedding):
+            return pooling(vectors, batch.mask, direction, skipped)
+        return pool(pooling, vectors, batch.mask, direction)
 
     return _over_batches(model, sequences, pad_id, precision, pooled, on_progress)
 

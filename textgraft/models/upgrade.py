@@ -22,8 +22,10 @@ Value = TypeVar("Value")
 
 
 def upgraded_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """config.json with the current names of its settings."""
-    return {name: _renamed(value) if name in PARTS else value for name, value in config.items()}
+    """config.json with the current names and places of its settings."""
+    return _with_sentence_embedding(
+        {name: _renamed(value) if name in PARTS else value for name, value in config.items()}
+    )
 
 
 def upgraded_run(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,6 +41,16 @@ def upgraded_weights(values: Mapping[str, Value]) -> dict[str, Value]:
         return RENAMED_WEIGHTS.get(prefix, "") + name.removeprefix(prefix)
 
     return {current(name): value for name, value in values.items()}
+
+
+def _with_sentence_embedding(config: dict[str, Any]) -> dict[str, Any]:
+    """The pooling of a sentence encoder, once a setting of the BERT, as the description of the artifact."""
+    encoder = config.get("encoder")
+    if not isinstance(encoder, Mapping) or encoder.get("name") != "bert" or "pooling" not in encoder:
+        return config
+    pooling = encoder["pooling"]
+    described = {} if pooling is None else {"sentence_embedding": {"pooling": pooling}}
+    return {**config, **described, "encoder": {name: value for name, value in encoder.items() if name != "pooling"}}
 
 
 def _renamed(part: Any) -> Any:

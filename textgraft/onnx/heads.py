@@ -8,10 +8,14 @@ from textgraft.heads.classification import POOLED, ClassificationHead
 from textgraft.heads.span import SpanHead
 from textgraft.heads.tagging import TaggingHead
 from textgraft.nn.batch_norm import BoundedBatchNorm
+from textgraft.nn.dense import Dense
 from textgraft.onnx.encoders import Read
 from textgraft.onnx.graph import Graph
-from textgraft.onnx.layers import LOWEST, batch_norm, linear, pooling
+from textgraft.onnx.layers import LOWEST, activation, batch_norm, linear, pooling
 from textgraft.onnx.tags import best_path, most_likely
+
+NO_LENGTH = 1e-12
+"""Shorter vectors are not scaled to length 1, as in torch."""
 
 
 def classification(g: Graph, head: ClassificationHead, top: str, encoded: Read, mask: str) -> str:
@@ -23,6 +27,11 @@ def classification(g: Graph, head: ClassificationHead, top: str, encoded: Read, 
     layers, pooler = encoded
     x = pooler if config.pooling == POOLED else pooling(g, config.pooling, top, mask, config.direction)
     assert x is not None
+    for dense in head.dense:
+        assert isinstance(dense, Dense)
+        x = activation(g, dense.config.activation, linear(g, dense, x))
+    if config.normalize:
+        x = g("Div", x, g("Max", g("ReduceL2", x, [1], keepdims=1), NO_LENGTH))
     if config.words_dim:
         words = (pooling(g, name, layers[0], mask, config.direction) for name in ("mean", "max"))
         x = g("Concat", x, *words, axis=1)

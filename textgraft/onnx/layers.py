@@ -11,6 +11,7 @@ from textgraft.encoders.elmo import CharacterCNN, Highway
 from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention
 from textgraft.nn.batch_norm import MAX_DEVIATIONS, BoundedBatchNorm
+from textgraft.nn.pooling import JOIN
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer
@@ -28,6 +29,15 @@ def linear(g: Graph, layer: nn.Linear, x: str) -> str:
 def layer_norm(g: Graph, layer: nn.LayerNorm, x: str) -> str:
     """Layer norm over the last axis."""
     return str(g("LayerNormalization", x, g.weight(layer.weight), g.weight(layer.bias), axis=-1, epsilon=layer.eps))
+
+
+def activation(g: Graph, name: str, x: str) -> str:
+    """nn.dense.ACTIVATIONS."""
+    if name == "identity":
+        return x
+    if name == "silu":
+        return str(g("Mul", x, g("Sigmoid", x)))
+    return str(g(name.capitalize(), x))
 
 
 def batch_norm(g: Graph, layer: BoundedBatchNorm, x: str) -> str:
@@ -188,7 +198,9 @@ def causal(g: Graph, mask: str, width: int | None = None) -> str:
 
 
 def pooling(g: Graph, name: str, hidden: str, mask: str, direction: Direction) -> str:
-    """nn.pooling: hidden (B, T, D) -> (B, D), or (B, 3 D) for "concat"."""
+    """nn.pooling: hidden (B, T, D) -> (B, D), (B, 3 D) for "concat", or as many more as names are joined by +."""
+    if JOIN in name:
+        return str(g("Concat", *(pooling(g, n, hidden, mask, direction) for n in name.split(JOIN)), axis=1))
     if name == "concat":
         return str(g("Concat", *(pooling(g, n, hidden, mask, direction) for n in ("last", "max", "mean")), axis=1))
     if name == "first" or (name == "last" and direction == "right"):
@@ -196,9 +208,17 @@ def pooling(g: Graph, name: str, hidden: str, mask: str, direction: Direction) -
     present = g("Unsqueeze", mask, [2])
     if name == "max":
         return str(g("ReduceMax", g("Where", present, hidden, LOWEST), [1], keepdims=0))
-    if name == "mean":
+    if name in ("mean", "mean_sqrt"):
         total = g("ReduceSum", g("Where", present, hidden, 0.0), [1], keepdims=0)
-        return str(g("Div", total, g("Cast", lengths_of(g, mask, keep=1), to=TensorProto.FLOAT)))
+        length = g("Cast", lengths_of(g, mask, keep=1), to=TensorProto.FLOAT)
+        return str(g("Div", total, length if name == "mean" else g("Sqrt", length)))
+    if name == "weighted_mean":
+        weights = g("Mul", g("Add", positions(g, mask), 1), g("Cast", mask, to=TensorProto.INT64))
+        weights = g("Cast", weights, to=TensorProto.FLOAT)
+        total = g(
+            "ReduceSum", g("Mul", g("Where", present, hidden, 0.0), g("Unsqueeze", weights, [2])), [1], keepdims=0
+        )
+        return str(g("Div", total, g("ReduceSum", weights, [1], keepdims=1)))
     at_end = g("Equal", positions(g, mask), g("Sub", lengths_of(g, mask, keep=1), 1))
     return str(g("ReduceSum", g("Where", g("Unsqueeze", at_end, [2]), hidden, 0.0), [1], keepdims=0))
 

@@ -156,6 +156,7 @@ def _classifier(
         labels=labels,
         class_weights=None,
         pad_id=pad_id,
+        pooling=source.pooling,
     )
     sequences, _ = source.encoded(train.texts, max_tokens)
     targets = torch.from_numpy(labels.encode(train))

@@ -38,14 +38,21 @@ class MeanOfWords:
         raise AssertionError("word vectors have no outputs")
 
     def embed(
-        self, texts: Sequence[str], *, pooling: str = "mean", max_tokens: int = 512, layers: str = LAST
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: str | None = None,
+        max_tokens: int | None = None,
+        layers: str = LAST,
+        prompt: str | None = None,
     ) -> NDArray[np.float32]:
-        """Means or maxima (N, D) of the vectors of a text's known words; texts are not truncated, and `layers` is
-        ignored.
+        """Means or maxima (N, D) of the vectors of a text's known words; texts are not truncated, and `layers` and
+        `prompt` are ignored.
 
         Raises:
             UserError: The pooling needs more than a bag of words.
         """
+        pooling = pooling or "mean"
         if pooling not in POOLINGS:
             message = f"pooling '{pooling}' is not defined for word vectors, which have no order."
             raise UserError(message, remedy="Use mean or max.")

@@ -18,6 +18,7 @@ from textgraft.data.labels import Labels, kind_of_texts
 from textgraft.data.streams.base import ExampleStream
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
+from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.tasks.classification.training import EncodedTexts, Plan, classifier_to_train, train_classifier
 from textgraft.training.loop import Run
 from textgraft.training.recipes import load_recipe
@@ -31,14 +32,15 @@ def source(pooling: str | None = "mean") -> Artifact:
     """A tiny BERT, made to compare texts or not."""
     made = encoder("bert", TEXT)
     shape = made.model.describe()
-    shape["encoder"] |= {"pooling": pooling, "pooler": False}
+    shape["encoder"]["pooler"] = False
     torch.manual_seed(0)
-    return replace(made, model=build(shape).eval())
+    return replace(made, model=build(shape).eval(), embedding=SentenceEmbedding(pooling) if pooling else None)
 
 
 def plan(made: Artifact, labels: Labels = LABELS) -> Plan:
     stage = load_recipe(made.recommended_recipe("default", labels.kind)).finetune
-    return Plan(made.model, False, stage, Settings(precision="fp32"), labels, None, made.tokenizer.pad_id)
+    settings, pad_id = Settings(precision="fp32"), made.tokenizer.pad_id
+    return Plan(made.model, False, stage, settings, labels, None, pad_id, pooling=made.pooling)
 
 
 def encoded(made: Artifact, count: int, seed: int) -> EncodedTexts:

@@ -75,7 +75,7 @@ def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
     new = rows(5, seed=2)
     new[:, 5] += 1  # what never varied says nothing
     np.testing.assert_allclose(outputs_from_logits(answers(layer, new), kind), output.predict(scale(new)), atol=1e-8)
-    assert about.startswith("Means of the last layer -> ")
+    assert about.startswith("Vectors of the frozen model -> ")
 
 
 def candidate(
@@ -122,9 +122,7 @@ def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None
 def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = load_network(tiny_lm)
     first = candidate(source, "single", tmp_path, tested=True)[0].outcome
-    monkeypatch.setattr(
-        "textgraft.tasks.classification.linear_probe.embed_sequences", lambda *a, **k: pytest.fail("read again")
-    )
+    monkeypatch.setattr("textgraft.tasks.classification.linear_probe.embed", lambda *a, **k: pytest.fail("read again"))
     again = candidate(source, "single", tmp_path, tested=True)[0].outcome
     assert np.array_equal(first.outputs, again.outputs)
 

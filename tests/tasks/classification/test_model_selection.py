@@ -20,7 +20,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.models import artifact, loading
-from textgraft.models.model import Model
+from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification import early_rejection, fine_tuned, linear_probe
 from textgraft.tasks.classification import finetune as stage
 from textgraft.tasks.classification import model_selection as blends
@@ -163,13 +163,13 @@ def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(ble
 def test_a_probe_reads_the_test_texts_only_where_it_counts(
     counts: bool, quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, read = linear_probe.embed_sequences, []
+    real, read = linear_probe.embed, []
 
-    def embed(model: Model, sequences: Sequence[Any], *args: Any, **named: Any) -> np.ndarray:
+    def embed(source: Artifact, sequences: Sequence[Any], *args: Any, **named: Any) -> np.ndarray:
         read.append(len(sequences))
-        return real(model, sequences, *args, **named)
+        return real(source, sequences, *args, **named)
 
-    monkeypatch.setattr(linear_probe, "embed_sequences", embed)
+    monkeypatch.setattr(linear_probe, "embed", embed)
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.5, 0.0] if counts else [1.0, 0.0, 0.0]))
     done = quick(test=TEST)
     assert read == [len(TRAIN), *([len(TEST)] if counts else [])]

@@ -106,6 +106,7 @@ class NoAdapt:
             labels=labels,
             class_weights=None,
             pad_id=source.tokenizer.pad_id,
+            pooling=source.pooling,
         )
 
 

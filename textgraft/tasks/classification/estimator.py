@@ -19,15 +19,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from textgraft.core.context import RunContext
-from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text, is_missing
 from textgraft.data.labels import ClassWeights
 from textgraft.models import artifact, loading
 from textgraft.models.default_models import default_models_for
-from textgraft.models.inference import embed_sequences
 from textgraft.models.loading import OpenedModels
-from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
-from textgraft.nn.pooling import POOLINGS, pooled_dim
+from textgraft.nn.layer_aggregation import LAST
+from textgraft.nn.pooling import validate_pooling
 from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions
@@ -346,12 +345,16 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     model : str or Path, default=None
         Name or folder of the model. None is the default model for the script of the texts of `fit`
         (textgraft.models.default_models).
-    pooling : {"mean", "max", "last", "concat"}, default="mean"
-        Pooling over the tokens; "concat" is all three (Howard & Ruder 2018, §3.3).
+    pooling : {"mean", "max", "last", "concat", "first", "mean_sqrt", "weighted_mean"}, default=None
+        Pooling over the tokens; "concat" is the first three (Howard & Ruder 2018, §3.3). None is the vector that the
+        model describes, with all that a sentence encoder has above its pooling, and the mean of a model that describes
+        none.
     layers : str, default="last"
         The encoder layers to use (nn.layer_aggregation.LAYER_AGGREGATIONS).
-    max_tokens : int, default=512
-        Length in tokens that longer texts are cut to.
+    max_tokens : int, default=None
+        Length in tokens that longer texts are cut to. None is the model's, or 512.
+    prompt : str, default=None
+        Name of one of the model's prompts, such as "query", or a text to write before each text.
     precision : {"auto", "fp32", "bf16"}, default="auto"
         Precision of the encoder.
     """
@@ -360,15 +363,17 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self,
         model: str | Path | None = None,
         *,
-        pooling: str = "mean",
+        pooling: str | None = None,
         layers: str = LAST,
-        max_tokens: int = 512,
+        max_tokens: int | None = None,
+        prompt: str | None = None,
         precision: str = "auto",
     ) -> None:
         self.model = model
         self.pooling = pooling
         self.layers = layers
         self.max_tokens = max_tokens
+        self.prompt = prompt
         self.precision = precision
 
     def fit(self, X: Iterable[str], y: Any = None) -> Self:
@@ -377,26 +382,23 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         UserError
-            The model or pooling is unknown, the model does not have these layers, or a text is no string.
+            The model, pooling or prompt is unknown, the model does not have these layers, or a text is no string.
         """
         texts = validate_texts(X)
-        if self.pooling not in POOLINGS:
-            raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
+        if self.pooling is not None:
+            validate_pooling(str(self.pooling))
         self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
-        aggregation = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
-        self._n_features_out = pooled_dim(self.pooling, aggregation.output_dim)
+        self._n_features_out = self._embedded([]).shape[1]
         return self
 
     def transform(self, X: Iterable[str]) -> np.ndarray:
         """(N, D) float32 vectors, or (N, 3 D) with pooling "concat"."""
         check_is_fitted(self)
-        texts = validate_texts(X)
-        if not texts:
-            return np.zeros((0, self._n_features_out), dtype=np.float32)
-        tokenizer = self.artifact_.tokenizer
-        sequences, _ = self.artifact_.encoded(texts, self.max_tokens)
-        model, options = self.artifact_.model, (tokenizer.pad_id, self.pooling, self.precision)
-        return embed_sequences(model, sequences, *options, layers=self.layers)
+        return self._embedded(validate_texts(X))
+
+    def _embedded(self, texts: list[str]) -> np.ndarray:
+        options: dict[str, Any] = {"max_tokens": self.max_tokens, "prompt": self.prompt, "precision": self.precision}
+        return self.artifact_.embed(texts, pooling=self.pooling, layers=self.layers, **options)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

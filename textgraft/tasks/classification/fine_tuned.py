@@ -73,7 +73,8 @@ class Member:
 
     def artifact(self, run: dict[str, object]) -> Artifact:
         """The classifier that is saved, with `run` for its run.json."""
-        return Artifact(as_model(self.plan, self.runs[self.best]), self.source.tokenizer, self.plan.labels, run)
+        model, labels = as_model(self.plan, self.runs[self.best]), self.plan.labels
+        return Artifact(model, self.source.tokenizer, labels, run, embedding=self.source.embedding)
 
 
 @dataclass

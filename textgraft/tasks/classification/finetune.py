@@ -174,6 +174,7 @@ def _plan(setup: FinetuneSetup, name: str, source: Artifact) -> Plan:
         labels=labels,
         class_weights=labels.class_weights(setup.selection.train, options.class_weights),
         pad_id=source.tokenizer.pad_id,
+        pooling=source.pooling,
         words=options.words,
         both_orders=options.both_orders,
         layer_aggregation=options.layer_aggregation,

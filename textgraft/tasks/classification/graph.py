@@ -8,15 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encode_texts
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encode_texts, prepared_texts
 from textgraft.models.graph import ROWS, OnnxModel
 
 
 @dataclass(kw_only=True)
 class OnnxClassifier(OnnxModel):
-    """Graph from token ids to probabilities, or to a standardised value."""
+    """Graph from token ids to probabilities, or to a standardised value.
+
+    `prompt` and `lowercase` are a sentence encoder's (models.sentence_embedding).
+    """
 
     both_orders: bool = False
+    prompt: str = ""
+    lowercase: bool = False
 
     task = "classification"
     output_names = ("answers",)
@@ -27,6 +32,7 @@ class OnnxClassifier(OnnxModel):
         For questions with options (N, largest number of options), 0 where there are fewer.
         """
         assert self.labels is not None
+        texts = prepared_texts(texts, self.prompt, lowercase=self.lowercase)
         sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
         options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
         outputs = np.zeros((len(sequences), options or self.labels.num_outputs))

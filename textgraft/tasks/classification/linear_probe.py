@@ -1,4 +1,4 @@
-"""A linear probe: logistic regression on a frozen language model's mean vectors, as a candidate of `finetune`.
+"""A linear probe: logistic regression on a frozen model's vectors (models.text_vectors), as a candidate of `finetune`.
 
 With few labels a linear layer on the frozen features may be better than fine-tuning, whose first steps under a random
 head distort the pretrained layers (Kumar et al. 2022, arXiv:2202.10054). The texts are encoded once. The fitted layer,
@@ -25,8 +25,10 @@ from textgraft.linear.linear_layer import Linear, Output, fit_output
 from textgraft.linear.scaling import Scale
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Artifact
-from textgraft.models.inference import ProgressCallback, embed_sequences, no_progress
+from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import graft
+from textgraft.models.sentence_embedding import SentenceEmbedding
+from textgraft.models.text_vectors import embed
 from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, too_slow_reason
 from textgraft.tasks.classification.linear_candidates import Candidate
@@ -36,7 +38,6 @@ from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import TooSlow, projected
 from textgraft.training.provenance import ancestry
 
-POOLING = "mean"
 ABSENT_LOGIT = -30.0
 """The logit of a class that no training text had."""
 Cached = tuple[dict[str, NDArray], dict[str, Any]]
@@ -74,7 +75,7 @@ def linear_probe_candidate(
     temperature = fit_temperature(held_out[indices], targets[indices], kind)
 
     def predictions() -> Cached:
-        return {"logits": answers(layer, _mean_vectors(source, reading.parts[part], precision))}, {}
+        return {"logits": answers(layer, _vectors(source, reading.parts[part], precision))}, {}
 
     def evaluate() -> Outcome:
         path = folder / f"{name}-{part}.safetensors"
@@ -105,7 +106,7 @@ def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, max
     on_progress = no_progress if max_seconds is None else _time_limit(train.sequences, max_seconds)
     try:
         with Meter() as meter:
-            rows = _mean_vectors(source, train, selection.run.precision or "auto", on_progress)
+            rows = _vectors(source, train, selection.run.precision or "auto", on_progress)
             layer, about = fit_probe(rows, targets, labels, selection.seed)
             held_out = np.full((len(targets), labels.num_outputs), np.nan)
             for kept, indices in selection.splits:
@@ -137,14 +138,10 @@ def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
         return outputs_from_logits(logits, kind, temperature)
 
 
-def _mean_vectors(
+def _vectors(
     source: Artifact, part: EncodedTexts, precision: str, on_progress: ProgressCallback = no_progress
 ) -> NDArray[np.float32]:
-    pad_id = source.tokenizer.pad_id
-    return part.once(
-        "probe",
-        lambda: embed_sequences(source.model, part.sequences, pad_id, POOLING, precision, on_progress=on_progress),
-    )
+    return part.once("probe", lambda: embed(source, part.sequences, precision, on_progress=on_progress))
 
 
 def fit_probe(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:
@@ -164,7 +161,7 @@ def fit_probe(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tup
     layer = as_layer(output, labels.kind, labels.num_outputs, rows.shape[1])
     layer[:, :-1] *= scale.factors
     layer[:, -1] -= layer[:, :-1] @ scale.mean
-    return layer, f"Means of the last layer -> {output.about}"
+    return layer, f"Vectors of the frozen model -> {output.about}"
 
 
 def answers(layer: NDArray, rows: NDArray) -> NDArray[np.float64]:
@@ -204,25 +201,31 @@ def _put(layer: NDArray, linear: Linear, classes: list[int]) -> None:
 def _artifact(
     source: Artifact, layer: NDArray, labels: Labels, about: Mapping[str, Any], run: Mapping[str, Any]
 ) -> Artifact:
-    """The classifier that is saved: the encoder as it was, under the fitted layer."""
+    """The classifier that is saved: the encoder as it was, under its embedding's layers and the fitted one."""
+    embedding = source.embedding or SentenceEmbedding()
     head = {
         "name": "classification",
         "input_dim": source.model.encoder.output_dim,
         "outputs": labels.num_outputs,
         "kind": labels.kind,
         "direction": source.model.encoder.direction,
-        "pooling": POOLING,
+        "pooling": embedding.pooling,
+        "dense": embedding.shapes,
+        "normalize": embedding.normalize,
         "hidden_dim": 0,
         "batch_norm": False,
         "input_dropout": 0.0,
         "hidden_dropout": 0.0,
     }
     description = source.model.describe() | {"head": head}
-    if "pooler" in description["encoder"]:  # not used by mean pooling
+    if "pooler" in description["encoder"]:  # not used by these poolings
         description["encoder"]["pooler"] = False
     model = graft(source.model.encoder, description, 0).eval()
-    last: Any = model.head.layers[-1]  # type: ignore[index]
+    head_layers: Any = model.head
+    last = head_layers.layers[-1]
     with torch.no_grad():
+        for layer_of_head, given in zip(head_layers.dense, embedding.dense, strict=True):
+            layer_of_head.load_state_dict(given.state_dict())
         last.weight.copy_(torch.from_numpy(layer[:, :-1]))
         last.bias.copy_(torch.from_numpy(layer[:, -1]))
-    return Artifact(model, source.tokenizer, labels, {**run, **about})
+    return Artifact(model, source.tokenizer, labels, {**run, **about}, embedding=source.embedding)

@@ -25,6 +25,7 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
     """Build the graph from token ids to probabilities, or to a standardised value."""
     model, labels = artifact.model, artifact.labels
     head, temperature = model.head, artifact.run.get("temperature") or 1.0
+    embedding = artifact.embedding
     assert labels is not None
     if isinstance(head, ChoiceHead):
         graph, graph_inputs = new_graph(model.encoder, options=("questions", "options"))
@@ -51,6 +52,8 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
         labels=labels,
         run=artifact.run,
         both_orders=isinstance(head.config, ClassificationConfig) and head.config.both_orders,
+        prompt="" if embedding is None else embedding.prompt(),
+        lowercase=embedding is not None and embedding.lowercase,
     )
 
 

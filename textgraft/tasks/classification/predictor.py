@@ -163,7 +163,7 @@ class Classifier:
             else:
                 yield Prediction(predicted, confidence, dict(zip(labels.names, row, strict=True)))
 
-    def embed(self, texts: Sequence[str], *, pooling: str = "mean", layers: str = LAST) -> np.ndarray:
+    def embed(self, texts: Sequence[str], *, pooling: str | None = None, layers: str = LAST) -> np.ndarray:
         """(N, D) vectors: see textgraft.tasks.classification.predictor.embed."""
         return embed(self.members, list(each_text(texts)), pooling=pooling, layers=layers)
 
@@ -203,9 +203,10 @@ def embed(
     members: Sequence[Predictor],
     texts: Sequence[str],
     *,
-    pooling: str = "mean",
-    max_tokens: int = 512,
+    pooling: str | None = None,
+    max_tokens: int | None = None,
     layers: str = LAST,
+    prompt: str | None = None,
 ) -> np.ndarray:
     """Vectors of texts: pooled top layers, or a linear classifier's feature map; members are concatenated.
 
@@ -214,9 +215,10 @@ def embed(
     Args:
         members: The members of a classifier.
         texts: N texts.
-        pooling: "mean", "max", "last" or "concat".
-        max_tokens: Length in tokens that longer texts are cut to.
+        pooling: A name of nn.pooling.POOLINGS; None: as a model describes itself, else "mean".
+        max_tokens: Length in tokens that longer texts are cut to; None: as a model describes itself, else 512.
         layers: The encoder layers to use (nn.layer_aggregation.LAYER_AGGREGATIONS).
+        prompt: Name of a model's prompt, or a text to write before each text; None: the model's default, if any.
 
     Returns:
         (N, D) float32.
@@ -225,7 +227,8 @@ def embed(
         UserError: No member has vectors.
     """
     with_vectors = [member for member in members if member.has_vectors] or members
-    vectors = [m.embed(texts, pooling=pooling, max_tokens=max_tokens, layers=layers) for m in with_vectors]
+    options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "prompt": prompt}
+    vectors = [member.embed(texts, **options) for member in with_vectors]
     return np.concatenate(vectors, axis=1)
 
 

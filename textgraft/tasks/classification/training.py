@@ -72,6 +72,7 @@ class Plan:
     words: bool = True
     both_orders: bool = False
     layer_aggregation: str = LAST
+    pooling: str | None = None  # that the weights were trained with; None: the family's
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         "direction": source.direction,
         **source.classifier(),
     }
+    if plan.pooling is not None:
+        description["head"]["pooling"] = plan.pooling
     if plan.layer_aggregation != LAST:
         _aggregate_layers(plan.layer_aggregation, description, source)
     if plan.stage.pooling is not None:

@@ -114,7 +114,8 @@ def adapt(
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
     record |= {"held_out": {"tokens": valid.num_tokens, "before": before, "after": after}, "asked": plan.key}
-    put_in_place(Artifact(adapted, source.tokenizer, None, record), out, overwrite=context.overwrite)
+    result = Artifact(adapted, source.tokenizer, None, record, embedding=source.embedding)
+    put_in_place(result, out, overwrite=context.overwrite)
     return out
 
 
@@ -282,4 +283,4 @@ def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
         moved[old_ids < 0] = values[name].mean(dim=0)
         values[name] = moved
     artifact.fill(model, values, where="the new vocabulary")
-    return Artifact(model.eval(), tokenizer, None, source.run)
+    return Artifact(model.eval(), tokenizer, None, source.run, embedding=source.embedding)
