@@ -38,6 +38,7 @@ class ClassificationConfig:
         batch_norm: Use batch normalisation.
         both_orders: Each example is a pair of texts in both orders.
         layer_aggregation: Name in nn.layer_aggregation.LAYER_AGGREGATIONS; its output is pooled.
+        bias: The last layer has a bias.
     """
 
     input_dim: int
@@ -52,6 +53,7 @@ class ClassificationConfig:
     batch_norm: bool = True
     both_orders: bool = False
     layer_aggregation: str = LAST
+    bias: bool = True
 
 
 class ClassificationHead(Head):
@@ -84,7 +86,7 @@ class ClassificationHead(Head):
         self.config = config
         self.keep = "all" if config.words_dim else "top"
         self.width = pooled_dim(config.pooling, config.input_dim) + 2 * config.words_dim
-        self.layers = nn.Sequential(*_layers(config, self.width, bias=bias))
+        self.layers = nn.Sequential(*_layers(config, self.width, bias=bias and config.bias))
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
     def forward(self, encoded: Encoded) -> Tensor:
