@@ -25,7 +25,6 @@ from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.examples import Examples
 from textgraft.data.sequences import TokenIds
 from textgraft.data.streams.base import ExampleStream
-from textgraft.encoders import gpt
 from textgraft.encoders.awd_lstm import AWDLSTM
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.generation import decoding
@@ -34,6 +33,7 @@ from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, Mas
 from textgraft.models.inference import embed_sequences
 from textgraft.models.loading import load_network as load_model
 from textgraft.models.model import Model, build
+from textgraft.nn import key_value_cache
 from textgraft.nn.cpu.precision import computing_in
 from textgraft.nn.uninitialized import Uninitialized
 from textgraft.tasks.classification.predictor import STREAM_TEXTS
@@ -135,7 +135,7 @@ def test_texts_that_all_go_on_are_not_copied_at_each_step() -> None:
 def test_what_a_text_has_been_read_to_is_copied_only_when_its_room_is_full(
     attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpt, "CACHE_ROOM", 4)
+    monkeypatch.setattr(key_value_cache, "CACHE_ROOM", 4)
     shape = {"name": "gpt", "vocab_size": 50, "embedding_dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
     shape |= {"attention": attention, "window": 3}
     head = {"name": "language_model", "vocab_size": 50, "input_dim": 16}

@@ -15,7 +15,7 @@ from textgraft.onnx.encoders import ENCODERS as FAMILIES
 from textgraft.tasks.export import graph_of, largest_difference
 from textgraft.text import character_encoding
 
-NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl", "cove", "elmo"}
+NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl", "modernbert", "llama", "cove", "elmo"}
 SPELLING = character_encoding.train(["a bc def ghij klmno pqrstu vwxyz ü"] * 3)
 TASKS = {"classification", "choice", "tagging", "span"}
 GRAPHS = [
@@ -57,7 +57,9 @@ def test_a_graph_bounds_what_is_far_from_all_training_texts() -> None:
     assert largest_difference(model, graph) > 1e-3
 
 
-@pytest.mark.parametrize("encoder", ["lstm-right-3", "bert", "bert-pooler", "distilbert", "gpt-pre", "elmo"])
+@pytest.mark.parametrize(
+    "encoder", ["lstm-right-3", "bert", "bert-pooler", "distilbert", "gpt-pre", "elmo", "modernbert", "llama"]
+)
 def test_a_graph_reads_pairs(encoder: str) -> None:
     head = "pool-pooled" if encoder == "bert-pooler" else "single"
     model = artifact(encoder, head, reads="pairs")

@@ -13,7 +13,18 @@ from test_onnx_families import artifact
 from textgraft.onnx import int8
 from textgraft.tasks.export import graph_of, largest_difference
 
-FAMILIES = ("lstm-right-3", "qrnn-left-3", "flair-right-projected", "bert", "gpt-pre", "xl-post", "cove", "elmo")
+FAMILIES = (
+    "lstm-right-3",
+    "qrnn-left-3",
+    "flair-right-projected",
+    "bert",
+    "gpt-pre",
+    "xl-post",
+    "cove",
+    "elmo",
+    "modernbert",
+    "llama",
+)
 
 
 @pytest.mark.parametrize("products", int8.LADDER)
@@ -29,9 +40,10 @@ def test_int8_answers_much_as_the_model_does(family: str, products: str, monkeyp
     assert bool(kinds & {"MatMulInteger", "DynamicQuantizeLSTM"}) == (products != int8.NONE)
 
 
-def test_products_behind_a_wide_layer_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("family", ["bert", "modernbert", "llama"])
+def test_products_behind_a_wide_layer_stay(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int8, "MIN_VALUES", 1)
-    whole = graph_of(artifact("bert", "pool-mean"))
+    whole = graph_of(artifact(family, "pool-mean"))
     counts = [
         sum(node.op_type == "MatMulInteger" for node in onnx.load_from_string(int8.in_int8(whole.graph, p)).graph.node)
         for p in int8.LADDER

@@ -67,6 +67,25 @@ ENCODERS |= {
     "xl-same-length": {**TRANSFORMER_XL, "same_length": True, "memory_length": 5, "clamp_length": 3},
     "xl-adaptive": {**TRANSFORMER_XL, "cutoffs": [6, 15], "div_value": 2.0, "memory_length": 11},
 }
+MODERNBERT = {"name": "modernbert", "vocab_size": V, "embedding_dim": 6, "num_layers": 4, "num_heads": 1}
+MODERNBERT |= {"feed_forward_dim": 8, "max_length": 16, "global_every": 2, "window": 2}
+MODERNBERT |= {"embedding_dropout": 0.1, "hidden_dropout": 0.1, "attention_dropout": 0.1}
+ENCODERS |= {
+    "modernbert": MODERNBERT,
+    "modernbert-pooler": {**MODERNBERT, "pooler": "mean", "transform": True, "global_every": 1, "num_layers": 2},
+}
+LLAMA = {"name": "llama", "vocab_size": V, "embedding_dim": 6, "num_layers": 2, "num_heads": 3, "head_dim": 2}
+LLAMA |= {"num_key_value_heads": 1, "feed_forward_dim": 12, "max_length": 16}
+LLAMA |= {"embedding_dropout": 0.1, "hidden_dropout": 0.1, "attention_dropout": 0.1}
+LLAMA3 = {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 8}
+ENCODERS |= {
+    "llama": LLAMA,
+    "llama-window": {**LLAMA, "window": 3, "window_from": 1, "num_layers": 4, "num_key_value_heads": 3},
+    "llama-qwen": {**LLAMA, "attention_bias": "inputs", "query_key_norm": True, "head_dim": 4},
+    "llama-stretched": {**LLAMA, "attention_bias": "all", "feed_forward_bias": True, "no_positions": [1]},
+}
+ENCODERS["llama-stretched"] |= {"rotary_scaling": LLAMA3, "num_key_value_heads": 3}
 FLAIR = {"name": "flair", "vocab_size": V, "embedding_dim": 6, "truncate": 4}
 ENCODERS |= {
     "flair-left": {**FLAIR, "direction": "left", "hidden_dim": 6, "num_layers": 1},
@@ -96,7 +115,7 @@ SPELLED = ("elmo", "word_lstm")
 VECTORS = torch.randn(V, 5, generator=torch.Generator().manual_seed(0))
 """What another model says of each id, for encoders that read such."""
 WIDTH = 6  # of what every encoder shows, but CoVe
-SEE_ALL = ("bert", "cove", *SPELLED)
+SEE_ALL = ("bert", "modernbert", "cove", *SPELLED)
 STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in SEE_ALL]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
@@ -224,9 +243,9 @@ def fits(encoder: str, head: str) -> bool:
         case "bidirectional_language_model":
             return below["name"] == "elmo"
         case "masked_language_model":
-            return below["name"] == "bert" and reads_pooled == below.get("pooler", False)
+            return below["name"] in ("bert", "modernbert") and reads_pooled == bool(below.get("pooler", False))
         case _:
-            return reads_pooled == below.get("pooler", False)
+            return reads_pooled == bool(below.get("pooler", False))
 
 
 def read_dim(encoder: str, head: str) -> int:
@@ -402,6 +421,10 @@ def embedded(model: Model, batch: Batch) -> Tensor:
             return encoder.embedding(batch.ids) * encoder.config.input_scale
         case "flair" | "cove":
             return encoder.embedding(batch.ids)
+        case "llama":
+            return encoder.embedding(batch.ids)
+        case "modernbert":
+            return encoder.embedding_norm(encoder.embedding(batch.ids))
         case "gpt":
             return encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]
         case "bert":

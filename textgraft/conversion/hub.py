@@ -20,8 +20,9 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.models.model_folder import ELMO, TENSORFLOW, TRANSFORMERS
 from textgraft.tasks.registry import task_of
-from textgraft.text.byte_level import read_gpt, read_gpt2
+from textgraft.text.byte_level import read_gpt, read_gpt2, read_llama
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
+from textgraft.text.masked_byte_level import read_modernbert
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -131,6 +132,8 @@ TOKENIZERS: Mapping[str, Callable[[Path], Tokenizer]] = {
     "distilbert": WordPieceTokenizer.from_huggingface,
     "gpt2": _byte_pairs(read_gpt2),
     "openai-gpt": _byte_pairs(read_gpt),
+    "modernbert": read_modernbert,
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), read_llama),
 }
 """How the tokenizer of each model_type of conversion.huggingface.READERS is read."""
 

@@ -29,9 +29,20 @@ READERS = {
     "distilbert": "textgraft.conversion.bert",
     "gpt2": "textgraft.conversion.gpt",
     "openai-gpt": "textgraft.conversion.gpt",
+    "modernbert": "textgraft.conversion.modernbert",
+    "llama": "textgraft.conversion.llama",
+    "mistral": "textgraft.conversion.llama",
+    "qwen2": "textgraft.conversion.llama",
+    "qwen3": "textgraft.conversion.llama",
+    "smollm3": "textgraft.conversion.llama",
 }
 # name in model.ENCODERS: module
-WRITERS = {"bert": "textgraft.conversion.bert", "gpt": "textgraft.conversion.gpt"}
+WRITERS = {
+    "bert": "textgraft.conversion.bert",
+    "gpt": "textgraft.conversion.gpt",
+    "modernbert": "textgraft.conversion.modernbert",
+    "llama": "textgraft.conversion.llama",
+}
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Files of weights in order of preference: files without code before pickles."""

@@ -101,6 +101,10 @@ class Encoder(nn.Module):
         """Settings of the classification head of the family's paper, where they differ from ULMFiT's."""
         return {}
 
+    def masked_language_model(self) -> dict[str, Any]:
+        """Settings of the masked-language-model head of the family's paper, where they differ from BERT's."""
+        return {}
+
     def tied(self) -> nn.Parameter | AdaptiveEmbedding:
         """Weights that a tied output layer shares: the token table (V, D), or an adaptive embedding."""
         embedding: Any = self.embedding

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
@@ -28,11 +27,10 @@ from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
 from textgraft.nn.gelu import gelu
+from textgraft.nn.key_value_cache import cache_with_room, empty_cache, position_ids
 
 NORMS = ("post", "pre")
 PATTERNS = ("dense", "banded", "alternating")
-CACHE_ROOM = 128
-"""Free positions at the end of the key-value cache of a text in generation, before it is copied into a larger one."""
 
 
 @dataclass(frozen=True)
@@ -132,22 +130,12 @@ class GPT(Encoder):
                     layer.weight /= math.sqrt(2 * self.config.num_layers)
 
     def initial_state(self, rows: int) -> State:
-        """The empty state: ((mask (rows, 0),), (), … one for each layer)."""
-        empty = torch.ones(rows, 0, dtype=torch.bool, device=self.embedding.weight.device)
-        return ((empty,), *((),) * self.config.num_layers)
+        """The empty state (nn.key_value_cache)."""
+        return empty_cache(rows, self.config.num_layers, self.embedding.weight.device)
 
     def with_room(self, state: State) -> State:
-        """Keys and values with free positions at the end, if there are none: the caller may write there, and nobody
-        else.
-
-        Most tokens then need no copy of the whole cache.
-        """
-        (before,), *caches = state
-        filled = before.shape[1]
-        if caches[0][0].shape[2] > filled:
-            return state
-        longer = (0, 0, 0, CACHE_ROOM)
-        return ((before,), *(tuple(F.pad(part[:, :, :filled], longer) for part in cache) for cache in caches))
+        """A cache with free positions at the end."""
+        return cache_with_room(state)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         """Encode (B, T) ids as (B, T, D); a state is returned only where one is passed in (`initial_state` begins).
@@ -162,7 +150,7 @@ class GPT(Encoder):
         (before,), *caches = state if state is not None else ((batch.mask[:, :0],), *((),) * config.num_layers)
         real = torch.cat([before, batch.mask], dim=1)
         start = before.shape[1]
-        x = self.embedding(batch.ids) + self.positions(self._position_ids(real)[:, start:])
+        x = self.embedding(batch.ids) + self.positions(position_ids(real, config.max_length)[:, start:])
         x = dropout(x, config.embedding_dropout, self.training)
         masks = self._attention_masks(steps, real)
         kept, new_state = [x], [(real,)]
@@ -176,16 +164,6 @@ class GPT(Encoder):
         layers = tuple(h.to(dtype) for h in kept) if keep == "all" else ()
         out = tuple(new_state) if state is not None else None
         return Encoded(top=x.to(dtype), mask=batch.mask, layers=layers, state=out)
-
-    def _position_ids(self, real: Tensor) -> Tensor:
-        """Position ids (B, S) over real tokens; arbitrary at padding, which is masked."""
-        maximum = self.config.max_length
-        if real.shape[1] > maximum and (longest := int(real.sum(dim=1).max())) > maximum:
-            raise UserError(
-                f"a text of {longest:,} tokens is longer than the {maximum:,} positions of this model.",
-                remedy=f"Cut it to {maximum:,} tokens (--max-tokens, where the command has it).",
-            )
-        return (real.cumsum(dim=1) - 1).clamp(min=0, max=maximum - 1)
 
     def _is_banded(self, index: int) -> bool:
         return self.config.attention == "banded" or (self.config.attention == "alternating" and index % 2 == 1)

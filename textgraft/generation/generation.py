@@ -206,7 +206,7 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
 
 def special_tokens(tokenizer: Tokenizer) -> Tokens:
     """Tokens that end a text, including the begin of the next, and tokens without text."""
-    ends = frozenset({tokenizer.bos_id, tokenizer.eos_id})
+    ends = tokenizer.end_ids
     return Tokens(ends, tuple({tokenizer.unk_id, tokenizer.pad_id} - ends))
 
 

@@ -44,6 +44,7 @@ class ClassificationConfig:
         layer_aggregation: Name in nn.layer_aggregation.LAYER_AGGREGATIONS; its output is pooled.
         dense: Layers of a sentence encoder above the pooled vector (nn.dense.DenseConfig).
         normalize: Scale the vector that comes out of these to length 1.
+        bias: The last layer has a bias.
     """
 
     input_dim: int
@@ -60,6 +61,7 @@ class ClassificationConfig:
     layer_aggregation: str = LAST
     dense: Sequence[Any] = ()
     normalize: bool = False
+    bias: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dense", dense_configs(self.dense))  # config.json has them as lists
@@ -95,7 +97,7 @@ class ClassificationHead(Head):
         pooled = pooled_dim(config.pooling, config.input_dim)
         self.dense = nn.ModuleList(dense_layers(pooled, config.dense))
         self.width = (config.dense[-1].output_dim if config.dense else pooled) + 2 * config.words_dim
-        self.layers = nn.Sequential(*_layers(config, self.width, bias=bias))
+        self.layers = nn.Sequential(*_layers(config, self.width, bias=bias and config.bias))
         self.register_buffer("class_weights", torch.ones(config.outputs))
 
     def forward(self, encoded: Encoded) -> Tensor:

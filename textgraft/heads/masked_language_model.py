@@ -29,6 +29,7 @@ class MaskedLanguageModelConfig:
         masked: Share of tokens masked in training. More than the paper's 15 % gives more targets a step: Wettig et al.
             2023 (arXiv:2202.08005) found 40 % better for large models too.
         whole_words: Mask all subwords of a word together (data.streams.masking).
+        transform_bias: The dense layer and the layer norm have biases.
     """
 
     vocab_size: int
@@ -38,6 +39,7 @@ class MaskedLanguageModelConfig:
     layer_norm_eps: float = 1e-12
     masked: float = 0.15
     whole_words: bool = False
+    transform_bias: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.masked < 1:
@@ -57,14 +59,15 @@ class MaskedLanguageModelHead(Head):
     def __init__(self, config: MaskedLanguageModelConfig, embedding: nn.Parameter | None = None) -> None:
         super().__init__()
         self.config = config
-        self.dense = nn.Linear(config.input_dim, config.input_dim)
-        self.norm = nn.LayerNorm(config.input_dim, eps=config.layer_norm_eps)
+        self.dense = nn.Linear(config.input_dim, config.input_dim, bias=config.transform_bias)
+        self.norm = nn.LayerNorm(config.input_dim, eps=config.layer_norm_eps, bias=config.transform_bias)
         self.output = ChunkedSoftmax(config.vocab_size, config.input_dim, weight=embedding if config.tied else None)
         self.next_sentence = nn.Linear(config.input_dim, 2) if config.next_sentence else None
         for layer in (self.dense, self.next_sentence):
             if layer is not None:
                 nn.init.normal_(layer.weight, std=0.02)
-                nn.init.zeros_(layer.bias)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
 
     def transformed(self, hidden: Tensor) -> Tensor:
         """Hidden vectors (..., D) -> (..., D), the input of the output table."""

@@ -28,6 +28,8 @@ ENCODERS = {
     "cove": ("textgraft.encoders.cove", "CoVe", "CoVeConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
     "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),
+    "modernbert": ("textgraft.encoders.modernbert", "ModernBERT", "ModernBERTConfig"),
+    "llama": ("textgraft.encoders.llama", "Llama", "LlamaConfig"),
     "word_lstm": ("textgraft.encoders.word_lstm", "WordLSTM", "WordLSTMConfig"),
 }
 HEADS = {

@@ -25,6 +25,15 @@ def banded(queries: int, keys: int, width: int, device: torch.device | None = No
     return mask & ~mask.tril(-width + keys - queries)
 
 
+def surrounding(length: int, width: int, device: torch.device | None = None) -> Tensor:
+    """Local mask (length, length): each position attends to itself and at most `width` positions on either side.
+
+    >>> surrounding(3, 1).int().tolist()
+    [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    """
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril(width).triu(-width)
+
+
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
     """softmax(Q Kᵀ / sqrt(d)) V: queries (B, H, T, d), keys and values (B, H, S, d) -> (B, H, T, d).
 
@@ -55,7 +64,7 @@ def _additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
 
 
-def _appended(past: Tensor, start: int, new: Tensor) -> Tensor:
+def appended(past: Tensor, start: int, new: Tensor) -> Tensor:
     """`new` (B, H, T, d) after the first `start` positions of `past`, written in place if there is room."""
     end = start + new.shape[2]
     if past.shape[2] < end:
@@ -97,7 +106,7 @@ class Attention(nn.Module):
         query, key, value = self.inputs(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
         start = 0 if past is None else past[0].shape[2] if start is None else start
         if past is not None:
-            key, value = _appended(past[0], start, key), _appended(past[1], start, value)
+            key, value = appended(past[0], start, key), appended(past[1], start, value)
         dropout = self.dropout if self.training else 0.0
         attended = attend(query, key[:, :, : start + t], value[:, :, : start + t], mask, dropout)
         if mask is not None:

@@ -19,8 +19,11 @@ from textgraft.encoders.cove import CoVe
 from textgraft.encoders.elmo import ELMo
 from textgraft.encoders.flair import Flair
 from textgraft.encoders.gpt import GPT
+from textgraft.encoders.llama import Llama
+from textgraft.encoders.modernbert import ModernBERT
 from textgraft.encoders.transformer_xl import TransformerXL
 from textgraft.nn.qrnn import QRNNLayer
+from textgraft.nn.rotary import frequencies
 from textgraft.onnx.graph import Graph
 from textgraft.onnx.layers import (
     attention,
@@ -28,14 +31,20 @@ from textgraft.onnx.layers import (
     characters,
     distance_vectors,
     from_end,
+    gated,
     layer_norm,
     lengths_of,
     linear,
     lstm,
+    pooling,
     positions,
     projected_lstm,
     qrnn,
     relative_attention,
+    rms_norm,
+    rotary_attention,
+    rotation,
+    surrounding,
 )
 
 SEGMENTS, SPELLINGS = "segments", "spellings"
@@ -111,6 +120,51 @@ def gpt(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     return kept, None
 
 
+def modernbert(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
+    """Warner et al. 2024: every block, with global or local attention; the transform at the top, and the pooler's."""
+    config = encoder.config
+    width = config.embedding_dim // config.num_heads
+    bases = {True: config.global_rotary_base, False: config.local_rotary_base}
+    rotations = {key: rotation(g, ids, frequencies(width, base)) for key, base in bases.items()}
+    masks = {True: g("Unsqueeze", mask, [1, 2]), False: surrounding(g, mask, config.window)}
+    x = layer_norm(g, encoder.embedding_norm, g("Gather", g.weight(encoder.embedding.weight), ids))
+    kept = [x]
+    for index, layer in enumerate(encoder.layers):
+        y = x if layer.attention_norm is None else layer_norm(g, layer.attention_norm, x)
+        is_global = config.is_global(index)
+        x = g("Add", x, rotary_attention(g, layer.attention, y, rotations[is_global], masks[is_global]))
+        x = g("Add", x, gated(g, layer.feed_forward, layer_norm(g, layer.feed_forward_norm, x)))
+        kept.append(x)
+    x = layer_norm(g, encoder.norm, x)
+    kept[-1] = x if encoder.transform is None else _transformed(g, encoder.transform, x)
+    if encoder.pooler is None:
+        return kept, None
+    return kept, _transformed(g, encoder.pooler, pooling(g, config.pooler, kept[-1], mask, "both"))
+
+
+def _transformed(g: Graph, transform: Any, x: str) -> str:
+    return layer_norm(g, transform.norm, g("Gelu", linear(g, transform.dense, x)))
+
+
+def llama(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
+    """Touvron et al. 2023: every block, with causal attention."""
+    config = encoder.config
+    by = rotation(g, ids, frequencies(config.head_width, config.rotary_base, config.rotary_scaling))
+    masks = {False: causal(g, mask)}
+    if config.window is not None:
+        masks[True] = causal(g, mask, config.window)
+    x = g("Gather", g.weight(encoder.embedding.weight), ids)
+    kept = [x]
+    for index, layer in enumerate(encoder.layers):
+        own = None if index in config.no_positions else by
+        y = rms_norm(g, layer.attention_norm, x)
+        x = g("Add", x, rotary_attention(g, layer.attention, y, own, masks[config.is_banded(index)]))
+        x = g("Add", x, gated(g, layer.feed_forward, rms_norm(g, layer.feed_forward_norm, x)))
+        kept.append(x)
+    kept[-1] = rms_norm(g, encoder.norm, x)
+    return kept, None
+
+
 def transformer_xl(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     """Dai et al. 2019: a text is one window without a memory, as in prediction."""
     config = encoder.config
@@ -163,6 +217,8 @@ ENCODERS: dict[type[Encoder], Callable[[Graph, Any, str, str], Read]] = {
     Flair: flair,
     BERT: bert,
     GPT: gpt,
+    ModernBERT: modernbert,
+    Llama: llama,
     TransformerXL: transformer_xl,
     CoVe: cove,
     ELMo: elmo,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,11 +35,25 @@ def in_int8(graph: bytes, products: str) -> bytes:
     for node in model.graph.node:
         node.name = node.output[0]
     if products != NONE:
-        made_by = {output: node.op_type for node in model.graph.node for output in node.output}
-        wide_products = [n.name for n in model.graph.node if n.op_type == "MatMul" and made_by.get(n.input[0]) in WIDE]
+        made_by = {output: node for node in model.graph.node for output in node.output}
+        wide_products = [n.name for n in model.graph.node if n.op_type == "MatMul" and _is_wide(n.input[0], made_by)]
         model = _with_products(model, [] if products == ALL else wide_products)
     _store(model.graph)
     return bytes(model.SerializeToString())
+
+
+def _is_wide(value: str, made_by: Mapping[str, onnx.NodeProto]) -> bool:
+    """True for the output of a wide layer: an activation in WIDE, or a product of a GELU's or a SiLU's and the values
+    that it gates.
+    """
+    node = made_by.get(value)
+    if node is None or node.op_type != "Mul":
+        return node is not None and node.op_type in WIDE
+    gate = made_by.get(node.input[0])
+    if gate is None or gate.op_type != "Mul":
+        return gate is not None and gate.op_type == "Gelu"
+    sigmoid = made_by.get(gate.input[1])
+    return sigmoid is not None and sigmoid.op_type == "Sigmoid" and sigmoid.input[0] == gate.input[0]
 
 
 def _with_products(model: onnx.ModelProto, excluded: Sequence[str]) -> onnx.ModelProto:

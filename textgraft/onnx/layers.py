@@ -11,10 +11,13 @@ from textgraft.encoders.elmo import CharacterCNN, Highway
 from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention
 from textgraft.nn.batch_norm import MAX_DEVIATIONS, BoundedBatchNorm
+from textgraft.nn.gated import GatedFeedForward
 from textgraft.nn.pooling import JOIN
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.recurrent import LSTMLayer
+from textgraft.nn.rms_norm import RMSNorm
+from textgraft.nn.rotary_attention import RotaryAttention
 from textgraft.onnx.graph import Graph
 
 LOWEST = float(torch.finfo(torch.float32).min)
@@ -28,7 +31,23 @@ def linear(g: Graph, layer: nn.Linear, x: str) -> str:
 
 def layer_norm(g: Graph, layer: nn.LayerNorm, x: str) -> str:
     """Layer norm over the last axis."""
-    return str(g("LayerNormalization", x, g.weight(layer.weight), g.weight(layer.bias), axis=-1, epsilon=layer.eps))
+    weights = [g.weight(w) for w in (layer.weight, layer.bias) if w is not None]
+    return str(g("LayerNormalization", x, *weights, axis=-1, epsilon=layer.eps))
+
+
+def rms_norm(g: Graph, layer: RMSNorm, x: str) -> str:
+    """RMS norm over the last axis."""
+    assert layer.eps is not None
+    mean_square = g("ReduceMean", g("Mul", x, x), [-1])
+    return str(g("Mul", g("Div", x, g("Sqrt", g("Add", mean_square, float(layer.eps)))), g.weight(layer.weight)))
+
+
+def gated(g: Graph, layer: GatedFeedForward, x: str) -> str:
+    """A gated feed-forward layer."""
+    width = layer.narrow.in_features
+    gate, values = g("Split", linear(g, layer.wide, x), [width, width], outputs=2, axis=2)
+    gate = g("Gelu", gate) if layer.activation == "gelu" else g("Mul", gate, g("Sigmoid", gate))
+    return linear(g, layer.narrow, g("Mul", gate, values))
 
 
 def activation(g: Graph, name: str, x: str) -> str:
@@ -151,6 +170,48 @@ def attention(g: Graph, layer: Attention, x: str, mask: str) -> str:
     weights = g("Softmax", g("Where", mask, scores, LOWEST), axis=-1)
     attended = g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3]))
     return linear(g, layer.output, g("Reshape", g("Transpose", attended, perm=[0, 2, 1, 3]), [0, 0, width]))
+
+
+def rotation(g: Graph, ids: str, rates: Tensor) -> tuple[str, str]:
+    """Cosines and sines (T, d / 2) of nn.rotary for the positions 0, 1, …."""
+    row = g("Unsqueeze", g("Cast", positions(g, ids), to=TensorProto.FLOAT), [1])
+    angles = g("Mul", row, g.weight(rates))
+    return g("Cos", angles), g("Sin", angles)
+
+
+def rotary_attention(g: Graph, layer: RotaryAttention, x: str, by: tuple[str, str] | None, mask: str) -> str:
+    """x (B, T, D) -> (B, T, D), as nn.rotary_attention; `mask` as in `attention`."""
+    d, heads, shared = layer.head_dim, layer.num_heads, layer.num_key_value_heads
+    sizes = [heads * d, shared * d, shared * d]
+    parts = g("Split", linear(g, layer.inputs, x), sizes, outputs=3, axis=2)
+    query, key, value = (g("Reshape", part, [0, 0, -1, d]) for part in parts)
+    if layer.query_norm is not None and layer.key_norm is not None:
+        query, key = rms_norm(g, layer.query_norm, query), rms_norm(g, layer.key_norm, key)
+    query, key, value = (g("Transpose", part, perm=[0, 2, 1, 3]) for part in (query, key, value))
+    if by is not None:
+        query, key = _rotated(g, query, d, by), _rotated(g, key, d, by)
+    if heads != shared:  # query heads of a group are next to each other
+        index = [head // (heads // shared) for head in range(heads)]
+        key, value = (g("Gather", part, index, axis=1) for part in (key, value))
+    query = g("Mul", query, float(d**-0.5))
+    scores = g("MatMul", query, g("Transpose", key, perm=[0, 1, 3, 2]))
+    attended = g("MatMul", g("Softmax", g("Where", mask, scores, LOWEST), axis=-1), value)
+    return linear(g, layer.output, g("Reshape", g("Transpose", attended, perm=[0, 2, 1, 3]), [0, 0, heads * d]))
+
+
+def _rotated(g: Graph, x: str, d: int, by: tuple[str, str]) -> str:
+    cos, sin = by
+    first, second = g("Split", x, [d // 2, d // 2], outputs=2, axis=3)
+    turned_first = g("Sub", g("Mul", first, cos), g("Mul", second, sin))
+    turned_second = g("Add", g("Mul", second, cos), g("Mul", first, sin))
+    return str(g("Concat", turned_first, turned_second, axis=3))
+
+
+def surrounding(g: Graph, mask: str, width: int) -> str:
+    """Local mask (B, 1, T, T): at most `width` real positions on either side."""
+    row = positions(g, mask)
+    distance = g("Abs", g("Sub", g("Unsqueeze", row, [1]), g("Unsqueeze", row, [0])))
+    return str(g("And", g("LessOrEqual", distance, width), g("Unsqueeze", mask, [1, 2])))
 
 
 def relative_attention(g: Graph, layer: RelativeAttention, x: str, distances: str, mask: str, u: str, v: str) -> str:

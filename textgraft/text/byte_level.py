@@ -1,9 +1,10 @@
-"""Byte pair encodings of GPT and GPT-2.
+"""Byte pair encodings of GPT, GPT-2, Llama and their successors.
 
 GPT-2 (Radford et al. 2019, §2.2) merges bytes, so every text has tokens and can be restored. GPT (Radford et al. 2018)
 merges characters of lower-cased words, whose ends are marked `</w>`; it loses case, accents and kinds of spaces, and
 unknown characters become `<unk>`. GPT's authors also repaired broken Unicode (ftfy) and split words with spaCy; here
-words are split at spaces and punctuation, as transformers does without these libraries.
+words are split at spaces and punctuation, as transformers does without these libraries. Llama's (Touvron et al. 2023,
+§2.2; SentencePiece) merges characters, in which a mark stands for a space, and falls back to bytes.
 """
 
 from __future__ import annotations
@@ -28,18 +29,22 @@ END = "<|endoftext|>"
 UNKNOWN = "<unk>"
 WORD_END = "</w>"
 _NAMES = {
-    "bos": ("<|startoftext|>", "<|endoftext|>", "<s>", "_start_"),
-    "eos": ("<|endoftext|>", "</s>", "_extract_"),
-    "pad": ("<|pad|>", "<|padding|>", "<pad>", "[PAD]"),
+    "bos": ("<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>", "<s>", "_start_"),
+    "eos": ("<|endoftext|>", "<|end_of_text|>", "</s>", "_extract_"),
+    "pad": ("<|pad|>", "<|finetune_right_pad_id|>", "<|padding|>", "<pad>", "[PAD]"),
     "between": ("_delimiter_", "<|sep|>", "<sep>", "[SEP]"),
     "unk": ("<unk>", "<|unk|>", "[UNK]"),
 }
 """Names of special tokens in common vocabularies; the first that exists is used."""
+TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|end_of_turn|>")
+"""Tokens that end an answer of a model that was tuned on dialogues."""
+SPACE = "\u2581"
+"""SentencePiece's mark of a space."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class BytePairTokenizer(Tokenizer):
-    """Tokenizer of GPT or GPT-2; created by the functions below or `load`.
+    """Tokenizer of GPT, GPT-2 or Llama; created by the functions below or `load`.
 
     Ids are those of the original program: a text starts with a special token only if the file says so, as those of
     `train_byte_level` do. Missing tokens for padding, unknown, begin or end are replaced by another special one,
@@ -59,7 +64,15 @@ class BytePairTokenizer(Tokenizer):
         self.pad_id = role_ids["pad"] if role_ids["pad"] is not None else self.eos_id
         self.unk_id = role_ids["unk"] if role_ids["unk"] is not None else self.eos_id
         self.between_id = role_ids["between"] if role_ids["between"] is not None else self.eos_id
+        self._turn_ends = frozenset(ids[name] for name in TURN_ENDS if name in ids)
         self.starts = pipeline.encode("").ids
+        letter = pipeline.encode("a", add_special_tokens=False).tokens
+        self._adds_space = bool(letter) and letter[0].startswith(SPACE)
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end a generated text or, of a model for dialogues, an answer."""
+        return super().end_ids | self._turn_ends
 
     def encode(self, text: str) -> Encoding:
         """Tokens and offsets of one text; a token that is part of a character has the span of the whole character."""
@@ -90,7 +103,13 @@ class BytePairTokenizer(Tokenizer):
 
     def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
         """Ids of each word, int32, as if preceded by a space: the vocabulary has most words in that form."""
-        return self.bodies(words if space == "none" else [f" {word}" for word in words])
+        if not self._adds_space:
+            return self.bodies(words if space == "none" else [f" {word}" for word in words])
+        if space != "none":
+            return self.bodies(words)
+        # The tokenizer puts a space before every text: before a line break here, which merges with nothing.
+        before, *encoded = self.bodies(["\n", *(f"\n{word}" for word in words)])
+        return [ids[len(before) :] if np.array_equal(ids[: len(before)], before) else ids for ids in encoded]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text, exactly for byte vocabularies, without the start tokens that `encode` adds."""
@@ -120,7 +139,8 @@ def is_byte_pair(pipeline: Pipeline) -> bool:
     if not isinstance(pipeline.model, models.BPE):
         return False
     is_gpt = isinstance(pipeline.decoder, decoders.BPEDecoder) and pipeline.model.end_of_word_suffix == WORD_END
-    return isinstance(pipeline.decoder, decoders.ByteLevel) or is_gpt
+    falls_back_to_bytes = bool(pipeline.model.byte_fallback) and isinstance(pipeline.decoder, decoders.Sequence)
+    return isinstance(pipeline.decoder, decoders.ByteLevel) or is_gpt or falls_back_to_bytes
 
 
 def train_byte_level(
@@ -176,6 +196,27 @@ def read_gpt(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:
     pipeline.decoder = decoders.BPEDecoder(suffix=WORD_END)
     pipeline.add_special_tokens([AddedToken(UNKNOWN, special=True, normalized=True)])
     return BytePairTokenizer(pipeline)
+
+
+def read_llama(folder: Path) -> BytePairTokenizer:
+    """Tokenizer of a folder of Llama, Mistral, Qwen or SmolLM: tokenizer.json, else vocab.json and merges.txt as
+    GPT-2's.
+
+    Raises:
+        UserError: These are missing or damaged, or tokenizer.json is of another kind.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file() and (folder / "vocab.json").is_file():
+        return read_gpt2(folder / "vocab.json", folder / "merges.txt")
+    if not path.is_file() and (folder / "tokenizer.model").is_file():
+        message = "there is a tokenizer.model, but no tokenizer.json, which is what can be opened."
+        remedy = f"Write it: AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}') of transformers."
+        raise UserError(message, where=str(folder), remedy=remedy)
+    tokenizer = Tokenizer.load(path)
+    if not isinstance(tokenizer, BytePairTokenizer):
+        remedy = "Use the tokenizer.json that came with the model."
+        raise UserError("this is not a byte pair encoding.", where=str(path), remedy=remedy)
+    return tokenizer
 
 
 def _of_bytes(model: models.BPE) -> Pipeline:

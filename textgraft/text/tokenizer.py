@@ -90,6 +90,11 @@ class Tokenizer:
         vocabulary = pipeline.get_vocab()
         self.tokens: list[str] = sorted(vocabulary, key=vocabulary.__getitem__)
 
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end a generated text, including the begin of the next."""
+        return frozenset({self.bos_id, self.eos_id})
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the canonical file and the rules version: equal if all texts have equal ids."""

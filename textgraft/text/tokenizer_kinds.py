@@ -16,6 +16,7 @@ from textgraft.text import character_encoding, characters, wordpiece
 from textgraft.text.byte_level import BytePairTokenizer, is_byte_pair, train_byte_level
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.characters import CharacterTokenizer, is_characters
+from textgraft.text.masked_byte_level import MaskedBytePairTokenizer, is_masked_byte_pair
 from textgraft.text.normalize import Kind
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
@@ -48,6 +49,8 @@ def from_pipeline(pipeline: Pipeline, *, spelled: bool, where: str) -> Tokenizer
     """The tokenizer of a file's pipeline, if it has a class of its own. Raises UserError for a damaged one."""
     if spelled:
         return CharacterEncodingTokenizer(pipeline, where=where)
+    if is_byte_pair(pipeline) and is_masked_byte_pair(pipeline):
+        return MaskedBytePairTokenizer(pipeline)
     if is_byte_pair(pipeline):
         return BytePairTokenizer(pipeline)
     if isinstance(pipeline.model, models.WordPiece):

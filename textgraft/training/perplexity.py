@@ -20,6 +20,10 @@ MAX_CHARACTERS_PER_WORD = 15
 in languages of long words; twenty in Thai, which has spaces between clauses."""
 
 
+LONGEST_WINDOW = 1024
+"""Most tokens of a window, for models that allow much longer texts than fit into memory in rows."""
+
+
 class Validator(Protocol):
     """A function that scores a language model on held-out text; `on_progress` gets the number of tokens so far."""
 
@@ -39,7 +43,8 @@ def language_model_validator(
         corpus: The held-out text.
         tokens: Number of tokens to score, from the beginnings of the streams; by default all.
         rows: Number of contiguous streams.
-        window: Tokens in a window, for encoders of unlimited length.
+        window: Tokens in a window, for encoders of unlimited length; others have their maximum length, at most
+            LONGEST_WINDOW.
 
     Returns:
         A function of the model. Of its scores `loss` is nats per token; `perplexity_per_word` is of the same nats per
@@ -48,7 +53,7 @@ def language_model_validator(
     """
 
     def validate(model: Model, on_progress: ProgressCallback = no_progress) -> Scores:
-        bptt = model.encoder.max_length or window
+        bptt = min(model.encoder.max_length or window, LONGEST_WINDOW)
         stream = LanguageModelStream(
             corpus, rows=rows, bptt=bptt, direction=model.encoder.direction, variable=False, shuffle=False
         )

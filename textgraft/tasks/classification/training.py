@@ -110,7 +110,7 @@ def new_classifier(plan: Plan, seed: int) -> Model:
     if not plan.words:
         description["head"]["words_dim"] = 0
     if plan.labels.kind == "choice":
-        description["head"] = {k: v for k, v in description["head"].items() if k not in ("outputs", "kind")}
+        description["head"] = {k: v for k, v in description["head"].items() if k not in ("outputs", "kind", "bias")}
         description["head"]["name"] = "choice"
     elif plan.both_orders:
         description["head"]["both_orders"] = True

@@ -245,6 +245,7 @@ def with_language_model_head(source: Artifact, seed: int) -> Artifact:
         "name": "bidirectional_language_model" if by_characters else "masked_language_model",
         "vocab_size": source.tokenizer.vocab_size if by_characters else encoder.config.vocab_size,
         "input_dim": encoder.output_dim,
+        **({} if by_characters else encoder.masked_language_model()),
     }
     return replace(source, model=graft(encoder, description, seed).eval())
 
