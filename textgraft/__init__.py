@@ -70,6 +70,7 @@ _PUBLIC = {
     "Translator": "textgraft.tasks.translation.predictor",
     "convert": "textgraft.conversion.convert",
     "fetch": "textgraft.conversion.fetch",
+    "list_models": "textgraft.conversion.list_models",
     "lr_find": "textgraft.tasks.learning_rates",
     "schedule": "textgraft.tasks.learning_rates",
     "generate": "textgraft.generation.generation",

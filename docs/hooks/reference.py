@@ -33,7 +33,10 @@ API_SECTIONS = (
     ("Translation and CoVe", r"^(cove_|CoVe|Translator|read_parallel)"),
     ("Inspecting models", r"^(inspect_|TransferOptions|WordOptions|GeometryOptions|Readout|LayerA|LayerOptions)"),
     ("Generation and prompting", r"^(generate|stream|score|prompt|complete|last_words|cloze|GenerateO|PromptO)"),
-    ("Language models", r"^(pretrain|tokenize|adapt|lr_find|schedule|convert|fetch|Tokenizer|Settings|distil|Distil)"),
+    (
+        "Language models",
+        r"^(pretrain|tokenize|adapt|lr_find|schedule|convert|fetch|list_models|Tokenizer|Settings|distil|Distil)",
+    ),
     ("Classification", r""),
 )
 """Sections of the API page; a name goes to the first whose pattern it matches. The last one is shown first."""

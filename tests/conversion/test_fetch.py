@@ -16,7 +16,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import BinaryIO
 
+import huggingface_hub
+import huggingface_hub.file_download
 import pytest
 import torch
 from hub_on_this_machine import FakeHub, serving
@@ -25,8 +28,8 @@ from made_up_reviews import reviews
 import textgraft
 from textgraft import UserError
 from textgraft.cli import main
-from textgraft.conversion import hub_client, huggingface
-from textgraft.conversion.fetch import read_head
+from textgraft.conversion import downloads, huggingface
+from textgraft.conversion.model_cards import read_head
 from textgraft.models import loading
 from textgraft.models.model import build
 from textgraft.text.wordpiece import train
@@ -51,17 +54,33 @@ def small_bert(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return files | {"README.md": CARD, ".gitattributes": b"x", "flax_model.msgpack": b"y" * 50_000, "onnx/a.onnx": b"z"}
 
 
+CLEARED = (
+    *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
+    *("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"),
+)
+RETRIES = 5
+"""How often the library asks again for bytes when none come."""
 TAKEN = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
 
 
 @pytest.fixture
-def hub(small_bert: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hub_client, "RETRY_DELAYS", (0.0, 0.0))
-    with serving(FakeHub({NAME: dict(small_bert)})) as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.address)
-        yield hub
+def hub(small_bert: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeHub]:
+    """A hub, and a user who has no token, proxy or cache; the library waits for nothing and writes small chunks."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CLEARED:
+            patch.delenv(name, raising=False)
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("user")))
+        patch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", "/nowhere")
+        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        patch.setattr(downloads, "WRITE_EVERY", 5)
+        patch.setattr(huggingface_hub.file_download, "time", SimpleNamespace(sleep=lambda _: None))
+        patch.setattr(huggingface_hub.utils._http, "time", SimpleNamespace(sleep=lambda _: None, time=time.time))
+        patch.setattr(downloads, "RETRY_DELAYS", (0.0, 0.0))
+        huggingface_hub.close_session()  # a session keeps the proxies of its first request
+        with serving(FakeHub({NAME: dict(small_bert)})) as hub:
+            patch.setenv("HF_ENDPOINT", hub.address)
+            yield hub
+        huggingface_hub.close_session()
 
 
 def fetch(out: Path, **options: str) -> Path:
@@ -113,7 +132,7 @@ def test_what_is_there_is_replaced_only_when_told_and_when_all_has_come(hub: Fak
     folder = fetch(tmp_path / "bert")
     (folder / "mine.txt").write_text("kept until then")
     hub.models[NAME]["README.md"] = CARD + b"More.\n"
-    hub.drops["README.md"] = [0, 0, 0]
+    hub.drops["README.md"] = [0] * (1 + RETRIES)
     with pytest.raises(UserError, match="the connection was lost at byte 0"):
         textgraft.fetch(NAME, folder, overwrite=True, show=False)
     assert (folder / "mine.txt").exists()
@@ -164,7 +183,7 @@ def test_a_lost_connection_is_taken_up_where_it_broke(hub: FakeHub, tmp_path: Pa
 
 
 def test_what_came_before_a_failure_is_not_asked_for_again(hub: FakeHub, tmp_path: Path) -> None:
-    hub.drops["model.safetensors"] = [5_000, 0, 0]  # more often in a row than it tries
+    hub.drops["model.safetensors"] = [5_000, *[0] * RETRIES]  # more often in a row than it tries
     with pytest.raises(UserError, match=r"lost at byte 5,000 of [\d,]+.*goes on from there"):
         fetch(tmp_path / "bert")
     assert left(tmp_path) == {".bert.fetch"}
@@ -186,7 +205,7 @@ def test_a_server_without_ranges_sends_all_again(hub: FakeHub, tmp_path: Path) -
 def test_the_revision_moves_on_between_two_tries(hub: FakeHub, tmp_path: Path) -> None:
     """Bytes of another content are never mixed in; files that are the same are not asked for again."""
     model = hub.models[NAME]
-    hub.drops["model.safetensors"] = [5_000, 0, 0]
+    hub.drops["model.safetensors"] = [5_000, *[0] * RETRIES]
     with pytest.raises(UserError):
         fetch(tmp_path / "bert")
     hub.commit = "5eed" * 10
@@ -228,18 +247,15 @@ def test_a_disk_that_fills_up_keeps_what_came(
     hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_bert: dict[str, bytes]
 ) -> None:
     hub.drops["model.safetensors"] = [5_000]
-    write = hub_client._write
+    append = downloads.append
 
-    def full_after_5000(out: object, chunk: bytes | None) -> None:
-        if "model.safetensors" in out.name and out.tell() >= 5_000:  # type: ignore[attr-defined]
-            out = SimpleNamespace(name=out.name, write=fail)  # type: ignore[attr-defined]
-        write(out, chunk)
-
-    def fail(_: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full_after_5000(out: BinaryIO, data: memoryview) -> int:
+        if "model.safetensors" in out.name and out.tell() >= 5_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return append(out, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(hub_client, "_write", full_after_5000)
+        patch.setattr(downloads, "append", full_after_5000)
         with pytest.raises(UserError, match=r"The disk is full: make room .* goes on from there"):
             fetch(tmp_path / "bert")
     hub.requests.clear()
@@ -330,9 +346,15 @@ def test_names_and_kinds_that_are_not_read(hub: FakeHub, tmp_path: Path) -> None
     assert left(tmp_path) == {"bert"}
 
 
+IN_SMALL_CHUNKS = (
+    *(sys.executable, "-c"),
+    "from textgraft.cli import main; from textgraft.conversion import downloads; downloads.WRITE_EVERY = 100; main()",
+)
+
+
 def test_killed_and_run_again(hub: FakeHub, tmp_path: Path, small_bert: dict[str, bytes]) -> None:
     hub.bytes_a_second = 40_000
-    command = [sys.executable, "-m", "textgraft", "fetch", NAME, "--out", str(tmp_path / "bert"), "--json"]
+    command = [*IN_SMALL_CHUNKS, "fetch", NAME, "--out", str(tmp_path / "bert"), "--json"]
     work = tmp_path / ".bert.fetch"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 60

@@ -79,12 +79,12 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ),
     ("pretrain", pretrain.pretrain, "textgraft pretrain wiki/*.jsonl.xz --out en --minutes 600"),
     ("tokenize", tokenize.tokenize, "textgraft tokenize wiki/*.jsonl.xz --recipe en-ulmfit --out wiki-tokens"),
-    ("fetch", fetch.fetch, "textgraft fetch distilbert/distilbert-base-cased --out distilbert-folder"),
+    ("fetch", fetch.fetch, "textgraft fetch bge-small"),
     ("convert", convert.convert, "textgraft convert hf:distilbert-folder --out distilbert"),
     ("export", export.export, "textgraft export sentiment --onnx sentiment-onnx --int8 --texts pool.txt"),
     ("lr-find", lr_find.lr_find, "textgraft lr-find train.csv --model my-domain --plot lr.png"),
     ("schedule", schedule.schedule, "textgraft schedule ulmfit --steps-per-epoch 50 --plot ulmfit.svg"),
-    ("models", models.models, "textgraft models --json"),
+    ("models", models.models, "textgraft models --language th --task classification"),
     ("recipes", recipes.recipes, "textgraft recipes en-gpt-small"),
 )
 """Name, function and example of each command, in the order of `textgraft --help`."""

@@ -1,8 +1,8 @@
-"""textgraft fetch: a model from a Hugging Face hub, as a folder."""
+"""textgraft fetch: a model from a Hugging Face hub, into the cache or as a folder."""
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,8 +12,12 @@ from textgraft.cli.console import print_json
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(help="The model's name on the hub, such as distilbert/distilbert-base-cased.")],
-    out: o.OutFolder,
+    name: Annotated[
+        str, typer.Argument(help="OWNER/MODEL on the hub, or a name of `textgraft models`, such as bge-small.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder to write; else the Hugging Face cache of this user.")
+    ] = None,
     revision: Annotated[str, typer.Option("--revision", help="A branch, a tag or a commit.")] = "main",
     endpoint: Annotated[
         str | None,
@@ -23,18 +27,19 @@ def fetch(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Download a BERT, DistilBERT, GPT or GPT-2 from a Hugging Face hub and verify each file; hf:OUT names the result.
+    """Download a model from a Hugging Face hub and verify each file (extra [hub]); hf:NAME opens it afterwards.
 
     After an interruption, the same command resumes the download. Set HF_TOKEN for models that need permission.
     """
-    from textgraft.conversion.fetch import RECORD, fetch
+    from textgraft.conversion.fetch import fetch_model
 
-    written = fetch(name, out, revision=revision, endpoint=endpoint, overwrite=overwrite, show=not quiet)
-    record = json.loads((written / RECORD).read_bytes())
+    fetched = fetch_model(name, out, revision=revision, endpoint=endpoint, overwrite=overwrite, show=not quiet)
+    record = fetched.record
     if as_json:
-        print_json({"out": written, **record})
+        print_json({"out": fetched.folder, "use": fetched.name, **record})
     else:
         size = sum(file["bytes"] for file in record["files"].values())
         licence = record["licence"] or "none stated"
-        print(f"Written: {written} ({size / 1e6:,.1f} MB, commit {record['commit'][:12]}, licence: {licence})")
-        print(f"Use it as hf:{written}")
+        facts = f"{size / 1e6:,.1f} MB, commit {record['commit'][:12]}, licence: {licence}"
+        print(f"Written: {fetched.folder} ({facts})")
+        print(f"Use it as {fetched.name}")

@@ -1,4 +1,5 @@
-"""Other programs' models by name: `hf:FOLDER`, `hf:NAME` for what lies in the hub's cache on this machine, `tf:FOLDER`.
+"""Other programs' models by name: `hf:FOLDER`, `hf:NAME` for what lies in the hub's cache on this machine, `tf:FOLDER`,
+and the short names of models.catalogue.
 
 Nothing is ever fetched here: `textgraft fetch` does that, when it is told to.
 """
@@ -7,15 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from textgraft.conversion import huggingface, sentence_transformers
 from textgraft.conversion.legacy import elmo, tensorflow
+from textgraft.conversion.model_cards import licence_and_language
 from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
+from textgraft.models import catalogue, hub_cache
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.models.model_folder import ELMO, TENSORFLOW, TRANSFORMERS
@@ -80,27 +82,43 @@ def _last_part(name: str, folder: Path) -> str:
 
 
 def find(name: str) -> Path:
-    """The folder that `hf:…` means. Raises UserError where there is none."""
+    """The folder that `hf:...` or a name of the catalogue means.
+
+    A folder comes first, then an installed package, then the user's Hugging Face cache; `@REVISION` may follow a name.
+
+    Raises:
+        UserError: There is none, or its files are not complete.
+    """
     given = name.removeprefix(TRANSFORMERS)
     if (Path(given) / "config.json").is_file():
         return Path(given)
-    cached = _cache() / f"models--{given.replace('/', '--')}"
-    try:
-        revision = (cached / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        revision = ""
-    snapshot = cached / "snapshots" / revision
-    if revision and (snapshot / "config.json").is_file():
-        return snapshot
-    raise UserError(
-        f"'{given}' is neither a folder with a config.json nor a model in {_cache()}.",
-        where=name,
-        remedy=f"Where there is a network, `textgraft fetch {given} --out FOLDER` gets it; then name hf:FOLDER.",
-    )
+    short, _, revision = given.partition("@")
+    known = catalogue.find(short)
+    packaged = catalogue.in_package(known) if known and not revision else None
+    if packaged is not None:
+        return packaged
+    for repository in (known.hub if known else short, short):
+        snapshot = hub_cache.snapshot(repository, revision or hub_cache.MAIN)
+        if snapshot is not None:
+            break
+    command = f"`textgraft fetch {short}{f' --revision {revision}' if revision else ''}`"
+    if snapshot is None:
+        message = f"'{given}' is neither a folder with a config.json nor a model in {hub_cache.cache_folder()}."
+        if known:
+            message = f"{known.hub} ('{known.name}') is not on this machine."
+        raise UserError(message, where=name, remedy=f"Where there is a network, {command} gets it.")
+    missing = hub_cache.missing_file(snapshot)
+    if missing:
+        message = f"the copy in the cache is not complete: there is no {missing}."
+        raise UserError(message, where=str(snapshot), remedy=f"Where there is a network, {command} completes it.")
+    return snapshot
 
 
 def _fetched(folder: Path) -> dict[str, Any]:
-    """What `textgraft fetch` wrote beside the model of where it is from; nothing where another program got it."""
+    """Origin, licence and language: by the run.json of `textgraft fetch`, or by the place in the cache and the card."""
+    if folder.parent.name == "snapshots":
+        origin = {"fetched from": folder.parents[1].name.removeprefix("models--").replace("--", "/")}
+        return {"data": origin | {"commit": folder.name}} | licence_and_language(folder)
     try:
         record = json.loads((folder / "run.json").read_bytes())
         if record["stage"] != "fetch":
@@ -109,14 +127,6 @@ def _fetched(folder: Path) -> dict[str, Any]:
         return {"data": origin} | {key: record[key] for key in ("name", "licence", "language")}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-
-
-def _cache() -> Path:
-    """Where the hub's own programs keep what they have fetched."""
-    if "HF_HUB_CACHE" in os.environ:
-        return Path(os.environ["HF_HUB_CACHE"])
-    home = os.environ.get("HF_HOME")
-    return (Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"
 
 
 def _byte_pairs(read: Callable[[Path, Path], Tokenizer]) -> Callable[[Path], Tokenizer]:

@@ -20,6 +20,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.models.hub_cache import WEIGHTS
 from textgraft.models.model import Model
 from textgraft.models.model_folder import to_json, validate_new_path, write_folder
 
@@ -43,9 +44,6 @@ WRITERS = {
     "modernbert": "textgraft.conversion.modernbert",
     "llama": "textgraft.conversion.llama",
 }
-
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-"""Files of weights in order of preference: files without code before pickles."""
 
 
 def load(folder: Path | str) -> Model:

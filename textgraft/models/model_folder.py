@@ -6,6 +6,7 @@ and not a wrong prediction. A folder contains no code.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import cannot_write, write_atomically
+from textgraft.models import catalogue
 from textgraft.models.upgrade import upgraded_config, upgraded_run
 
 FORMAT = 1
@@ -108,13 +110,18 @@ def find(name: str | Path) -> Path:
     if str(name).startswith(FLAIR):
         remedy = f"Convert it first: textgraft convert {name} --out FOLDER; then name FOLDER."
         raise UserError("Flair's files are pickles, which only convert opens.", where=str(name), remedy=remedy)
+    if is_known(name):
+        message = f"'{name}' is a checkpoint of the transformers library, which is not expected here."
+        raise UserError(message, remedy="Name a textgraft folder or a bundled model.")
     if Path(name).is_dir():
         raise UserError(
             "there is no config.json here, so this is not a model folder.",
             where=str(name),
             remedy="Name the folder that textgraft wrote, or restore the missing file.",
         )
-    remedy = f"{did_you_mean(str(name), names())} Give the path of a model folder, or the name of a bundled model."
+    published = [entry.name for entry in catalogue.CATALOGUE]
+    remedy = did_you_mean(str(name), [*names(), *difflib.get_close_matches(str(name), published, n=1)])
+    remedy = f"{remedy} Give the path of a model folder, or a name of `textgraft models`."
     raise UserError(f"no model '{name}'.", remedy=remedy.strip())
 
 
@@ -123,13 +130,18 @@ def bundled_name(folder: Path) -> str:
     return folder.name if folder.resolve().parent in [base.resolve() for base in MODEL_FOLDERS] else ""
 
 
+def is_known(name: str | Path) -> bool:
+    """True for a name of the catalogue of published models; a path and a bundled model of that name come first."""
+    return catalogue.find(str(name)) is not None and not Path(name).exists() and str(name) not in names()
+
+
 def is_checkpoint_name(name: str | Path) -> bool:
     """True for the name of another library's checkpoint (conversion.hub). Raises UserError for other types."""
     if not isinstance(name, str | os.PathLike):
         remedy = "Give the path of a model folder, or the name of a bundled model."
         message = f"this is of type {type(name).__name__}, not the name of a model."
         raise UserError(message, where="model", remedy=remedy)
-    return str(name).startswith((TRANSFORMERS, TENSORFLOW, ELMO))
+    return str(name).startswith((TRANSFORMERS, TENSORFLOW, ELMO)) or is_known(name)
 
 
 def names() -> list[str]:
