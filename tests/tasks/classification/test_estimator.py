@@ -32,7 +32,8 @@ from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.classification import early_rejection, estimator
-from textgraft.tasks.classification.estimator import TextClassifier, TextEmbedder
+from textgraft.tasks.classification.embedder import TextEmbedder
+from textgraft.tasks.classification.estimator import TextClassifier
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.text.tokenizer import Tokenizer
 

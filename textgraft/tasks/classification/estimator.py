@@ -1,4 +1,4 @@
-"""textgraft as scikit-learn estimators: one that learns labels, one that turns texts into vectors.
+"""A classifier of texts as a scikit-learn estimator.
 
 Arguments are stored in `__init__` and nothing else happens there; `fit` does the work and leaves attributes with a
 trailing underscore. So `clone`, `Pipeline`, `cross_val_score` and `GridSearchCV` work as they do for any estimator,
@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from textgraft.core.context import RunContext
-from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text, is_missing
+from textgraft.core.errors import UserError
+from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import ClassWeights
 from textgraft.models import artifact, loading
-from textgraft.models.default_models import default_models_for
-from textgraft.models.inference import embed_sequences
 from textgraft.models.loading import OpenedModels
-from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
-from textgraft.nn.pooling import POOLINGS, pooled_dim
 from textgraft.tasks.classification.ensemble import save_ensemble
+from textgraft.tasks.classification.estimator_input import TargetForm, Targets, single_texts, validate_texts
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
@@ -36,9 +32,6 @@ from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings
-
-TargetForm = Literal["single", "indicator", "sets"]
-"""Form of y: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
@@ -173,7 +166,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         check_consistent_length(texts, targets.labels)
         kind: TargetKind = "single" if targets.answers == "single" else "multi"
         examples = Examples(texts, targets.labels, kind, source="the training data", unit="row")
-        pool = _single_texts(self.unlabelled if unlabelled is None else unlabelled)
+        pool = single_texts(self.unlabelled if unlabelled is None else unlabelled)
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
             models = self._finetuned(examples, pool, Path(folder) / "classifier")
         about = {"classes": targets.classes.tolist(), "answers": targets.answers, "method": self._method}
@@ -326,151 +319,3 @@ def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:
         why = "the labels are too few to choose by"
     mentioned = run.get("ensemble", {}).get("candidates", {})
     return {name: why for name in CANDIDATE_METHODS if name not in mentioned}
-
-
-def _single_texts(unlabelled: Iterable[str] | None) -> list[str] | None:
-    """Unlabelled texts as a list, the two texts of a pair apart; None where there are none."""
-    if unlabelled is None:
-        return None
-    texts = validate_texts(unlabelled, name="unlabelled")
-    return [part for text in texts for part in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
-
-
-class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer from texts to vectors: the pooled layers of a saved model, fine-tuned or not.
-
-    Nothing is trained: `fit` loads the model.
-
-    Parameters
-    ----------
-    model : str or Path, default=None
-        Name or folder of the model. None is the default model for the script of the texts of `fit`
-        (textgraft.models.default_models).
-    pooling : {"mean", "max", "last", "concat"}, default="mean"
-        Pooling over the tokens; "concat" is all three (Howard & Ruder 2018, §3.3).
-    layers : str, default="last"
-        The encoder layers to use (nn.layer_aggregation.LAYER_AGGREGATIONS).
-    max_tokens : int, default=512
-        Length in tokens that longer texts are cut to.
-    precision : {"auto", "fp32", "bf16"}, default="auto"
-        Precision of the encoder.
-    """
-
-    def __init__(
-        self,
-        model: str | Path | None = None,
-        *,
-        pooling: str = "mean",
-        layers: str = LAST,
-        max_tokens: int = 512,
-        precision: str = "auto",
-    ) -> None:
-        self.model = model
-        self.pooling = pooling
-        self.layers = layers
-        self.max_tokens = max_tokens
-        self.precision = precision
-
-    def fit(self, X: Iterable[str], y: Any = None) -> Self:
-        """Load the model.
-
-        Raises
-        ------
-        UserError
-            The model or pooling is unknown, the model does not have these layers, or a text is no string.
-        """
-        texts = validate_texts(X)
-        if self.pooling not in POOLINGS:
-            raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
-        self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
-        aggregation = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
-        self._n_features_out = pooled_dim(self.pooling, aggregation.output_dim)
-        return self
-
-    def transform(self, X: Iterable[str]) -> np.ndarray:
-        """(N, D) float32 vectors, or (N, 3 D) with pooling "concat"."""
-        check_is_fitted(self)
-        texts = validate_texts(X)
-        if not texts:
-            return np.zeros((0, self._n_features_out), dtype=np.float32)
-        tokenizer = self.artifact_.tokenizer
-        sequences, _ = self.artifact_.encoded(texts, self.max_tokens)
-        model, options = self.artifact_.model, (tokenizer.pad_id, self.pooling, self.precision)
-        return embed_sequences(model, sequences, *options, layers=self.layers)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array, tags.input_tags.one_d_array = True, False, True
-        return tags
-
-
-def validate_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
-    """X as a list of strings, or of Pairs, where X has two strings in each row.
-
-    Raises UserError for anything that is not one string a text, or two.
-    """
-    shape: tuple[int, ...] = getattr(X, "shape", (0,))
-    if len(shape) != 1 and (len(shape) != 2 or shape[1] != 2):
-        what = f"{shape[1]} column{'s' * (shape[1] != 1)}" if len(shape) == 2 else f"{len(shape)} dimensions"
-        remedy = "Pass texts in one dimension, such as frame['text'] or X.ravel(), or pairs in two columns."
-        raise UserError(f"this has {what}.", where=name, remedy=remedy)
-    if len(shape) == 2:
-        X = X.to_numpy().tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
-    texts = list(each_text(X, name=name))
-    for index, text in enumerate(texts):
-        if isinstance(text, Pair) != isinstance(texts[0], Pair):
-            raise UserError("single texts and pairs are mixed.", where=f"{name}[{index}]")
-    return [text if isinstance(text, Pair) else str(text) for text in texts]
-
-
-@dataclass(frozen=True)
-class Targets:
-    """The targets of y: labels as strings or tuples of strings, and the classes of y, sorted."""
-
-    labels: list[Label]
-    classes: np.ndarray
-    answers: TargetForm
-
-    @classmethod
-    def read(cls, y: Any) -> Targets:
-        """The targets of y. Raises UserError for missing labels and labels that cannot be sorted, ValueError for a
-        quantity.
-        """
-        values = y.toarray() if hasattr(y, "toarray") else y
-        values = values.to_numpy() if hasattr(values, "to_numpy") else values
-        rows = values.tolist() if isinstance(values, np.ndarray) else list(values)
-        if rows and all(isinstance(row, list | tuple | set | frozenset) for row in rows):
-            if not (isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1):
-                return cls._of_several(rows)
-            rows = column_or_1d(values, warn=True).tolist()
-        for index, label in enumerate(rows):
-            if is_missing(label):
-                remedy = "Fill it in, or take the text out."
-                raise UserError("the label is missing.", where=f"y[{index}]", remedy=remedy)
-        classes = _sorted_classes(rows)
-        check_classification_targets(np.array(rows))
-        return cls([str(label) for label in rows], classes, "single")
-
-    @classmethod
-    def _of_several(cls, rows: Sequence[Any]) -> Targets:
-        classes = _sorted_classes([label for row in rows for label in row])
-        if _is_indicator(rows):
-            named = [tuple(str(i) for i, value in enumerate(row) if value) for row in rows]
-            return cls(list(named), np.arange(len(rows[0])), "indicator")
-        return cls([tuple(str(label) for label in row) for row in rows], classes, "sets")
-
-
-def _is_indicator(rows: Sequence[Any]) -> bool:
-    """True for rows of zeros and ones, all equally long, which scikit-learn takes for an indicator matrix."""
-    ordered = not any(isinstance(row, set | frozenset) for row in rows)
-    one_width = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
-    return ordered and one_width and {value for row in rows for value in row} <= {0, 1}
-
-
-def _sorted_classes(labels: Sequence[Any]) -> np.ndarray:
-    try:
-        return np.array(sorted(set(labels)))
-    except TypeError as error:
-        kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
-        remedy = "Make all labels strings, or all integers."
-        raise UserError(f"the labels are of different kinds ({kinds}).", where="y", remedy=remedy) from error
