@@ -13,6 +13,7 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
+from textgraft.core.precision import validate_precision
 from textgraft.data.examples import Choice, Examples, InputKind, Label, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
@@ -58,12 +59,13 @@ class Classifier:
         precision: "auto", "fp32", "bf16" or "int8".
 
     Raises:
-        UserError: A member is no classifier, or the members have different labels.
+        UserError: A member is no classifier, the members have different labels, or the precision is unknown.
     """
 
     def __init__(
         self, members: Sequence[Predictor], *, weights: Sequence[float] | None = None, precision: str = "auto"
     ) -> None:
+        validate_precision(precision)
         self.members, self.precision = tuple(members), precision
         self._agreement = Agreement("texts", SAMPLE_SIZE) if precision == "int8" else None
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
 from textgraft.data.examples import validate_types
 from textgraft.data.squad import Question, Squad, single_question
@@ -243,7 +244,7 @@ class QAModel:
         show: Show progress on stderr.
 
     Raises:
-        UserError: The model is of another task.
+        UserError: The model is of another task, or the precision is unknown.
     """
 
     def __init__(
@@ -256,6 +257,7 @@ class QAModel:
         precision: str = "auto",
         show: bool = False,
     ) -> None:
+        validate_precision(precision)
         name = str(model) if isinstance(model, str | Path) else ""
         opened = loading.open_model(model) if isinstance(model, str | Path) else model
         validate_task(QUESTION_ANSWERING, opened.head_name, where=name)

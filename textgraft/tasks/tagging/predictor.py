@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textgraft.core.errors import UserError
+from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.examples import each_text, validate_not_single_text, validate_types
@@ -166,10 +167,11 @@ class Tagger:
         show: Show progress on stderr.
 
     Raises:
-        UserError: The model is of another task.
+        UserError: The model is of another task, or the precision is unknown.
     """
 
     def __init__(self, model: str | Path | Predictor, *, precision: str = "auto", show: bool = False) -> None:
+        validate_precision(precision)
         name = str(model) if isinstance(model, str | Path) else ""
         opened = loading.open_model(model) if isinstance(model, str | Path) else model
         validate_task(TAGGING, opened.head_name, where=name)

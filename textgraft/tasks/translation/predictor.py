@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from textgraft.core.errors import UserError
+from textgraft.core.precision import validate_precision
 from textgraft.data.batch import IGNORE, pad
 from textgraft.data.examples import each_text, validate_types
 from textgraft.data.parallel import Parallel
@@ -100,10 +101,11 @@ class Translator:
         precision: A name of nn.cpu.precision.
 
     Raises:
-        UserError: The model is of another task.
+        UserError: The model is of another task, or the precision is unknown.
     """
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
+        validate_precision(precision)
         self.artifact = model if isinstance(model, Artifact) else loading.load_network(model)
         self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
         where = "" if isinstance(model, Artifact) else str(model)
