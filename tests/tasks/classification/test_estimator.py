@@ -476,11 +476,11 @@ def test_settings_that_do_not_exist(options: dict[str, Any]) -> None:
         TextClassifier("nothing").fit(texts, labels)
     with pytest.raises(UserError, match=r"unknown recipe 'ulmfut'.*Did you mean 'ulmfit'"):
         TextClassifier(options["model"], recipe="ulmfut").fit(texts, labels)
-    with pytest.raises(UserError, match=r"unknown pooling 'meen'.*Did you mean 'mean'"):
+    with pytest.raises(UserError, match=r"the parameter pooling is 'meen'.*Did you mean 'mean'"):
         TextEmbedder(options["model"], pooling="meen").fit(texts)
-    with pytest.raises(UserError, match="unknown precision"):
+    with pytest.raises(UserError, match=r"the parameter precision is 'fp8'\. Known: auto"):
         TextClassifier(**options, precision="fp8").fit(texts, labels)
-    with pytest.raises(UserError, match=r"unknown method 'co-traning'.*Did you mean 'co-training'"):
+    with pytest.raises(UserError, match=r"the parameter method is 'co-traning'.*Did you mean 'co-training'"):
         TextClassifier(method="co-traning").fit(texts, labels)
     with pytest.raises(
         UserError, match=r"a recipe has no meaning for the method 'lsa'.*choose the method 'fine-tuned'"

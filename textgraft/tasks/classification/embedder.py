@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,13 +10,23 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.models import loading
 from textgraft.models.default_models import default_models_for
 from textgraft.models.inference import embed_sequences
-from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
+from textgraft.nn.layer_aggregation import LAST, LAYER_AGGREGATIONS, new_layer_aggregation
 from textgraft.nn.pooling import POOLINGS, pooled_dim
+from textgraft.tasks import estimator_parameters as parameters
 from textgraft.tasks.classification.estimator_input import validate_texts
+
+PARAMETERS: Mapping[str, parameters.Rule] = {
+    "model": parameters.optional(parameters.name),
+    "pooling": parameters.one_of(POOLINGS),
+    "layers": parameters.one_of(LAYER_AGGREGATIONS),
+    "max_tokens": parameters.integer(1),
+    "precision": parameters.one_of(TRAINING_PRECISIONS),
+}
+"""The valid values of each parameter."""
 
 
 class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -60,11 +70,11 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         UserError
-            The model or pooling is unknown, the model does not have these layers, or a text is no string.
+            A parameter has a wrong type or value, the model is unknown or does not have these layers, or a text is no
+            string.
         """
+        parameters.validate_parameters(self, PARAMETERS)
         texts = validate_texts(X)
-        if self.pooling not in POOLINGS:
-            raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(str(self.pooling), POOLINGS))
         self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
         aggregation = new_layer_aggregation(self.layers, self.artifact_.model.encoder.widths)
         self._n_features_out = pooled_dim(self.pooling, aggregation.output_dim)

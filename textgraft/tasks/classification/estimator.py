@@ -19,19 +19,42 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import ClassWeights
 from textgraft.models import artifact, loading
 from textgraft.models.loading import OpenedModels
+from textgraft.tasks import estimator_parameters as parameters
 from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.classification.estimator_input import TargetForm, Targets, single_texts, validate_texts
 from textgraft.tasks.classification.finetune import finetune
-from textgraft.tasks.classification.finetune_options import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions
+from textgraft.tasks.classification.finetune_options import (
+    ENSEMBLE,
+    FINE_TUNED,
+    LINEAR_PROBE,
+    METHODS,
+    FinetuneOptions,
+)
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings
+
+PARAMETERS: Mapping[str, parameters.Rule] = {
+    "model": parameters.optional(parameters.name),
+    "method": parameters.one_of(METHODS),
+    "recipe": parameters.optional(parameters.name),
+    "adapt": parameters.flag,
+    "minutes": parameters.optional(parameters.positive),
+    "folds": parameters.optional(parameters.integer(2)),
+    "seed": parameters.integer(0),
+    "max_tokens": parameters.integer(1),
+    "class_weights": parameters.class_weights,
+    "precision": parameters.one_of(TRAINING_PRECISIONS),
+    "verbose": parameters.flag,
+}
+"""The valid values of each parameter but `unlabelled`, which is validated as X is."""
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
@@ -157,10 +180,11 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         UserError
-            A ValueError, for texts that are no strings; labels that are missing, do not differ, or are too few for two
-            folds; an unknown model, method or recipe; a method that needs unlabelled texts without any; and unlabelled
-            texts that no candidate uses.
+            A ValueError, for a parameter of a wrong type or value, or without a meaning for the method; texts that are
+            no strings; labels that are missing, do not differ, or are too few for two folds; an unknown model or
+            recipe; a method that needs unlabelled texts without any; and unlabelled texts that no candidate uses.
         """
+        parameters.validate_parameters(self, PARAMETERS)
         texts = validate_texts(X)
         targets = Targets.read(y)
         check_consistent_length(texts, targets.labels)
@@ -259,24 +283,30 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def _options(self) -> FinetuneOptions:
         """Options of `textgraft finetune` for the parameters."""
         weights = self.class_weights
-        named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
+        named: ClassWeights = (
+            weights if isinstance(weights, str) else {str(label): float(weight) for label, weight in weights.items()}
+        )
         return FinetuneOptions(
-            recipe=self.recipe,
+            recipe=None if self.recipe is None else str(self.recipe),
             method=self._method,
-            folds=self.folds,
-            max_tokens=self.max_tokens,
+            folds=None if self.folds is None else int(self.folds),
+            max_tokens=int(self.max_tokens),
             class_weights=named,
             baselines=self._method != FINE_TUNED,
             report=False,
-            minutes=self.minutes,
-            settings=Settings(seed=self.seed, precision=self.precision),
+            minutes=None if self.minutes is None else float(self.minutes),
+            settings=self._settings(),
         )
+
+    def _settings(self) -> Settings:
+        """Seed and precision; numbers of numpy, such as those of a grid, as Python's, which JSON has."""
+        return Settings(seed=int(self.seed), precision=self.precision)
 
     def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path) -> OpenedModels:
         """Train by `finetune`; the classifier in memory."""
         options = self._options()
         if pool and self.adapt and load_recipe(options.language_recipe).adapt.phases:
-            options = replace(options, adapt=Settings(seed=self.seed, precision=self.precision))
+            options = replace(options, adapt=self._settings())
         elif pool and self._method in (LINEAR_PROBE, FINE_TUNED):
             remedy = "Leave adapt at True, and the language model is adapted to them."
             raise UserError("there are unlabelled texts, but nothing would be trained on them.", remedy=remedy)
