@@ -263,7 +263,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             The folder is damaged, or its model predicts a quantity.
         """
         models = loading.open_models(path)
-        labels = Classifier(models.members).labels
+        labels = Classifier.of(models).labels
         if labels.kind == "numeric":
             remedy = "Use textgraft.load, whose predict gives numbers."
             raise UserError("this model predicts a quantity, not classes.", where=str(path), remedy=remedy)

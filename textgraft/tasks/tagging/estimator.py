@@ -20,9 +20,11 @@ from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks import estimator_parameters as parameters
 from textgraft.tasks.fit_report import CandidateReport, FitReport
+from textgraft.tasks.registry import open_model_of
 from textgraft.tasks.tagging.finetune import SCHEMES, STACKED, TAGGER, TagOptions, tag_finetune
 from textgraft.tasks.tagging.network import tagging_head
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, TaggedSentence, Tagger, scores
+from textgraft.tasks.tagging.spec import TAGGING
 from textgraft.tasks.tagging.stacked import Network
 from textgraft.training.settings import Settings
 from textgraft.word_embeddings.stack import Stack
@@ -206,7 +208,8 @@ class SequenceTagger(BaseEstimator):
             The folder is damaged, or has a model of another task.
         """
         tagger = cls(str(path), precision=precision)
-        tagger._set_fitted(loading.load_network(path))
+        opened = open_model_of(TAGGING, path)
+        tagger._set_fitted(opened if isinstance(opened, Artifact) else loading.load_network(path))
         return tagger
 
     def _options(self) -> TagOptions:

@@ -15,8 +15,7 @@ from textgraft.data.examples import each_text, validate_not_single_text, validat
 from textgraft.data.tags import Scheme, TagPredictions, converted, entities
 from textgraft.data.words import Coverage
 from textgraft.metrics.tagging import TagScores, score_tags
-from textgraft.models import loading
-from textgraft.tasks.registry import validate_task
+from textgraft.tasks.registry import open_model_of, validate_task
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.spec import TAGGING
 from textgraft.text.words import split_words
@@ -172,9 +171,8 @@ class Tagger:
 
     def __init__(self, model: str | Path | Predictor, *, precision: str = "auto", show: bool = False) -> None:
         validate_precision(precision)
-        name = str(model) if isinstance(model, str | Path) else ""
-        opened = loading.open_model(model) if isinstance(model, str | Path) else model
-        validate_task(TAGGING, opened.head_name, where=name)
+        opened = open_model_of(TAGGING, model) if isinstance(model, str | Path) else model
+        validate_task(TAGGING, opened.head_name)
         if isinstance(opened, OnnxTagger):
             self.source: WordTagger = opened
             self.artifact: Artifact | OnnxTagger = opened
