@@ -141,6 +141,11 @@ def test_the_report_says_what_was_chosen_and_why(quick_default: dict[str, Any]) 
     assert report.chosen.startswith("Chosen on 24 labels by 5-fold cross-validation: ")
     assert report.seconds > 0
     assert set(estimator.candidates_) == {"linear", "lsa", "co-training", "ulmfit-probe", "ulmfit"}
+    assert [estimator.candidates_[name].method for name in ("lsa", "ulmfit-probe", "ulmfit")] == [
+        "lsa",
+        "linear-probe",
+        "fine-tuned",
+    ]
     assert sum(one.weight for one in estimator.candidates_.values()) == pytest.approx(1)
     assert estimator.candidates_["lsa"].score is None
     assert estimator.candidates_["lsa"].reason == "there are no unlabelled texts"
@@ -160,7 +165,7 @@ def test_a_method_that_is_named_is_fitted_alone(method: str, quick_default: dict
     pool, _ = some_texts(list(WORDS), 150, seed=5)
     estimator = TextClassifier(**quick_default, method=method, folds=2, unlabelled=pool).fit(texts, labels)
     name = {"linear-probe": "ulmfit-probe", "fine-tuned": "ulmfit"}.get(method, method)
-    assert {key: one.weight for key, one in estimator.candidates_.items()} == {name: 1}
+    assert {key: (one.weight, one.method) for key, one in estimator.candidates_.items()} == {name: (1, method)}
     assert estimator.report_.method == method
     assert len(estimator.classifier_.members) == 1
     again = TextClassifier.from_artifact(estimator.save(tmp_path / "model"))

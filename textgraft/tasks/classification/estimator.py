@@ -22,7 +22,9 @@ from textgraft.core.errors import UserError
 from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import ClassWeights
-from textgraft.models import artifact, loading
+from textgraft.linear.methods import LINEAR_METHODS
+from textgraft.models import artifact, loading, model_folder
+from textgraft.models.artifact import Artifact
 from textgraft.models.loading import OpenedModels
 from textgraft.tasks import estimator_parameters as parameters
 from textgraft.tasks.classification.ensemble import save_ensemble
@@ -36,6 +38,7 @@ from textgraft.tasks.classification.finetune_options import (
     FinetuneOptions,
 )
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
+from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.training.recipes import load_recipe
@@ -71,8 +74,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Name or folder of the language model, or several as MODEL+MODEL. None is the default model for the script of
         the texts (textgraft.models.default_models).
     method : str, default="ensemble"
-        "ensemble" chooses among the candidates. To fit one of them alone: "linear" (n-grams), "lsa", "vectors",
-        "co-training", "linear-probe" or "fine-tuned".
+        "ensemble" chooses among the candidates. To fit one of them alone: "linear" (n-grams), "lsa", "co-training",
+        "linear-probe" or "fine-tuned". "vectors", which is none of them, is logistic regression on weighted means of
+        word vectors that are counted from the unlabelled texts.
     recipe : str, default=None
         Name or file of a fine-tuning recipe. With a recipe the method is "fine-tuned".
     unlabelled : list of str, default=None
@@ -106,7 +110,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         The method, the choice and its reason, the score on held-out folds with its 95 % interval, the seconds, and a
         table of the candidates; printed as text, shown as HTML in a notebook.
     candidates_ : dict of str to CandidateReport
-        For each candidate its score on held-out folds, its weight, and the reason if it was left out.
+        For each candidate its score on held-out folds, its weight, the `method` that fits it alone, and the reason if
+        it was left out. Linear candidates bear the name of their method. Those of a language model bear the name of its
+        family: "gpt" is the method "fine-tuned", and "gpt-probe" the method "linear-probe".
     classifier_ : Classifier
         The fitted model, as `textgraft.load` gives it.
 
@@ -254,8 +260,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def from_artifact(cls, path: str | Path, *, precision: str = "auto") -> Self:
         """The fitted estimator from a folder that `save` or `textgraft finetune` wrote.
 
-        Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
-        results.
+        `fit` fits it anew: `method`, `seed` and `max_tokens` are those of the folder, and `model` is the bundled model
+        that it was trained from; without one it is the folder, if that is a network, or else None. The other parameters
+        are the defaults. `report_` is None for a folder without results.
 
         Raises
         ------
@@ -271,7 +278,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         # Names in labels.json are strings; run.json has the classes of y.
         has_classes = set(map(str, classes)) >= set(labels.names)
         answers = models.run.get("answers", "single" if labels.kind == "single" else "sets")
-        estimator = cls(str(path), precision=precision)
+        estimator = cls(**_parameters_of(models), precision=precision)
         estimator._use(models, np.array(classes if has_classes else labels.names), answers)
         return estimator
 
@@ -320,12 +327,14 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.models_ = models
         self.classifier_ = Classifier.of(models, precision=self.precision)
         self.classes_, self.answers_ = classes, answers
-        method = run.get("method", ENSEMBLE if "ensemble" in run else FINE_TUNED)
+        method = _method_of(run)
         alone = f"The language model alone, fine-tuned by the recipe '{run.get('recipe')}'."
         left_out = _left_out(run, self.class_weights) if method == ENSEMBLE else {}
         self.report_: FitReport | None = None
         if "results" in run:
-            self.report_ = FitReport.of(run, first_method(run), method, alone, left_out=left_out)
+            report = FitReport.of(run, first_method(run), method, alone, left_out=left_out)
+            candidates = {name: replace(one, method=candidate_method(name)) for name, one in report.candidates.items()}
+            self.report_ = replace(report, candidates=candidates)
         self.candidates_: Mapping[str, CandidateReport] = self.report_.candidates if self.report_ else {}
 
     def __sklearn_tags__(self) -> Any:
@@ -339,6 +348,33 @@ def first_method(run: Mapping[str, Any]) -> str:
     """The name of what was saved among the methods of run.json's results, with which the verdict begins."""
     methods, verdict = run["results"]["methods"], run["results"]["verdict"]
     return next((name for name in methods if verdict.startswith(f"{name}: ")), next(iter(methods)))
+
+
+def _method_of(run: Mapping[str, Any]) -> str:
+    """The method in run.json; of earlier versions' command line, the one that it implies."""
+    method: str = run.get("method", ENSEMBLE if "ensemble" in run else FINE_TUNED)
+    return method
+
+
+def _parameters_of(models: OpenedModels) -> dict[str, Any]:
+    """The parameters that fit such models, as far as the folder has them."""
+    run, network = models.run, len(models.members) == 1 and isinstance(models.members[0], Artifact)
+    language_model = (run.get("base") or {}).get("name")
+    model = language_model if language_model in model_folder.names() else models.name if network else None
+    parameters = {"model": model, "method": _method_of(run), "seed": run.get("settings", {}).get("seed")}
+    parameters |= {"max_tokens": run.get("max_tokens")}
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def candidate_method(name: str) -> str:
+    """The method that fits a candidate alone.
+
+    >>> candidate_method("lsa"), candidate_method("gpt-probe"), candidate_method("gpt-backward")
+    ('lsa', 'linear-probe', 'fine-tuned')
+    """
+    if name in LINEAR_METHODS:
+        return name
+    return LINEAR_PROBE if name.endswith(linear_probe_name("")) else FINE_TUNED
 
 
 def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:

@@ -16,7 +16,7 @@ from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.examples import validate_not_single_text
 from textgraft.data.tags import converted
-from textgraft.models import artifact, loading
+from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.tasks import estimator_parameters as parameters
 from textgraft.tasks.fit_report import CandidateReport, FitReport
@@ -199,17 +199,19 @@ class SequenceTagger(BaseEstimator):
     def from_artifact(cls, path: str | Path, *, precision: str = "auto") -> Self:
         """The fitted estimator from a folder that `save` or `textgraft tag finetune` wrote.
 
-        Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
-        results.
+        `fit` trains it anew: `crf`, `scheme`, `seed` and `max_tokens` are those of the folder, and `model` is the
+        bundled model that it was trained from, or else the folder, as for a tagger over a stack. The other parameters
+        are the defaults. `report_` is None for a folder without results.
 
         Raises
         ------
         UserError
             The folder is damaged, or has a model of another task.
         """
-        tagger = cls(str(path), precision=precision)
         opened = open_model_of(TAGGING, path)
-        tagger._set_fitted(opened if isinstance(opened, Artifact) else loading.load_network(path))
+        trained = opened if isinstance(opened, Artifact) else loading.load_network(path)
+        tagger = cls(**_parameters_of(trained, str(path)), precision=precision)
+        tagger._set_fitted(trained)
         return tagger
 
     def _options(self) -> TagOptions:
@@ -258,6 +260,16 @@ class SequenceTagger(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         return tags
+
+
+def _parameters_of(trained: Artifact, path: str) -> dict[str, Any]:
+    """The parameters that train such a tagger, as far as the folder has them."""
+    run, head = trained.run, tagging_head(trained.model).config
+    base = (run.get("base") or {}).get("name")
+    bundled = trained.stack is None and base in model_folder.names()
+    parameters = {"model": base if bundled else path, "crf": head.crf, "seed": run.get("settings", {}).get("seed")}
+    parameters |= {"scheme": head.scheme if head.scheme in SCHEMES else None, "max_tokens": run.get("max_tokens")}
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _tagged(X: Iterable[Sequence[str]], y: Iterable[Sequence[str]], source: str) -> Tagged:
