@@ -88,7 +88,7 @@ _PUBLIC = {
     "Tokenizer": "textgraft.text.tokenizer",
     "Settings": "textgraft.training.settings",
     "TextClassifier": "textgraft.tasks.classification.estimator",
-    "TextEmbedder": "textgraft.tasks.classification.estimator",
+    "TextEmbedder": "textgraft.tasks.classification.embedder",
     "SequenceTagger": "textgraft.tasks.tagging.estimator",
     "UserError": "textgraft.core.errors",
 }

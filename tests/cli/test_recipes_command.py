@@ -67,4 +67,18 @@ def test_an_edit_shows(run: Program, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_what_is_no_network_is_refused(run: Program) -> None:
     run("recipes", "en-vectors").mistake("en-vectors", "word vectors")
-    run("recipes", "nobody").mistake("no model 'nobody'")
+    run("recipes", "nobody").mistake("no model and no recipe 'nobody'")
+    run("recipes", "lstm-gentel").mistake("Did you mean 'lstm-gentle'?")
+    run("recipes", "en-gtp-small").mistake("Did you mean 'en-gpt-small'?")
+
+
+def test_a_recipe_is_shown_with_what_uses_it(run: Program) -> None:
+    about, source, users = run("recipes", "ulmfit").out.splitlines()
+    assert about.startswith("ulmfit (for adapt, finetune): ")
+    assert "Howard" in source
+    assert users == "Without --recipe it is used for: no bundled model."
+    assert "used for: en-bert-small, en-gpt-small." in run("recipes", "transformer-small").out
+    shown = run("recipes", "transformer-small", "--json").json()
+    assert [row["name"] for row in shown["recipes"]] == ["transformer-small"]
+    assert [row["model"] for row in shown["defaults"]] == ["en-bert-small", "en-gpt-small"]
+    assert run("recipes", "sentiment").out.startswith("sentiment (for prompt): ")

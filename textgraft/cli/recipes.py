@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
+from textgraft.core.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from textgraft.models.default_recipes import RecommendedRecipe
@@ -19,7 +21,8 @@ SINGLE_LABEL, OTHER_TASKS = "for texts with one label", "for other tasks"
 
 def recipes(
     model: Annotated[
-        str | None, typer.Argument(help="A model, by name, or a folder: print only the recipe of this model.")
+        str | None,
+        typer.Argument(help="A model, by name, or a folder: print only its recipe. Or a recipe: print what uses it."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -30,10 +33,14 @@ def recipes(
     """
     from textgraft.models.default_recipes import defaults_path
 
-    if model is not None:
-        _print_defaults(list(_of_model(model)), as_json)
-        return
     rows = list(_bundled_recipes())
+    if model is not None:
+        named = [row for row in rows if row["name"] == model]
+        if named and not _is_model(model):
+            _print_recipes(named, [row for row in _of_bundled_models() if row["recipe"] == model], as_json)
+        else:
+            _print_defaults(list(_of_model(model, [row["name"] for row in rows])), as_json)
+        return
     defaults = list(_of_bundled_models())
     if as_json:
         print_json({"recipes": rows, "defaults": defaults, "defaults_file": defaults_path()})
@@ -67,12 +74,26 @@ def _bundled_recipes() -> Iterator[dict[str, Any]]:
             yield {"name": named.name, "stages": [stage], "description": named.description, **source}
 
 
-def _of_model(name: str) -> Iterator[dict[str, str]]:
-    """Yield the default recipe of a model; two where it depends on the labels. Raises UserError for no network."""
+def _is_model(name: str) -> bool:
+    """True for the name of a bundled model or of another library's checkpoint, and for a path that exists."""
+    from textgraft.models.model_folder import is_checkpoint_name, names
+
+    return is_checkpoint_name(name) or name in names() or Path(name).exists()
+
+
+def _of_model(name: str, recipes: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield the default recipe of a model; two where it depends on the labels.
+
+    Raises:
+        UserError: This is no network, or neither a model nor one of `recipes`.
+    """
     from textgraft.models.default_recipes import recommended_recipe
     from textgraft.models.loading import load_network
-    from textgraft.models.model_folder import bundled_name, find, is_checkpoint_name
+    from textgraft.models.model_folder import bundled_name, find, is_checkpoint_name, names
 
+    if not _is_model(name):
+        remedy = did_you_mean(name, [*names(), *recipes])
+        raise UserError(f"no model and no recipe '{name}'.", remedy=f"{remedy} Or give the path of a model folder.")
     source = load_network(name)
     about: dict[str, Any] = {"bundled": "" if is_checkpoint_name(name) else bundled_name(find(name))}
     about |= {"compares": source.compares}
@@ -100,6 +121,19 @@ def _of_bundled_models() -> Iterator[dict[str, str]]:
 
 def _row(model: str, recommended: RecommendedRecipe) -> dict[str, str]:
     return {"model": model, "recipe": recommended.recipe, "reason": recommended.reason}
+
+
+def _print_recipes(rows: list[dict[str, Any]], users: list[dict[str, str]], as_json: bool) -> None:
+    """Print recipes of one name, and the bundled models that are trained by them where no recipe is named."""
+    if as_json:
+        print_json({"recipes": rows, "defaults": users})
+        return
+    for row in rows:
+        print(f"{row['name']} (for {', '.join(row['stages'])}): {row['description']}")
+        if row.get("source"):
+            print(f"Source: {row['source']}")
+    models = ", ".join(row["model"] for row in users) or "no bundled model"
+    print(f"Without --recipe it is used for: {models}.")
 
 
 def _print_defaults(rows: list[dict[str, str]], as_json: bool) -> None:

@@ -71,10 +71,7 @@ def distil(
         _validate_no_labels(str(teacher), labelled, test, options)
         return distil_language_model(first, texts, out, student=student, options=options, context=context)
     precision = options.settings.precision
-    try:
-        classifier = Classifier(ensemble.members, weights=ensemble.weights, precision=precision)
-    except UserError as error:
-        raise UserError(error.message, where=str(teacher), remedy=error.remedy) from error
+    classifier = Classifier.of(ensemble, precision=precision)
     student = default_models_for(texts).alone if student is None else student
     about: Any = {"labelled": labelled, "test": test, "options": options, "context": context}
     return distil_classifier(classifier, texts, out, student=student, **about)

@@ -92,7 +92,7 @@ def load(*names: str | Path, precision: str = "auto", device: str = "cpu") -> An
     opened = [open_models(name, device=device) for name in names]
     members = [member for one in opened for member in one.members]
     weights = [weight for one in opened for weight in one.weights]
-    models = OpenedModels(str(names[0]) if len(names) == 1 else "", members, weights)
+    models = OpenedModels(" + ".join(map(str, names)), members, weights)
     return predictor_of(models, precision=precision)
 
 

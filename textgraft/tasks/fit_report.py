@@ -18,11 +18,14 @@ class CandidateReport:
         score: The headline metric on texts that it was not trained on; None where it was not scored.
         weight: Its weight in the ensemble, from 0 to 1.
         reason: The reason why it was left out or rejected; empty for a candidate that was scored.
+        method: The `method` that fits it alone: "fine-tuned" for the candidate "gpt", "linear-probe" for "gpt-probe";
+            empty for one of a tagger.
     """
 
     score: float | None
     weight: float
     reason: str = ""
+    method: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from textgraft.core.errors import UserError
+from textgraft.models import loading
 from textgraft.tasks.classification.spec import CLASSIFICATION
 from textgraft.tasks.language_modeling.spec import LANGUAGE_MODELING
 from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
 from textgraft.tasks.spec import TaskSpec
 from textgraft.tasks.tagging.spec import TAGGING
 from textgraft.tasks.translation.spec import TRANSLATION
+
+if TYPE_CHECKING:
+    from textgraft.models.artifact import Predictor
 
 WORD_VECTORS = TaskSpec(
     name="word vectors",
@@ -39,3 +46,15 @@ def validate_task(task: TaskSpec, head: str, *, where: str = "") -> None:
     if head not in task.heads:
         message, remedy = task.missing
         raise UserError(f"{message}: {task_of(head).description}.", where=where, remedy=remedy)
+
+
+def open_model_of(task: TaskSpec, name: str | Path) -> Predictor:
+    """Open a folder or name of a model for a task.
+
+    Raises:
+        UserError: It was trained for another task, which is said before that it is an ensemble or no network; or as
+            `loading.open_model`.
+    """
+    models = loading.open_models(name)
+    validate_task(task, models.head_name, where=str(name))
+    return models.members[0]

@@ -32,7 +32,8 @@ from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
 from textgraft.tasks.classification import early_rejection, estimator
-from textgraft.tasks.classification.estimator import TextClassifier, TextEmbedder
+from textgraft.tasks.classification.embedder import TextEmbedder
+from textgraft.tasks.classification.estimator import TextClassifier
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.text.tokenizer import Tokenizer
 
@@ -140,6 +141,11 @@ def test_the_report_says_what_was_chosen_and_why(quick_default: dict[str, Any]) 
     assert report.chosen.startswith("Chosen on 24 labels by 5-fold cross-validation: ")
     assert report.seconds > 0
     assert set(estimator.candidates_) == {"linear", "lsa", "co-training", "ulmfit-probe", "ulmfit"}
+    assert [estimator.candidates_[name].method for name in ("lsa", "ulmfit-probe", "ulmfit")] == [
+        "lsa",
+        "linear-probe",
+        "fine-tuned",
+    ]
     assert sum(one.weight for one in estimator.candidates_.values()) == pytest.approx(1)
     assert estimator.candidates_["lsa"].score is None
     assert estimator.candidates_["lsa"].reason == "there are no unlabelled texts"
@@ -159,7 +165,7 @@ def test_a_method_that_is_named_is_fitted_alone(method: str, quick_default: dict
     pool, _ = some_texts(list(WORDS), 150, seed=5)
     estimator = TextClassifier(**quick_default, method=method, folds=2, unlabelled=pool).fit(texts, labels)
     name = {"linear-probe": "ulmfit-probe", "fine-tuned": "ulmfit"}.get(method, method)
-    assert {key: one.weight for key, one in estimator.candidates_.items()} == {name: 1}
+    assert {key: (one.weight, one.method) for key, one in estimator.candidates_.items()} == {name: (1, method)}
     assert estimator.report_.method == method
     assert len(estimator.classifier_.members) == 1
     again = TextClassifier.from_artifact(estimator.save(tmp_path / "model"))
@@ -475,11 +481,11 @@ def test_settings_that_do_not_exist(options: dict[str, Any]) -> None:
         TextClassifier("nothing").fit(texts, labels)
     with pytest.raises(UserError, match=r"unknown recipe 'ulmfut'.*Did you mean 'ulmfit'"):
         TextClassifier(options["model"], recipe="ulmfut").fit(texts, labels)
-    with pytest.raises(UserError, match=r"unknown pooling 'meen'.*Did you mean 'mean'"):
+    with pytest.raises(UserError, match=r"the parameter pooling is 'meen'.*Did you mean 'mean'"):
         TextEmbedder(options["model"], pooling="meen").fit(texts)
-    with pytest.raises(UserError, match="unknown precision"):
+    with pytest.raises(UserError, match=r"the parameter precision is 'fp8'\. Known: auto"):
         TextClassifier(**options, precision="fp8").fit(texts, labels)
-    with pytest.raises(UserError, match=r"unknown method 'co-traning'.*Did you mean 'co-training'"):
+    with pytest.raises(UserError, match=r"the parameter method is 'co-traning'.*Did you mean 'co-training'"):
         TextClassifier(method="co-traning").fit(texts, labels)
     with pytest.raises(
         UserError, match=r"a recipe has no meaning for the method 'lsa'.*choose the method 'fine-tuned'"

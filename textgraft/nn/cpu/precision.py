@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError
+from textgraft.core.precision import validate_precision
 from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.int8 import Int8Matrix, int8_is_native
 
-Precision = Literal["auto", "fp32", "bf16", "int8"]
 CPU = torch.device("cpu")
 
 
@@ -41,11 +41,9 @@ def resolve(precision: str, device: torch.device = CPU) -> Literal["fp32", "bf16
         UserError: The precision is unknown, or int8, which is for inference only.
     """
     if precision == "int8":
-        raise UserError(
-            "int8 is for inference only.", remedy="Train with another precision, and predict with --precision int8."
-        )
-    if precision not in (choices := get_args(Precision)):
-        raise UserError(f"unknown precision '{precision}'.", remedy=did_you_mean(precision, choices))
+        remedy = "Train in auto, fp32 or bf16; what is trained can then predict in int8."
+        raise UserError("int8 is for inference only.", remedy=remedy)
+    validate_precision(precision)
     if precision == "auto":
         native = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else bf16_is_native()
         return "bf16" if native else "fp32"

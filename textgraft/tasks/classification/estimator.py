@@ -1,4 +1,4 @@
-"""textgraft as scikit-learn estimators: one that learns labels, one that turns texts into vectors.
+"""A classifier of texts as a scikit-learn estimator.
 
 Arguments are stored in `__init__` and nothing else happens there; `fit` does the work and leaves attributes with a
 trailing underscore. So `clone`, `Pipeline`, `cross_val_score` and `GridSearchCV` work as they do for any estimator,
@@ -9,35 +9,55 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
-from textgraft.data.examples import Examples, Label, Pair, TargetKind, each_text, is_missing
+from textgraft.core.precision import TRAINING_PRECISIONS
+from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import ClassWeights
-from textgraft.models import artifact, loading
-from textgraft.models.default_models import default_models_for
+from textgraft.linear.methods import LINEAR_METHODS
+from textgraft.models import artifact, loading, model_folder
+from textgraft.models.artifact import Artifact
 from textgraft.models.loading import OpenedModels
-from textgraft.nn.layer_aggregation import LAST
-from textgraft.nn.pooling import validate_pooling
+from textgraft.tasks import estimator_parameters as parameters
 from textgraft.tasks.classification.ensemble import save_ensemble
+from textgraft.tasks.classification.estimator_input import TargetForm, Targets, single_texts, validate_texts
 from textgraft.tasks.classification.finetune import finetune
-from textgraft.tasks.classification.finetune_options import ENSEMBLE, FINE_TUNED, LINEAR_PROBE, FinetuneOptions
+from textgraft.tasks.classification.finetune_options import (
+    ENSEMBLE,
+    FINE_TUNED,
+    LINEAR_PROBE,
+    METHODS,
+    FinetuneOptions,
+)
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
+from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings
 
-TargetForm = Literal["single", "indicator", "sets"]
-"""Form of y: one label a text, a row of zeros and ones a text, or a list, tuple or set of labels a text."""
+PARAMETERS: Mapping[str, parameters.Rule] = {
+    "model": parameters.optional(parameters.name),
+    "method": parameters.one_of(METHODS),
+    "recipe": parameters.optional(parameters.name),
+    "adapt": parameters.flag,
+    "minutes": parameters.optional(parameters.positive),
+    "folds": parameters.optional(parameters.integer(2)),
+    "seed": parameters.integer(0),
+    "max_tokens": parameters.integer(1),
+    "class_weights": parameters.class_weights,
+    "precision": parameters.one_of(TRAINING_PRECISIONS),
+    "verbose": parameters.flag,
+}
+"""The valid values of each parameter but `unlabelled`, which is validated as X is."""
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
@@ -54,8 +74,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Name or folder of the language model, or several as MODEL+MODEL. None is the default model for the script of
         the texts (textgraft.models.default_models).
     method : str, default="ensemble"
-        "ensemble" chooses among the candidates. To fit one of them alone: "linear" (n-grams), "lsa", "vectors",
-        "co-training", "linear-probe" or "fine-tuned".
+        "ensemble" chooses among the candidates. To fit one of them alone: "linear" (n-grams), "lsa", "co-training",
+        "linear-probe" or "fine-tuned". "vectors", which is none of them, is logistic regression on weighted means of
+        word vectors that are counted from the unlabelled texts.
     recipe : str, default=None
         Name or file of a fine-tuning recipe. With a recipe the method is "fine-tuned".
     unlabelled : list of str, default=None
@@ -89,7 +110,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         The method, the choice and its reason, the score on held-out folds with its 95 % interval, the seconds, and a
         table of the candidates; printed as text, shown as HTML in a notebook.
     candidates_ : dict of str to CandidateReport
-        For each candidate its score on held-out folds, its weight, and the reason if it was left out.
+        For each candidate its score on held-out folds, its weight, the `method` that fits it alone, and the reason if
+        it was left out. Linear candidates bear the name of their method. Those of a language model bear the name of its
+        family: "gpt" is the method "fine-tuned", and "gpt-probe" the method "linear-probe".
     classifier_ : Classifier
         The fitted model, as `textgraft.load` gives it.
 
@@ -163,16 +186,17 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         UserError
-            A ValueError, for texts that are no strings; labels that are missing, do not differ, or are too few for two
-            folds; an unknown model, method or recipe; a method that needs unlabelled texts without any; and unlabelled
-            texts that no candidate uses.
+            A ValueError, for a parameter of a wrong type or value, or without a meaning for the method; texts that are
+            no strings; labels that are missing, do not differ, or are too few for two folds; an unknown model or
+            recipe; a method that needs unlabelled texts without any; and unlabelled texts that no candidate uses.
         """
+        parameters.validate_parameters(self, PARAMETERS)
         texts = validate_texts(X)
         targets = Targets.read(y)
         check_consistent_length(texts, targets.labels)
         kind: TargetKind = "single" if targets.answers == "single" else "multi"
         examples = Examples(texts, targets.labels, kind, source="the training data", unit="row")
-        pool = _single_texts(self.unlabelled if unlabelled is None else unlabelled)
+        pool = single_texts(self.unlabelled if unlabelled is None else unlabelled)
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
             models = self._finetuned(examples, pool, Path(folder) / "classifier")
         about = {"classes": targets.classes.tolist(), "answers": targets.answers, "method": self._method}
@@ -236,8 +260,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def from_artifact(cls, path: str | Path, *, precision: str = "auto") -> Self:
         """The fitted estimator from a folder that `save` or `textgraft finetune` wrote.
 
-        Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
-        results.
+        `fit` fits it anew: `method`, `seed` and `max_tokens` are those of the folder, and `model` is the bundled model
+        that it was trained from; without one it is the folder, if that is a network, or else None. The other parameters
+        are the defaults. `report_` is None for a folder without results.
 
         Raises
         ------
@@ -245,7 +270,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             The folder is damaged, or its model predicts a quantity.
         """
         models = loading.open_models(path)
-        labels = Classifier(models.members).labels
+        labels = Classifier.of(models).labels
         if labels.kind == "numeric":
             remedy = "Use textgraft.load, whose predict gives numbers."
             raise UserError("this model predicts a quantity, not classes.", where=str(path), remedy=remedy)
@@ -253,7 +278,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         # Names in labels.json are strings; run.json has the classes of y.
         has_classes = set(map(str, classes)) >= set(labels.names)
         answers = models.run.get("answers", "single" if labels.kind == "single" else "sets")
-        estimator = cls(str(path), precision=precision)
+        estimator = cls(**_parameters_of(models), precision=precision)
         estimator._use(models, np.array(classes if has_classes else labels.names), answers)
         return estimator
 
@@ -265,24 +290,30 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def _options(self) -> FinetuneOptions:
         """Options of `textgraft finetune` for the parameters."""
         weights = self.class_weights
-        named: ClassWeights = weights if isinstance(weights, str) else {str(k): w for k, w in weights.items()}
+        named: ClassWeights = (
+            weights if isinstance(weights, str) else {str(label): float(weight) for label, weight in weights.items()}
+        )
         return FinetuneOptions(
-            recipe=self.recipe,
+            recipe=None if self.recipe is None else str(self.recipe),
             method=self._method,
-            folds=self.folds,
-            max_tokens=self.max_tokens,
+            folds=None if self.folds is None else int(self.folds),
+            max_tokens=int(self.max_tokens),
             class_weights=named,
             baselines=self._method != FINE_TUNED,
             report=False,
-            minutes=self.minutes,
-            settings=Settings(seed=self.seed, precision=self.precision),
+            minutes=None if self.minutes is None else float(self.minutes),
+            settings=self._settings(),
         )
+
+    def _settings(self) -> Settings:
+        """Seed and precision; numbers of numpy, such as those of a grid, as Python's, which JSON has."""
+        return Settings(seed=int(self.seed), precision=self.precision)
 
     def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path) -> OpenedModels:
         """Train by `finetune`; the classifier in memory."""
         options = self._options()
         if pool and self.adapt and load_recipe(options.language_recipe).adapt.phases:
-            options = replace(options, adapt=Settings(seed=self.seed, precision=self.precision))
+            options = replace(options, adapt=self._settings())
         elif pool and self._method in (LINEAR_PROBE, FINE_TUNED):
             remedy = "Leave adapt at True, and the language model is adapted to them."
             raise UserError("there are unlabelled texts, but nothing would be trained on them.", remedy=remedy)
@@ -296,12 +327,14 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.models_ = models
         self.classifier_ = Classifier.of(models, precision=self.precision)
         self.classes_, self.answers_ = classes, answers
-        method = run.get("method", ENSEMBLE if "ensemble" in run else FINE_TUNED)
+        method = _method_of(run)
         alone = f"The language model alone, fine-tuned by the recipe '{run.get('recipe')}'."
         left_out = _left_out(run, self.class_weights) if method == ENSEMBLE else {}
         self.report_: FitReport | None = None
         if "results" in run:
-            self.report_ = FitReport.of(run, first_method(run), method, alone, left_out=left_out)
+            report = FitReport.of(run, first_method(run), method, alone, left_out=left_out)
+            candidates = {name: replace(one, method=candidate_method(name)) for name, one in report.candidates.items()}
+            self.report_ = replace(report, candidates=candidates)
         self.candidates_: Mapping[str, CandidateReport] = self.report_.candidates if self.report_ else {}
 
     def __sklearn_tags__(self) -> Any:
@@ -317,6 +350,33 @@ def first_method(run: Mapping[str, Any]) -> str:
     return next((name for name in methods if verdict.startswith(f"{name}: ")), next(iter(methods)))
 
 
+def _method_of(run: Mapping[str, Any]) -> str:
+    """The method in run.json; of earlier versions' command line, the one that it implies."""
+    method: str = run.get("method", ENSEMBLE if "ensemble" in run else FINE_TUNED)
+    return method
+
+
+def _parameters_of(models: OpenedModels) -> dict[str, Any]:
+    """The parameters that fit such models, as far as the folder has them."""
+    run, network = models.run, len(models.members) == 1 and isinstance(models.members[0], Artifact)
+    language_model = (run.get("base") or {}).get("name")
+    model = language_model if language_model in model_folder.names() else models.name if network else None
+    parameters = {"model": model, "method": _method_of(run), "seed": run.get("settings", {}).get("seed")}
+    parameters |= {"max_tokens": run.get("max_tokens")}
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def candidate_method(name: str) -> str:
+    """The method that fits a candidate alone.
+
+    >>> candidate_method("lsa"), candidate_method("gpt-probe"), candidate_method("gpt-backward")
+    ('lsa', 'linear-probe', 'fine-tuned')
+    """
+    if name in LINEAR_METHODS:
+        return name
+    return LINEAR_PROBE if name.endswith(linear_probe_name("")) else FINE_TUNED
+
+
 def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:
     """Reasons for candidates of the ensemble that run.json does not mention."""
     weighted = not isinstance(class_weights, str) or class_weights != "none"
@@ -325,154 +385,3 @@ def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:
         why = "the labels are too few to choose by"
     mentioned = run.get("ensemble", {}).get("candidates", {})
     return {name: why for name in CANDIDATE_METHODS if name not in mentioned}
-
-
-def _single_texts(unlabelled: Iterable[str] | None) -> list[str] | None:
-    """Unlabelled texts as a list, the two texts of a pair apart; None where there are none."""
-    if unlabelled is None:
-        return None
-    texts = validate_texts(unlabelled, name="unlabelled")
-    return [part for text in texts for part in ((text.first, text.second) if isinstance(text, Pair) else (text,))]
-
-
-class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer from texts to vectors: the pooled layers of a saved model, fine-tuned or not.
-
-    Nothing is trained: `fit` loads the model.
-
-    Parameters
-    ----------
-    model : str or Path, default=None
-        Name or folder of the model. None is the default model for the script of the texts of `fit`
-        (textgraft.models.default_models).
-    pooling : {"mean", "max", "last", "concat", "first", "mean_sqrt", "weighted_mean"}, default=None
-        Pooling over the tokens; "concat" is the first three (Howard & Ruder 2018, §3.3). None is the vector that the
-        model describes, with all that a sentence encoder has above its pooling, and the mean of a model that describes
-        none.
-    layers : str, default="last"
-        The encoder layers to use (nn.layer_aggregation.LAYER_AGGREGATIONS).
-    max_tokens : int, default=None
-        Length in tokens that longer texts are cut to. None is the model's, or 512.
-    prompt : str, default=None
-        Name of one of the model's prompts, such as "query", or a text to write before each text.
-    precision : {"auto", "fp32", "bf16"}, default="auto"
-        Precision of the encoder.
-    """
-
-    def __init__(
-        self,
-        model: str | Path | None = None,
-        *,
-        pooling: str | None = None,
-        layers: str = LAST,
-        max_tokens: int | None = None,
-        prompt: str | None = None,
-        precision: str = "auto",
-    ) -> None:
-        self.model = model
-        self.pooling = pooling
-        self.layers = layers
-        self.max_tokens = max_tokens
-        self.prompt = prompt
-        self.precision = precision
-
-    def fit(self, X: Iterable[str], y: Any = None) -> Self:
-        """Load the model.
-
-        Raises
-        ------
-        UserError
-            The model, pooling or prompt is unknown, the model does not have these layers, or a text is no string.
-        """
-        texts = validate_texts(X)
-        if self.pooling is not None:
-            validate_pooling(str(self.pooling))
-        self.artifact_ = loading.load_network(self.model or default_models_for(texts).alone)
-        self._n_features_out = self._embedded([]).shape[1]
-        return self
-
-    def transform(self, X: Iterable[str]) -> np.ndarray:
-        """(N, D) float32 vectors, or (N, 3 D) with pooling "concat"."""
-        check_is_fitted(self)
-        return self._embedded(validate_texts(X))
-
-    def _embedded(self, texts: list[str]) -> np.ndarray:
-        options: dict[str, Any] = {"max_tokens": self.max_tokens, "prompt": self.prompt, "precision": self.precision}
-        return self.artifact_.embed(texts, pooling=self.pooling, layers=self.layers, **options)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array, tags.input_tags.one_d_array = True, False, True
-        return tags
-
-
-def validate_texts(X: Iterable[str], *, name: str = "X") -> list[str]:
-    """X as a list of strings, or of Pairs, where X has two strings in each row.
-
-    Raises UserError for anything that is not one string a text, or two.
-    """
-    shape: tuple[int, ...] = getattr(X, "shape", (0,))
-    if len(shape) != 1 and (len(shape) != 2 or shape[1] != 2):
-        what = f"{shape[1]} column{'s' * (shape[1] != 1)}" if len(shape) == 2 else f"{len(shape)} dimensions"
-        remedy = "Pass texts in one dimension, such as frame['text'] or X.ravel(), or pairs in two columns."
-        raise UserError(f"this has {what}.", where=name, remedy=remedy)
-    if len(shape) == 2:
-        X = X.to_numpy().tolist() if hasattr(X, "to_numpy") else np.asarray(X).tolist()
-    texts = list(each_text(X, name=name))
-    for index, text in enumerate(texts):
-        if isinstance(text, Pair) != isinstance(texts[0], Pair):
-            raise UserError("single texts and pairs are mixed.", where=f"{name}[{index}]")
-    return [text if isinstance(text, Pair) else str(text) for text in texts]
-
-
-@dataclass(frozen=True)
-class Targets:
-    """The targets of y: labels as strings or tuples of strings, and the classes of y, sorted."""
-
-    labels: list[Label]
-    classes: np.ndarray
-    answers: TargetForm
-
-    @classmethod
-    def read(cls, y: Any) -> Targets:
-        """The targets of y. Raises UserError for missing labels and labels that cannot be sorted, ValueError for a
-        quantity.
-        """
-        values = y.toarray() if hasattr(y, "toarray") else y
-        values = values.to_numpy() if hasattr(values, "to_numpy") else values
-        rows = values.tolist() if isinstance(values, np.ndarray) else list(values)
-        if rows and all(isinstance(row, list | tuple | set | frozenset) for row in rows):
-            if not (isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1):
-                return cls._of_several(rows)
-            rows = column_or_1d(values, warn=True).tolist()
-        for index, label in enumerate(rows):
-            if is_missing(label):
-                remedy = "Fill it in, or take the text out."
-                raise UserError("the label is missing.", where=f"y[{index}]", remedy=remedy)
-        classes = _sorted_classes(rows)
-        check_classification_targets(np.array(rows))
-        return cls([str(label) for label in rows], classes, "single")
-
-    @classmethod
-    def _of_several(cls, rows: Sequence[Any]) -> Targets:
-        classes = _sorted_classes([label for row in rows for label in row])
-        if _is_indicator(rows):
-            named = [tuple(str(i) for i, value in enumerate(row) if value) for row in rows]
-            return cls(list(named), np.arange(len(rows[0])), "indicator")
-        return cls([tuple(str(label) for label in row) for row in rows], classes, "sets")
-
-
-def _is_indicator(rows: Sequence[Any]) -> bool:
-    """True for rows of zeros and ones, all equally long, which scikit-learn takes for an indicator matrix."""
-    ordered = not any(isinstance(row, set | frozenset) for row in rows)
-    one_width = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
-    return ordered and one_width and {value for row in rows for value in row} <= {0, 1}
-
-
-def _sorted_classes(labels: Sequence[Any]) -> np.ndarray:
-    try:
-        return np.array(sorted(set(labels)))
-    except TypeError as error:
-        kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
-        remedy = "Make all labels strings, or all integers."
-        raise UserError(f"the labels are of different kinds ({kinds}).", where="y", remedy=remedy) from error

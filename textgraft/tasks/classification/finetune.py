@@ -41,7 +41,7 @@ from textgraft.tasks.classification.model_selection import (
     select_models,
 )
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.sources import Source, language_models
+from textgraft.tasks.classification.sources import Source, language_models, validate_names
 from textgraft.tasks.classification.training import Plan
 from textgraft.tasks.finetuning import parts_by_name
 from textgraft.training.driver import (
@@ -141,7 +141,10 @@ def finetune(
 
 def _language_models(model: str | Path | None, train: Examples, options: FinetuneOptions) -> dict[str, Source]:
     """The language models to fine-tune or to fit a linear probe on, by name; none for a linear method."""
-    return language_models(model or options.default_model(train)) if options.needs_language_model else {}
+    if options.needs_language_model:
+        return language_models(model or options.default_model(train))
+    validate_names(model)
+    return {}
 
 
 def _member(

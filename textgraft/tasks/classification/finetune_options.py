@@ -90,11 +90,16 @@ class FinetuneOptions:
             "class_weights": self.class_weights != "none",
             "from_scratch": self.from_scratch,
             "baselines=False": not self.baselines,
-            "folds=0": self.folds == 0,
         }
         for option in (name for name, is_set in wrong.items() if is_set):
             remedy = f"Leave it out, or choose the method '{FINE_TUNED}'."
             raise UserError(f"{option} has no meaning for the method '{self.method}'.", remedy=remedy)
+        if self.folds == 0:
+            message = f"folds is 0, and the method '{self.method}' is measured on folds."
+            raise UserError(message, remedy="Leave it out, or give 2 or more.")
+        if self.minutes is not None:
+            message = f"minutes has no meaning for the method '{self.method}': nothing is left out for its time."
+            raise UserError(message, remedy=f"Leave it out, or choose the method '{ENSEMBLE}'.")
 
     @property
     def candidate_methods(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from textgraft.tasks.classification.evaluation import Comparison
 from textgraft.tasks.classification.fine_tuned import (
     Member,
 )
+from textgraft.tasks.classification.finetune_options import FINE_TUNED
 from textgraft.tasks.classification.finetune_setup import FinetuneSetup
 from textgraft.tasks.classification.linear_candidates import (
     WITHOUT_LANGUAGE_MODEL,
@@ -33,6 +34,7 @@ def run_record(out: Path, setup: FinetuneSetup, comparison: Comparison) -> dict[
     about: dict[str, Any] = {"data": setup.data, "settings": _settings_of(setup, name)}
     shared = provenance(stage="finetune", name=out.name, base=base, recipe=setup.recipe, **about)
     return shared | {
+        "method": options.method if options.selects else FINE_TUNED,
         "reads": reads(setup.selection.train.texts),
         "labels": texts,
         "classes": list(labels.names),

@@ -138,7 +138,9 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
             return splits
     count = options.folds if options.folds is not None else 0 if measured and not options.selects else 5
     if count == 0 and not measured:
-        raise UserError("there is nothing to measure on.", remedy="Give a test set, or two folds or more.")
+        raise UserError(
+            "there is nothing to measure on.", remedy="Give a test set, or two folds or more, or leave folds out."
+        )
     return stratified_folds(train, count, options.settings.seed) if count else ()
 
 

@@ -45,7 +45,7 @@ Cached = tuple[dict[str, NDArray], dict[str, Any]]
 
 
 def linear_probe_name(language_model: str) -> str:
-    """The name of the linear probe of a language model, as a candidate."""
+    """The name of the linear probe of a language model, as a candidate; its method is "linear-probe"."""
     return f"{language_model}-probe"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
+from textgraft.core.precision import validate_precision
 from textgraft.data.examples import Choice, Examples, InputKind, Label, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
@@ -56,28 +57,32 @@ class Classifier:
         members: Models with the same labels.
         weights: Weights of their predictions in the mean (None: equal).
         precision: "auto", "fp32", "bf16" or "int8".
+        where: The folder or name of the models, for messages.
 
     Raises:
-        UserError: A member is no classifier, or the members have different labels.
+        UserError: A member is no classifier, the members have different labels, or the precision is unknown.
     """
 
     def __init__(
-        self, members: Sequence[Predictor], *, weights: Sequence[float] | None = None, precision: str = "auto"
+        self,
+        members: Sequence[Predictor],
+        *,
+        weights: Sequence[float] | None = None,
+        precision: str = "auto",
+        where: str = "",
     ) -> None:
+        validate_precision(precision)
         self.members, self.precision = tuple(members), precision
         self._agreement = Agreement("texts", SAMPLE_SIZE) if precision == "int8" else None
         self.weights = tuple(weights) if weights is not None else (1.0,) * len(self.members)
-        for member in self.members:
-            if member.labels is None:
-                task = resolve(TASK_OF)(member.head_name)
-                raise UserError(f"this model has no labels: {task.description}.", remedy=task.remedy)
-            if member.labels != self.members[0].labels:
-                raise UserError("the members of an ensemble have different labels.")
+        validate_labels(self.members, where=where)
+        if any(member.labels != self.members[0].labels for member in self.members):
+            raise UserError("the members of an ensemble have different labels.", where=where)
 
     @classmethod
     def of(cls, models: OpenedModels, *, precision: str = "auto") -> Classifier:
         """The classifier of opened models. Raises UserError for models of another task."""
-        return cls(models.members, weights=models.weights, precision=precision)
+        return cls(models.members, weights=models.weights, precision=precision, where=models.name)
 
     @property
     def reads(self) -> InputKind:
@@ -246,4 +251,14 @@ def load_classifier(*names: str | Path, precision: str = "auto", device: str = "
     opened = [loading.open_models(name, device=device) for name in names]
     members = [member for models in opened for member in models.members]
     weights = [weight for models in opened for weight in models.weights]
-    return Classifier(members, weights=weights, precision=precision)
+    for models in opened:
+        validate_labels(models.members, where=models.name)
+    return Classifier(members, weights=weights, precision=precision, where=" + ".join(m.name for m in opened))
+
+
+def validate_labels(members: Sequence[Predictor], *, where: str = "") -> None:
+    """Raise UserError for a model of another task, which has no labels, saying for which."""
+    for member in members:
+        if member.labels is None:
+            task = resolve(TASK_OF)(member.head_name)
+            raise UserError(f"this model has no labels: {task.description}.", where=where, remedy=task.remedy)

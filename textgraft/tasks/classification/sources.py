@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
-from textgraft.models.model_folder import models_of
+from textgraft.models.model_folder import find, is_checkpoint_name, models_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ def language_models(model: str | Path) -> dict[str, Source]:
     sources = [Source(place, loading.load_network(place)) for place in models_of(model)]
     names = outcome_names([source.model for source in sources])
     return dict(zip(names, sources, strict=True))
+
+
+def validate_names(model: str | Path | None) -> None:
+    """Raise UserError for the name of a model that does not exist, where no model is needed.
+
+    A search over methods may name one for all of them. Checkpoints of other libraries are not looked for.
+    """
+    for name in models_of(model) if model is not None else ():
+        if not is_checkpoint_name(name):
+            find(name)
 
 
 def outcome_names(models: Collection[Artifact]) -> list[str]:

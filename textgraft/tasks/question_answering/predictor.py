@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
 from textgraft.data.examples import validate_types
 from textgraft.data.squad import Question, Squad, single_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.metrics.question_answering import AnswerScores, score_answers
-from textgraft.models import loading
 from textgraft.models.model_folder import to_json
 from textgraft.tasks.question_answering.graph import OnnxSpanModel
 from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
-from textgraft.tasks.registry import validate_task
+from textgraft.tasks.registry import open_model_of, validate_task
 from textgraft.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class QAModel:
         show: Show progress on stderr.
 
     Raises:
-        UserError: The model is of another task.
+        UserError: The model is of another task, or the precision is unknown.
     """
 
     def __init__(
@@ -256,9 +256,9 @@ class QAModel:
         precision: str = "auto",
         show: bool = False,
     ) -> None:
-        name = str(model) if isinstance(model, str | Path) else ""
-        opened = loading.open_model(model) if isinstance(model, str | Path) else model
-        validate_task(QUESTION_ANSWERING, opened.head_name, where=name)
+        validate_precision(precision)
+        opened = open_model_of(QUESTION_ANSWERING, model) if isinstance(model, str | Path) else model
+        validate_task(QUESTION_ANSWERING, opened.head_name)
         if isinstance(opened, OnnxSpanModel):
             self.source: SpanModel = opened
         else:

@@ -12,18 +12,37 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.examples import validate_not_single_text
 from textgraft.data.tags import converted
-from textgraft.models import artifact, loading
+from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
+from textgraft.tasks import estimator_parameters as parameters
 from textgraft.tasks.fit_report import CandidateReport, FitReport
-from textgraft.tasks.tagging.finetune import STACKED, TAGGER, TagOptions, tag_finetune
+from textgraft.tasks.registry import open_model_of
+from textgraft.tasks.tagging.finetune import SCHEMES, STACKED, TAGGER, TagOptions, tag_finetune
 from textgraft.tasks.tagging.network import tagging_head
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, TaggedSentence, Tagger, scores
+from textgraft.tasks.tagging.spec import TAGGING
 from textgraft.tasks.tagging.stacked import Network
 from textgraft.training.settings import Settings
 from textgraft.word_embeddings.stack import Stack
+
+PARAMETERS: Mapping[str, parameters.Rule] = {
+    "model": parameters.optional(parameters.name),
+    "stack": parameters.optional(parameters.names),
+    "recipe": parameters.name,
+    "crf": parameters.optional(parameters.flag),
+    "scheme": parameters.optional(parameters.one_of(SCHEMES)),
+    "network": parameters.optional(parameters.instance(Network)),
+    "minutes": parameters.optional(parameters.positive),
+    "seed": parameters.integer(0),
+    "max_tokens": parameters.integer(4),
+    "precision": parameters.one_of(TRAINING_PRECISIONS),
+    "verbose": parameters.flag,
+}
+"""The valid values of each parameter."""
 
 
 class SequenceTagger(BaseEstimator):
@@ -37,7 +56,7 @@ class SequenceTagger(BaseEstimator):
     ----------
     model : str or Path, default=None
         Name or folder of the encoder. None is the default model for the script of the sentences
-        (textgraft.models.default_models). It is not used where there is a stack.
+        (textgraft.models.default_models). Leave it out where there is a stack.
     stack : list of str or Path, default=None
         Names of models and word vectors to train a network over; NAME@LAYERS uses other layers of a model.
     recipe : str, default="default"
@@ -137,9 +156,14 @@ class SequenceTagger(BaseEstimator):
         Raises
         ------
         UserError
-            A ValueError, for sentences that are no lists of words; tags that are not one a word, or not legal; fewer
-            than two different sentences; and unknown names.
+            A ValueError, for a parameter of a wrong type or value; both a model and a stack; sentences that are no
+            lists of words; tags that are not one a word, or not legal; fewer than two different sentences; and unknown
+            names.
         """
+        parameters.validate_parameters(self, PARAMETERS)
+        if self.stack is not None and self.model is not None:
+            remedy = "Leave one of them out, or add the model to the stack."
+            raise UserError("both a model and a stack are given.", where=type(self).__name__, remedy=remedy)
         train = checked(_tagged(X, y, "the training data"))
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
             self._set_fitted(self._finetune(train, Path(folder) / "tagger"))
@@ -175,16 +199,19 @@ class SequenceTagger(BaseEstimator):
     def from_artifact(cls, path: str | Path, *, precision: str = "auto") -> Self:
         """The fitted estimator from a folder that `save` or `textgraft tag finetune` wrote.
 
-        Its parameters are the defaults, but for `model`, which is the folder. `report_` is None for a folder without
-        results.
+        `fit` trains it anew: `crf`, `scheme`, `seed` and `max_tokens` are those of the folder, and `model` is the
+        bundled model that it was trained from, or else the folder, as for a tagger over a stack. The other parameters
+        are the defaults. `report_` is None for a folder without results.
 
         Raises
         ------
         UserError
             The folder is damaged, or has a model of another task.
         """
-        tagger = cls(str(path), precision=precision)
-        tagger._set_fitted(loading.load_network(path))
+        opened = open_model_of(TAGGING, path)
+        trained = opened if isinstance(opened, Artifact) else loading.load_network(path)
+        tagger = cls(**_parameters_of(trained, str(path)), precision=precision)
+        tagger._set_fitted(trained)
         return tagger
 
     def _options(self) -> TagOptions:
@@ -192,12 +219,16 @@ class SequenceTagger(BaseEstimator):
         default = TagOptions() if self.stack is None else STACKED
         scheme: Any = default.scheme if self.scheme is None else self.scheme
         return TagOptions(
-            recipe=self.recipe,
-            max_tokens=self.max_tokens,
+            recipe=str(self.recipe),
+            max_tokens=int(self.max_tokens),
             scheme=scheme,
-            crf=default.crf if self.crf is None else self.crf,
+            crf=default.crf if self.crf is None else bool(self.crf),
             network=self.network or Network(),
-            settings=Settings(seed=self.seed, precision=self.precision, minutes=self.minutes),
+            settings=Settings(
+                seed=int(self.seed),
+                precision=self.precision,
+                minutes=None if self.minutes is None else float(self.minutes),
+            ),
         )
 
     def _finetune(self, train: Tagged, out: Path) -> Artifact:
@@ -229,6 +260,16 @@ class SequenceTagger(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         return tags
+
+
+def _parameters_of(trained: Artifact, path: str) -> dict[str, Any]:
+    """The parameters that train such a tagger, as far as the folder has them."""
+    run, head = trained.run, tagging_head(trained.model).config
+    base = (run.get("base") or {}).get("name")
+    bundled = trained.stack is None and base in model_folder.names()
+    parameters = {"model": base if bundled else path, "crf": head.crf, "seed": run.get("settings", {}).get("seed")}
+    parameters |= {"scheme": head.scheme if head.scheme in SCHEMES else None, "max_tokens": run.get("max_tokens")}
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _tagged(X: Iterable[Sequence[str]], y: Iterable[Sequence[str]], source: str) -> Tagged:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textgraft.core.errors import UserError
+from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.examples import each_text, validate_not_single_text, validate_types
 from textgraft.data.tags import Scheme, TagPredictions, converted, entities
 from textgraft.data.words import Coverage
 from textgraft.metrics.tagging import TagScores, score_tags
-from textgraft.models import loading
-from textgraft.tasks.registry import validate_task
+from textgraft.tasks.registry import open_model_of, validate_task
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.spec import TAGGING
 from textgraft.text.words import split_words
@@ -166,13 +166,13 @@ class Tagger:
         show: Show progress on stderr.
 
     Raises:
-        UserError: The model is of another task.
+        UserError: The model is of another task, or the precision is unknown.
     """
 
     def __init__(self, model: str | Path | Predictor, *, precision: str = "auto", show: bool = False) -> None:
-        name = str(model) if isinstance(model, str | Path) else ""
-        opened = loading.open_model(model) if isinstance(model, str | Path) else model
-        validate_task(TAGGING, opened.head_name, where=name)
+        validate_precision(precision)
+        opened = open_model_of(TAGGING, model) if isinstance(model, str | Path) else model
+        validate_task(TAGGING, opened.head_name)
         if isinstance(opened, OnnxTagger):
             self.source: WordTagger = opened
             self.artifact: Artifact | OnnxTagger = opened

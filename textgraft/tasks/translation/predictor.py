@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from textgraft.core.errors import UserError
+from textgraft.core.precision import validate_precision
 from textgraft.data.batch import IGNORE, pad
 from textgraft.data.examples import each_text, validate_types
 from textgraft.data.parallel import Parallel
@@ -21,12 +22,12 @@ from textgraft.data.sequences import budget_batches
 from textgraft.generation.decoding import GenerateOptions, Tokens, continue_from, search
 from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
 from textgraft.metrics.bleu import corpus_bleu, sacrebleu
-from textgraft.models import artifact, loading, model_folder
+from textgraft.models import artifact, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.loading import OpenedModels
 from textgraft.models.model import Model
 from textgraft.nn.cpu.precision import Casts, computing_in
-from textgraft.tasks.registry import validate_task
+from textgraft.tasks.registry import open_model_of, validate_task
 from textgraft.tasks.translation.spec import TRANSLATION
 from textgraft.text.normalize import CONTROL
 from textgraft.text.tokenizer import Tokenizer
@@ -100,14 +101,15 @@ class Translator:
         precision: A name of nn.cpu.precision.
 
     Raises:
-        UserError: The model is of another task.
+        UserError: The model is of another task, or the precision is unknown.
     """
 
     def __init__(self, model: str | Path | Artifact, *, precision: str = "auto") -> None:
-        self.artifact = model if isinstance(model, Artifact) else loading.load_network(model)
+        validate_precision(precision)
+        self.artifact = model if isinstance(model, Artifact) else cast(Artifact, open_model_of(TRANSLATION, model))
         self.model, self.tokenizer = self.artifact.model, self.artifact.tokenizer
         where = "" if isinstance(model, Artifact) else str(model)
-        validate_task(TRANSLATION, self.artifact.head_name, where=where)
+        validate_task(TRANSLATION, self.artifact.head_name)
         assert isinstance(self.model.head, TranslationHead)
         if self.artifact.target is None or self.artifact.target.vocab_size != self.model.head.config.vocab_size:
             message = f"{artifact.TARGET} is missing, or another model's."
