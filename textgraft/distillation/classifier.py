@@ -23,6 +23,7 @@ from textgraft.data.streams.base import ExampleStream
 from textgraft.distillation.losses import ClassifierDistillation, DistilledModel, soft_losses, without_labels
 from textgraft.distillation.options import ALPHA, TEMPERATURE, Distilled, DistilOptions, sizes_text
 from textgraft.distillation.teacher_answers import cached_teacher_logits
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.metrics.classification import HEADLINE, bootstrap_interval, document_scores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
@@ -30,7 +31,7 @@ from textgraft.models.inference import head_inputs, predict_logits
 from textgraft.models.model import Model
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.predictor import Classifier
-from textgraft.tasks.classification.training import EncodedTexts, Plan, new_classifier, outputs_from_logits
+from textgraft.tasks.classification.training import EncodedTexts, Plan, new_classifier
 from textgraft.training.driver import content_hash, drive, put_in_place, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage

@@ -28,6 +28,7 @@ from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.experiments.transfer_results import ARMS, FRESH, FROZEN, B, Curves, Kind, Networks, transfer_results
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.multiple_choice import WordOverlap
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.metrics.classification import HEADLINE, document_scores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
@@ -40,7 +41,6 @@ from textgraft.tasks.classification.training import (
     TrainedClassifier,
     as_model,
     drop_weights,
-    outputs_from_logits,
     train_classifier,
 )
 from textgraft.training.driver import content_hash, weights_hash, work_folder

@@ -23,7 +23,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds
 from textgraft.linear.linear_layer import Linear, Output, fit_output
 from textgraft.linear.scaling import Scale
-from textgraft.metrics.calibration import fit_temperature
+from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import ProgressCallback, embed_sequences, no_progress
 from textgraft.models.model import graft
@@ -31,7 +31,7 @@ from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, too_slow_reason
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
+from textgraft.tasks.classification.training import EncodedTexts
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import TooSlow, projected
 from textgraft.training.provenance import ancestry
