@@ -36,6 +36,7 @@ class Target:
         reads: The kind of input that it needs; None if it goes with texts and pairs.
         noun: The target in messages.
         labels_name: The labels of a data set in messages.
+        labels_each: What each text has, in messages.
     """
 
     kind: ClassVar[TargetKind]
@@ -48,6 +49,7 @@ class Target:
     reads: ClassVar[InputKind | None] = None
     noun: ClassVar[str]
     labels_name: ClassVar[str] = "labels"
+    labels_each: ClassVar[str]
 
     @property
     def has_one_label(self) -> bool:
@@ -117,6 +119,7 @@ class SingleTarget(Target):
     kind: ClassVar[TargetKind] = "single"
     is_exclusive = True
     noun = "one label"
+    labels_each = "one"
 
     def learned(self, examples: Examples) -> dict[str, Any]:
         names = sorted(set(cast(Sequence[str], examples.labels)))
@@ -157,6 +160,7 @@ class ChoiceTarget(SingleTarget):
     reads = "choices"
     noun = "a choice between options"
     labels_name = "right answers"
+    labels_each = "options"
 
     def learned(self, examples: Examples) -> dict[str, Any]:
         return {"names": tuple(str(i + 1) for i in range(most_options(examples.texts)))}
@@ -187,6 +191,7 @@ class MultiTarget(Target):
     metric = "subset_accuracy"
     noun = "any number of labels"
     labels_name = "labels (several a text)"
+    labels_each = "any number"
 
     def learned(self, examples: Examples) -> dict[str, Any]:
         sets = cast(Sequence[tuple[str, ...]], examples.labels)
@@ -243,6 +248,7 @@ class NumericTarget(Target):
     has_classes = False
     shares_classes = False
     noun = "a numeric target"
+    labels_each = "a number"
 
     def learned(self, examples: Examples) -> dict[str, Any]:
         values = np.asarray(examples.labels, dtype=np.float64)

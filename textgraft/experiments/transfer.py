@@ -325,11 +325,10 @@ def _baseline(setup: TransferSetup) -> np.ndarray:
     """Scores (1, N) of a linear classifier on n-grams; for multiple choice, of one on the words that question and
     option share.
     """
-    kind, targets = setup.labels.kind, setup.encoded["train"].targets
+    labels, targets = setup.labels, setup.encoded["train"].targets
     assert targets is not None
-    classes = None if kind == "numeric" else setup.labels.num_outputs
-    linear = WordOverlap() if kind == "choice" else LinearBaseline(seed=setup.options.settings.seed)
-    linear.fit(list(setup.train.texts), targets, kind=kind, num_classes=classes)
+    linear = LinearBaseline(seed=setup.options.settings.seed) if labels.target.reads is None else WordOverlap()
+    linear.fit(list(setup.train.texts), targets, kind=labels.kind, num_classes=labels.num_classes)
     return _text_scores(setup, linear.predict_proba(list(setup.test.texts)))[None]
 
 

@@ -296,7 +296,7 @@ def _temperature(
     labels: Labels, runs: Sequence[TrainedClassifier], folds: Folds, encoded: Mapping[str, EncodedTexts]
 ) -> float | None:
     """Fitted on texts that no classifier was trained on; None where there are none, or nothing to scale."""
-    if labels.kind == "numeric":
+    if not labels.target.has_classes:
         return None
     if "valid" in encoded and encoded["valid"].targets is not None:
         logits = np.concatenate([run.logits["valid"] for run in runs])

@@ -107,7 +107,7 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         _set_pooling(plan.stage.pooling, description)
     if not plan.words:
         description["head"]["words_dim"] = 0
-    if plan.labels.kind == "choice":
+    if plan.labels.target.reads == "choices":
         description["head"] = {k: v for k, v in description["head"].items() if k not in ("outputs", "kind")}
         description["head"]["name"] = "choice"
     elif plan.both_orders:
