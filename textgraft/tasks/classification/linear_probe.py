@@ -178,18 +178,34 @@ def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDAr
 
     A binary classifier has one row of coefficients: the other class has zeros.
     """
-    layer = np.zeros((outputs, width + 1))
-    if kind == "single":
-        layer[:, -1] = ABSENT_LOGIT
-        _put(layer, output.layers[0], output.layers[0].classes.tolist())
-    elif kind == "multi":
-        for row, linear in zip(layer, output.layers, strict=True):
-            both = np.zeros((2, width + 1))
-            both[:, -1] = ABSENT_LOGIT
-            _put(both, linear, linear.classes.tolist())
-            row[:] = both[1] - both[0]
-    else:
-        layer[0] = np.append(output.layers[0].coefficients[0], output.layers[0].intercepts[0])
+    return LAYERS[kind](output, outputs, width)
+
+
+def _softmax_layer(output: Output, outputs: int, width: int) -> NDArray[np.float64]:
+    return _logit_layer(output.layers[0], outputs, width)
+
+
+def _sigmoid_layer(output: Output, outputs: int, width: int) -> NDArray[np.float64]:
+    both = [_logit_layer(linear, 2, width) for linear in output.layers]
+    return np.stack([present - absent for absent, present in both])
+
+
+def _value_layer(output: Output, outputs: int, width: int) -> NDArray[np.float64]:
+    return np.append(output.layers[0].coefficients[0], output.layers[0].intercepts[0])[None].astype(np.float64)
+
+
+LAYERS: Mapping[TargetKind, Callable[[Output, int, int], NDArray[np.float64]]] = {
+    "single": _softmax_layer,
+    "multi": _sigmoid_layer,
+    "numeric": _value_layer,
+}
+
+
+def _logit_layer(linear: Linear, classes: int, width: int) -> NDArray[np.float64]:
+    """Rows (classes, width + 1) of a classifier; classes without training texts have ABSENT_LOGIT."""
+    layer = np.zeros((classes, width + 1))
+    layer[:, -1] = ABSENT_LOGIT
+    _put(layer, linear, linear.classes.tolist())
     return layer
 
 
