@@ -39,8 +39,6 @@ BY_KIND: Mapping[str, set[str]] = {
 TESTS_OF_KIND: Mapping[str, str] = {
     "conversion.hub": "the labels of a foreign checkpoint have to be made up for the kind of its head",
     "data.readers": "a question with options has other columns",
-    "data.splits": "a sample per class is refused for anything but one label a text",
-    "generation.prompt_tasks": "a verbaliser has a word for each label",
     "tasks.classification.estimator": "an estimator answers as y was given: with labels, sets, or rows of 0 and 1",
     "tasks.classification.finetune_setup": "a question with options has no linear classifiers",
 }

@@ -70,11 +70,6 @@ class Labels:
         return self.num_outputs if self.target.has_classes else None
 
     @property
-    def is_exclusive(self) -> bool:
-        """True where an example has exactly one of the classes or options."""
-        return self.target.is_exclusive
-
-    @property
     def lower_is_better(self) -> bool:
         """True where the headline metric is an error."""
         return self.target.lower_is_better

@@ -28,7 +28,7 @@ def sample_per_class(examples: Examples, n: int, seed: int) -> list[int]:
     Raises:
         UserError: Labels are missing or of another kind, or n < 1.
     """
-    if examples.labels is None or examples.kind != "single":
+    if examples.labels is None or not target_of(examples).has_one_label:
         raise UserError("a sample per class needs one class label per text.", where=examples.source)
     if n < 1:
         raise UserError(f"cannot sample {n} examples per class.", remedy="Use at least 1.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,96 +24,53 @@ MAX_SELECTION_CLASSES = 100
 _ABSENT_PROBABILITY = 1e-15
 
 
-class Estimators(Protocol):
-    """What linear layers do for one kind of target; targets are as `Labels.encode` returns them.
+class OneClass:
+    """Logistic regression over the classes.
 
-    Methods named after cross-validation are only called where `can_select` is true.
+    Targets are as `Labels.encode` returns them. What folds need is only asked for where `can_select` is true.
     """
 
     def about(self, strength: float) -> str:
         """Name of the estimator with its hyperparameter."""
-        ...
-
-    def layer_count(self, width: int) -> int:
-        """Number of linear layers for `width` outputs."""
-        ...
-
-    def layer_width(self, width: int) -> int:
-        """Number of classes of each of them; 0 without classes."""
-        ...
-
-    def fit(self, features: Any, targets: NDArray, strength: float, classes: int) -> list[Any]:
-        """One fitted estimator for each linear layer."""
-        ...
-
-    def outputs(self, layers: Sequence[Linear], features: Any, width: int) -> NDArray[np.float64]:
-        """Probabilities (N, C), or values (N,)."""
-        ...
-
-    def can_select(self, targets: NDArray) -> bool:
-        """True where the targets allow cross-validation."""
-        ...
-
-    def usable(self, targets: NDArray) -> NDArray[np.intp]:
-        """Indices of the targets that folds can be made of."""
-        ...
-
-    def folds(self, features: Any, targets: NDArray, seed: int) -> list[tuple[NDArray, NDArray]]:
-        """Indices of training and held-out texts of each fold."""
-        ...
-
-    def codes(self, targets: NDArray) -> NDArray:
-        """Targets as `cross_validated` takes them."""
-        ...
-
-    def cross_validated(
-        self, features: Any, targets: NDArray, strength: float, folds: Sequence[tuple[NDArray, NDArray]]
-    ) -> NDArray[np.float64]:
-        """Predictions for each text by the model of the fold that held it out."""
-        ...
-
-    def loss(self, predictions: NDArray[np.float64], targets: NDArray) -> float:
-        """Mean loss of `cross_validated` predictions."""
-        ...
-
-
-class OneClass:
-    """Logistic regression over the classes."""
-
-    def about(self, strength: float) -> str:
         return f"logistic regression, C={strength:g}"
 
     def layer_count(self, width: int) -> int:
+        """Number of linear layers for `width` outputs."""
         return 1
 
     def layer_width(self, width: int) -> int:
+        """Number of classes of each layer; 0 without classes."""
         return width
 
     def fit(self, features: Any, targets: NDArray, strength: float, classes: int) -> list[Any]:
+        """One fitted estimator for each layer."""
         return [_classifier(features, targets, strength)]
 
     def outputs(self, layers: Sequence[Linear], features: Any, width: int) -> NDArray[np.float64]:
+        """Probabilities (N, C), or values (N,)."""
         return layers[0].probabilities(features, width)
 
     def can_select(self, targets: NDArray) -> bool:
-        """Every class has a text for each fold, and there are from two to MAX_SELECTION_CLASSES of them."""
+        """True where cross-validation is possible: enough texts of each class, and not too many classes."""
         classes = len(np.unique(targets))
         return 1 < classes <= MAX_SELECTION_CLASSES and len(_frequent(targets)) == classes
 
     def usable(self, targets: NDArray) -> NDArray[np.intp]:
+        """Indices of the targets that folds can be made of."""
         return np.flatnonzero(np.isin(targets, _frequent(targets)))
 
     def folds(self, features: Any, targets: NDArray, seed: int) -> list[tuple[NDArray, NDArray]]:
+        """Indices of training and held-out texts of each fold."""
         return list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(features, targets))
 
     def codes(self, targets: NDArray) -> NDArray:
-        """Columns of the classes that occur."""
+        """Targets as `cross_validated` takes them: columns of the classes that occur, or values."""
         return np.asarray(np.unique(targets, return_inverse=True)[1])
 
     def cross_validated(
         self, features: Any, targets: NDArray, strength: float, folds: Sequence[tuple[NDArray, NDArray]]
     ) -> NDArray[np.float64]:
-        """Log probabilities (N, C)."""
+        """Log probabilities (N, C), or values (N,), of each text by the model of the fold that held it out."""
         predictions = np.zeros((len(targets), targets.max() + 1))
         for training, held_out in folds:
             model = _classifier(features[training], targets[training], strength)
@@ -121,7 +78,7 @@ class OneClass:
         return predictions
 
     def loss(self, predictions: NDArray[np.float64], targets: NDArray) -> float:
-        """Log loss of log probabilities, normalised first."""
+        """Log loss of `cross_validated` log probabilities, normalised first; squared error of values."""
         return float((logsumexp(predictions, axis=1) - predictions[np.arange(len(targets)), targets]).mean())
 
 
@@ -158,14 +115,12 @@ class Quantity:
     def cross_validated(
         self, features: Any, targets: NDArray, strength: float, folds: Sequence[tuple[NDArray, NDArray]]
     ) -> NDArray[np.float64]:
-        """Values (N,)."""
         predictions = np.zeros(len(targets))
         for training, held_out in folds:
             predictions[held_out] = _ridge(features[training], targets[training], strength).predict(features[held_out])
         return predictions
 
     def loss(self, predictions: NDArray[np.float64], targets: NDArray) -> float:
-        """Squared error."""
         return float(np.square(predictions - targets).mean())
 
 
@@ -189,7 +144,11 @@ class ManyLabels(OneClass):
         return False
 
 
-ESTIMATORS: Mapping[TargetKind, Estimators] = {"single": OneClass(), "multi": ManyLabels(), "numeric": Quantity()}
+ESTIMATORS: Mapping[TargetKind, OneClass | Quantity] = {
+    "single": OneClass(),
+    "multi": ManyLabels(),
+    "numeric": Quantity(),
+}
 """By kind of target; a choice has linear models of its own (linear.multiple_choice)."""
 
 
