@@ -38,6 +38,7 @@ from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.linear_layer import fit_output
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import predict_logits
@@ -51,7 +52,6 @@ from textgraft.tasks.classification.training import (
     TrainedClassifier,
     as_model,
     new_classifier,
-    outputs_from_logits,
     train_classifier,
 )
 from textgraft.tasks.language_modeling.adapt import adapt

@@ -32,15 +32,12 @@ from textgraft.distillation.losses import (
     ClassifierDistillation,
     DistilledModel,
     LanguageModelDistillation,
-    answer_logits,
-    hard_losses,
     join_states,
-    soft_losses,
     soft_token_loss,
     split_state,
-    without_labels,
 )
 from textgraft.distillation.students import fresh_half_of, half_of, kept_layers
+from textgraft.distillation.targets import DISTILLED_TARGETS
 from textgraft.heads.base import Head
 from textgraft.models.model import Model, build, with_dropout
 from textgraft.training.loop import Run
@@ -68,7 +65,7 @@ def test_soft_losses_are_the_papers_times_the_square_of_the_temperature(
 ) -> None:
     p, q = softmax(theirs, temperature), softmax(own, temperature)
     expected = temperature**2 * sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
-    found = soft_losses(double(own), double(theirs), "single", temperature)
+    found = DISTILLED_TARGETS["single"].soft_losses(double(own), double(theirs), temperature)
     assert found.tolist() == pytest.approx([expected], rel=1e-6, abs=1e-7)
 
     def sigmoid(x: float) -> float:
@@ -76,9 +73,9 @@ def test_soft_losses_are_the_papers_times_the_square_of_the_temperature(
 
     signed = [(sign * t, sign * s) for t, s in zip(theirs, own, strict=True) for sign in (1, -1)]
     each = [sigmoid(t) * math.log(sigmoid(t) / sigmoid(s)) for t, s in signed]
-    found = soft_losses(double(own), double(theirs), "multi", temperature)
+    found = DISTILLED_TARGETS["multi"].soft_losses(double(own), double(theirs), temperature)
     assert found.tolist() == pytest.approx([temperature**2 * sum(each)], rel=1e-6, abs=1e-7)
-    squares = soft_losses(double(own[:1]), double(theirs[:1]), "numeric", temperature)
+    squares = DISTILLED_TARGETS["numeric"].soft_losses(double(own[:1]), double(theirs[:1]), temperature)
     assert squares.tolist() == pytest.approx([(own[0] - theirs[0]) ** 2])
 
 
@@ -89,21 +86,23 @@ def test_a_student_that_answers_as_its_teacher_has_nothing_to_learn(
 ) -> None:
     """Logits that differ by a constant are one answer."""
     own = double([x + shift for x in answers]).requires_grad_()
-    loss = soft_losses(own, double(answers), "single", temperature)
+    loss = DISTILLED_TARGETS["single"].soft_losses(own, double(answers), temperature)
     (gradient,) = torch.autograd.grad(loss.sum(), own)
     assert float(loss.detach()) == pytest.approx(0.0, abs=1e-9)
     assert gradient.abs().max() < 1e-9
-    assert float(soft_losses(double(answers), double(answers), "multi", temperature)) == pytest.approx(0.0, abs=1e-9)
+    assert float(
+        DISTILLED_TARGETS["multi"].soft_losses(double(answers), double(answers), temperature)
+    ) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["single", "multi"])
 def test_a_teacher_that_is_sure_at_temperature_1_is_a_label(kind: Any) -> None:
     own = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, 0.5]], dtype=torch.float64, requires_grad=True)
     one_hot = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    answers = torch.from_numpy(answer_logits(one_hot, kind)).double()
+    answers = torch.from_numpy(DISTILLED_TARGETS[kind].logits(one_hot)).double()
     targets = torch.from_numpy(one_hot.argmax(1) if kind == "single" else one_hot)
-    hard, labelled = hard_losses(own, targets, kind)
-    soft = soft_losses(own, answers, kind, 1.0)
+    hard, labelled = DISTILLED_TARGETS[kind].hard_losses(own, targets)
+    soft = DISTILLED_TARGETS[kind].soft_losses(own, answers, 1.0)
     assert labelled.all()
     assert soft.tolist() == pytest.approx(hard.tolist(), abs=1e-8)
     gradients = [torch.autograd.grad(each.sum(), own, retain_graph=True)[0] for each in (soft, hard)]
@@ -114,18 +113,18 @@ def test_the_gradient_keeps_its_size_when_the_temperature_is_high() -> None:
     """Hinton et al. 2015, eq. 4: towards (own - theirs) / C of centred logits."""
     own = torch.tensor([[0.5, -0.5, 0.0]], dtype=torch.float64, requires_grad=True)
     theirs = double([1.0, 0.0, -1.0])
-    (gradient,) = torch.autograd.grad(soft_losses(own, theirs, "single", 1000.0).sum(), own)
+    (gradient,) = torch.autograd.grad(DISTILLED_TARGETS["single"].soft_losses(own, theirs, 1000.0).sum(), own)
     assert gradient.tolist()[0] == pytest.approx([-0.5 / 3, -0.5 / 3, 1.0 / 3], abs=1e-3)
 
 
 def test_answers_become_logits_of_the_same_probabilities() -> None:
     p = np.array([[0.2, 0.7, 0.1], [1.0, 0.0, 0.0]])
-    single, multi = (torch.from_numpy(answer_logits(p, kind)) for kind in ("single", "multi"))
+    single, multi = (torch.from_numpy(DISTILLED_TARGETS[kind].logits(p)) for kind in ("single", "multi"))
     assert torch.allclose(single.softmax(1).double(), torch.from_numpy(p), atol=1e-6)
     assert torch.allclose(multi.sigmoid().double(), torch.from_numpy(p), atol=1e-6)
     assert torch.isfinite(single).all()
     assert torch.isfinite(multi).all()
-    assert answer_logits(np.array([0.5, -2.0]), "numeric").tolist() == [[0.5], [-2.0]]
+    assert DISTILLED_TARGETS["numeric"].logits(np.array([0.5, -2.0])).tolist() == [[0.5], [-2.0]]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_answers_become_logits_of_the_same_probabilities() -> None:
 def test_alpha_counts_only_where_there_is_a_label(kind: Any, target: Tensor) -> None:
     width = 1 if kind == "numeric" else 2
     logits, answers = (torch.randn(2, width, generator=torch.manual_seed(s)) for s in (1, 2))
-    targets = torch.from_numpy(without_labels(2, kind, width))
+    targets = torch.from_numpy(DISTILLED_TARGETS[kind].without_labels(2, width))
     targets[1] = target
 
     class Fixed:
@@ -149,8 +148,8 @@ def test_alpha_counts_only_where_there_is_a_label(kind: Any, target: Tensor) -> 
         assert loss.count == 2
         return float(loss.total)
 
-    soft = soft_losses(logits, answers, kind, 2.0)
-    hard, labelled = hard_losses(logits, targets, kind)
+    soft = DISTILLED_TARGETS[kind].soft_losses(logits, answers, 2.0)
+    hard, labelled = DISTILLED_TARGETS[kind].hard_losses(logits, targets)
     assert labelled.tolist() == [False, True]
     assert float(hard[0]) == 0.0
     for alpha in (0.0, 0.3, 1.0):

@@ -5,7 +5,7 @@ import pytest
 
 from textgraft.core.errors import UserError
 from textgraft.linear.baselines import BASELINES, LinearBaseline, LsaBaseline
-from textgraft.linear.linear_layer import MIN_TEXTS_PER_CLASS
+from textgraft.linear.estimators import MIN_TEXTS_PER_CLASS
 from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.ngrams import is_space_separated
 

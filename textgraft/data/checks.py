@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from textgraft.data.examples import Examples
 from textgraft.data.labels import missing_labels
 from textgraft.data.readers import read
+from textgraft.data.targets import target_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -226,7 +227,7 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
         message = f"{_texts(len(missing))} without a label."
         yield _problem("error", "missing-label", message, part, missing, "Fill it in, or take the rows out.")
     gaps = set(missing)
-    if part.kind == "numeric":
+    if not target_of(part).has_classes:
         if len({y for i, y in enumerate(part.labels) if i not in gaps}) < 2:
             yield _problem("error", "one-class", "all labels are the same number.", part)
         return
@@ -253,7 +254,7 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
 
 
 def _check_held_out_labels(train: Examples, test: Examples) -> Iterator[Problem]:
-    if train.labels is None or train.kind == "numeric":
+    if train.labels is None or not target_of(train).has_classes:
         return
     if test.labels is None:
         yield _problem("error", "no-labels", "there are no labels to measure against.", test)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from textgraft.core.errors import UserError, did_you_mean
@@ -239,11 +240,13 @@ class Cells:
         """Labels as in `Examples.labels`; None if all are missing."""
         if all(_is_no_label(value) for value in values):
             return None
-        if kind == "numeric":
-            return [self._number(value, i) for i, value in enumerate(values)]
-        if kind == "multi":
-            return [self._names(value, separator, i) for i, value in enumerate(values)]
-        return [self._name(value, i) for i, value in enumerate(values)]
+        read: Mapping[TargetKind, Callable[[Any, int], Label]] = {
+            "single": self._name,
+            "multi": partial(self._names, separator),
+            "numeric": self._number,
+            "choice": self._name,
+        }
+        return [read[kind](value, i) for i, value in enumerate(values)]
 
     def fail(self, message: str, index: int, remedy: str = "") -> NoReturn:
         """Raise a UserError with the location of row `index`."""
@@ -279,7 +282,7 @@ class Cells:
             return str(int(value))
         return self.text(value, index)
 
-    def _names(self, value: Any, separator: str | None, index: int) -> tuple[str, ...]:
+    def _names(self, separator: str | None, value: Any, index: int) -> tuple[str, ...]:
         if _is_list(value):
             names = [self._name(item, index) for item in value]
         elif _is_no_label(value):

@@ -12,8 +12,6 @@ from textgraft.core.errors import UserError
 TargetKind = Literal["single", "multi", "numeric", "choice"]
 Unit = Literal["line", "row", "file"]
 Label = str | tuple[str, ...] | float
-ONE_OF = ("single", "choice")
-"""Kinds of target with exactly one class per text."""
 
 
 class Pair(str):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast, get_args
+from typing import NoReturn, get_args
 
 import numpy as np
 
 from textgraft.core.errors import UserError
-from textgraft.data.examples import ONE_OF, Choice, Examples, Label, TargetKind, reads
+from textgraft.data.examples import Examples, Label, TargetKind, reads
+from textgraft.data.targets import TARGETS, Target, target_of
 
 ClassWeights = str | Mapping[str, float]
 """`"none"`, `"balanced"`, or a weight per class name; missing names have weight 1."""
@@ -50,24 +51,13 @@ class Labels:
             remedy = "Name the column with label=…, or give labels."
             raise UserError("there are no labels to learn from.", where=examples.source, remedy=remedy)
         _validate_present(examples)
-        kind = examples.kind or "single"
-        if kind == "numeric":
-            values = np.asarray(examples.labels, dtype=np.float64)
-            if not values.std() > 0:
-                _raise_constant(examples, f"every label is {values[0]:g}")
-            return cls("numeric", mean=float(values.mean()), std=float(values.std()))
-        if kind == "choice":
-            return cls(kind, tuple(str(i + 1) for i in range(most_options(examples.texts))))
-        if kind == "multi":
-            sets = cast(Sequence[tuple[str, ...]], examples.labels)
-            names = sorted({name for row in sets for name in row})
-            if all(len(row) == len(names) for row in sets):
-                _raise_constant(examples, f"every text has the labels {', '.join(map(repr, names))}")
-        else:
-            names = sorted(set(cast(Sequence[str], examples.labels)))
-            if len(names) == 1:
-                _raise_constant(examples, f"every label is '{names[0]}'")
-        return cls(kind, tuple(names))
+        target = target_of(examples)
+        return cls(target.kind, **target.learned(examples))
+
+    @property
+    def target(self) -> Target:
+        """What follows from the kind."""
+        return TARGETS[self.kind]
 
     @property
     def num_outputs(self) -> int:
@@ -77,35 +67,28 @@ class Labels:
     @property
     def num_classes(self) -> int | None:
         """Number of classes C; None for a numeric target."""
-        return None if self.kind == "numeric" else self.num_outputs
-
-    @property
-    def is_exclusive(self) -> bool:
-        """True where an example has exactly one of the classes or options."""
-        return self.kind in ONE_OF
+        return self.num_outputs if self.target.has_classes else None
 
     @property
     def lower_is_better(self) -> bool:
         """True where the headline metric is an error."""
-        return self.kind == "numeric"
+        return self.target.lower_is_better
 
     def output_shape(self, count: int) -> tuple[int, ...]:
         """Shape of the outputs for so many examples: (N, C), or (N,) for a numeric target."""
-        return (count,) if self.kind == "numeric" else (count, self.num_outputs)
+        return self.target.output_shape(count, self.num_outputs)
 
     def decisions(self, outputs: np.ndarray) -> np.ndarray:
         """Predictions that outputs stand for: class numbers (N,), bool (N, C) for "multi", or the values (N,)."""
-        if self.is_exclusive:
-            return np.asarray(outputs.argmax(axis=1))
-        return outputs if self.kind == "numeric" else outputs >= 0.5
+        return self.target.decisions(outputs)
 
     def unscaled(self, values: np.ndarray) -> np.ndarray:
         """Outputs or targets in the unit of the labels; unchanged but for a numeric target."""
-        return values * self.std + self.mean if self.kind == "numeric" else values
+        return self.target.unscaled(self, values)
 
     def unscaled_errors(self, errors: np.ndarray) -> np.ndarray:
         """Scores of examples in the unit of the labels; unchanged but for a numeric target."""
-        return errors * self.std if self.kind == "numeric" else errors
+        return self.target.unscaled_errors(self, errors)
 
     def encode(self, examples: Examples) -> np.ndarray:
         """Targets of labelled examples.
@@ -119,33 +102,11 @@ class Labels:
         if examples.labels is None:
             raise UserError("there are no labels.", where=examples.source, remedy="Name the column with label=….")
         _validate_present(examples)
-        if self.kind == "numeric":
-            values = [self._number(examples, i) for i in range(len(examples))]
-            return ((np.array(values, dtype=np.float64) - self.mean) / self.std).astype(np.float32)
-        if self.kind == "choice":
-            return np.array([self._option(examples, i) for i in range(len(examples))], dtype=np.int64)
-        number = {name: i for i, name in enumerate(self.names)}
-        rows = [self._names_of(examples, i) for i in range(len(examples))]
-        for index, row in enumerate(rows):
-            for name in row:
-                if name not in number:
-                    self._raise_unseen(name, examples.where(index))
-        if self.kind == "single":
-            return np.array([number[row[0]] for row in rows], dtype=np.int64)
-        targets = np.zeros((len(rows), len(self.names)), dtype=np.float32)
-        for index, row in enumerate(rows):
-            targets[index, [number[name] for name in row]] = 1
-        return targets
+        return self.target.encode(self, examples)
 
     def decode(self, targets: np.ndarray) -> list[Label]:
         """The inverse of `encode`; for "multi" every class of at least 0.5, so probabilities decode as well."""
-        if self.kind == "single":
-            return [self.names[int(number)] for number in targets]
-        if self.kind == "choice":
-            return [str(int(number) + 1) for number in targets]
-        if self.kind == "multi":
-            return [tuple(name for name, value in zip(self.names, row) if value >= 0.5) for row in targets]
-        return [float(value) * self.std + self.mean for value in targets]
+        return self.target.decode(self, targets)
 
     def class_weights(self, examples: Examples, weights: ClassWeights) -> np.ndarray | None:
         """Weights (C,), float32, of the loss; None if all are equal.
@@ -160,25 +121,17 @@ class Labels:
         """
         if weights == "none":
             return None
-        if self.kind in ("numeric", "choice"):
-            target = "a numeric target" if self.kind == "numeric" else "a choice between options"
-            raise UserError(f"{target} has no classes to weight.", remedy='Use class weights "none".')
+        if not self.target.shares_classes:
+            raise UserError(f"{self.target.noun} has no classes to weight.", remedy='Use class weights "none".')
         if isinstance(weights, Mapping):
             return self._named_weights(weights)
         if weights != "balanced":
             raise UserError(f"unknown class weights {weights!r}.", remedy="Known: none, balanced, {label: weight}.")
-        targets = self.encode(examples)
-        if self.kind == "multi":
-            counts = np.maximum(targets.sum(axis=0), 1)
-            return ((len(examples) - counts).clip(min=1) / counts).astype(np.float32)
-        counts = np.maximum(np.bincount(targets, minlength=len(self.names)), 1)
-        return (len(examples) / (len(self.names) * counts)).astype(np.float32)
+        return self.target.balanced_weights(self.encode(examples), len(self.names))
 
     def to_json(self) -> str:
         """Contents of an artifact's labels.json."""
-        fields: dict[str, Any] = {"kind": self.kind, "names": list(self.names)}
-        if self.kind == "numeric":
-            fields = {"kind": self.kind, "mean": self.mean, "std": self.std}
+        fields = {"kind": self.kind, **self.target.saved(self)}
         return json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
@@ -197,7 +150,7 @@ class Labels:
             and isinstance(names, list)
             and all(isinstance(name, str) for name in names)
             and len(set(names)) == len(names)
-            and bool(names) == (fields["kind"] != "numeric")
+            and bool(names) == TARGETS[fields["kind"]].has_classes
             and all(isinstance(value, (int, float)) and math.isfinite(value) for value in (mean, std))
             and std > 0
         )
@@ -205,67 +158,23 @@ class Labels:
             raise UserError("this is not a set of labels.", where=where, remedy="Restore the file, or train again.")
         return cls(fields["kind"], tuple(names), float(mean), float(std))
 
-    def _names_of(self, examples: Examples, index: int) -> tuple[str, ...]:
-        """Class names of example `index`, whatever kind its own file was read as."""
-        label = cast(Sequence[Label], examples.labels)[index]
-        if isinstance(label, float):
-            label = f"{label:g}"
-        names = (label,) if isinstance(label, str) else label
-        if self.kind == "single" and len(names) != 1:
-            raise UserError(f"{len(names)} labels where the model gives one.", where=examples.where(index))
-        return names
-
-    def _option(self, examples: Examples, index: int) -> int:
-        """Index of the correct option."""
-        text, label = examples.texts[index], cast(Sequence[Label], examples.labels)[index]
-        if not isinstance(text, Choice):
-            remedy = "Give a context and columns choice1, choice2, … for the options."
-            raise UserError("there are no options to choose from.", where=examples.where(index), remedy=remedy)
-        numbers = [str(number + 1) for number in range(len(text.options))]
-        if label not in numbers:
-            message = f"label {label!r} is not the number of one of {len(numbers)} options."
-            raise UserError(message, where=examples.where(index), remedy=f"Use one of {', '.join(numbers)}.")
-        return numbers.index(cast(str, label))
-
-    def _number(self, examples: Examples, index: int) -> float:
-        label = cast(Sequence[Label], examples.labels)[index]
-        try:
-            value = float(cast(Any, label))
-        except (TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            raise UserError(f"label {label!r} is not a number.", where=examples.where(index))
-        return value
-
     def _named_weights(self, weights: Mapping[str, float]) -> np.ndarray:
         for name, weight in weights.items():
             if name not in self.names:
-                self._raise_unseen(name, "class weights")
+                self.raise_unseen(name, "class weights")
             if not (isinstance(weight, (int, float)) and math.isfinite(weight) and weight > 0):
                 raise UserError(f"the weight of '{name}' must be a positive number, not {weight!r}.")
         return np.array([weights.get(name, 1.0) for name in self.names], dtype=np.float32)
 
-    def _raise_unseen(self, name: str, where: str) -> NoReturn:
+    def raise_unseen(self, name: str, where: str) -> NoReturn:
+        """Raise UserError for a name that is none of the classes, with the nearest one or the missing separator."""
         shown = ", ".join(self.names[:20])
         more = f", … ({len(self.names)} in all)" if len(self.names) > 20 else ""
         near = difflib.get_close_matches(name, self.names, n=1)
         remedy = f"Did you mean '{near[0]}'?" if near else "Correct it, or train on texts with this label too."
-        if (separator := self._guessed_separator(name)) is not None:
+        if (separator := self.target.guessed_separator(name, self.names)) is not None:
             remedy = f"If these are several labels, say what separates them: label_separator={separator!r}."
         raise UserError(f"label '{name}' is not one of: {shown}{more}.", where=where, remedy=remedy)
-
-    def _guessed_separator(self, name: str) -> str | None:
-        """A character that would split the name into known labels, for label sets."""
-        for character in sorted({c for c in name if not (c.isalnum() or c == "_")}) if self.kind == "multi" else ():
-            parts = [part.strip() for part in name.split(character)]
-            if set(filter(None, parts)) <= set(self.names) and any(parts):
-                return character
-        return None
-
-
-def most_options(texts: Sequence[str]) -> int:
-    """Most options of any example."""
-    return max((len(text.options) for text in texts if isinstance(text, Choice)), default=0)
 
 
 def missing_labels(examples: Examples) -> list[int]:
@@ -279,11 +188,6 @@ def _validate_present(examples: Examples) -> None:
         more = f" ({len(missing)} texts have none)" if len(missing) > 1 else ""
         remedy = "Fill it in, or take the row out."
         raise UserError(f"the label is missing{more}.", where=examples.where(missing[0]), remedy=remedy)
-
-
-def _raise_constant(examples: Examples, fact: str) -> NoReturn:
-    remedy = "A classifier needs at least two different labels: add examples of another."
-    raise UserError(f"{fact}.", where=examples.source, remedy=remedy)
 
 
 def kind_of_texts(examples: Examples, labels: Labels) -> TargetKind | None:

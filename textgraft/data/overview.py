@@ -13,6 +13,7 @@ from statistics import median, median_low
 from typing import TYPE_CHECKING, Any
 
 from textgraft.data.examples import Choice, Examples, InputKind, Label, Pair, TargetKind, reads
+from textgraft.data.targets import TARGETS, target_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,7 @@ def overview(part: Examples) -> Overview:
     lengths = [len(text) for text in part.texts] or [0]
     quantities = [value for value in part.labels or () if isinstance(value, float) and not math.isnan(value)]
     labels: dict[str, int] = {}
-    if part.labels is not None and part.kind != "numeric":
+    if part.labels is not None and target_of(part).has_classes:
         labels = dict(Counter(name for label in part.labels for name in _names(label)).most_common())
     first = next((i for i, text in enumerate(part.texts) if text.strip()), None)
     label = None if first is None or part.labels is None else ", ".join(_names(part.labels[first]))
@@ -122,5 +123,4 @@ def _counted(part: Overview) -> str:
     shown = [f"{name}: {count:,}" for name, count in list(part.labels.items())[:_LABELS_SHOWN]]
     if more := list(part.labels.values())[_LABELS_SHOWN:]:
         shown.append(f"and {len(more):,} more of {more[-1]:,} to {more[0]:,}")
-    label_name = {"multi": "labels (several a text)", "choice": "right answers"}.get(part.kind or "", "labels")
-    return f"{size}; {label_name} {', '.join(shown)}" if shown else size
+    return f"{size}; {TARGETS[part.kind or 'single'].labels_name} {', '.join(shown)}" if shown else size

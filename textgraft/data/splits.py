@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
+from textgraft.data.targets import target_of
 
 Split = tuple[list[int], list[int]]
 """Indices of training and of held-out examples, each ascending; `examples.take` selects them."""
-_NUMERIC_STRATA = 10
 
 
 def sample_per_class(examples: Examples, n: int, seed: int) -> list[int]:
@@ -30,7 +28,7 @@ def sample_per_class(examples: Examples, n: int, seed: int) -> list[int]:
     Raises:
         UserError: Labels are missing or of another kind, or n < 1.
     """
-    if examples.labels is None or examples.kind != "single":
+    if examples.labels is None or not target_of(examples).has_one_label:
         raise UserError("a sample per class needs one class label per text.", where=examples.source)
     if n < 1:
         raise UserError(f"cannot sample {n} examples per class.", remedy="Use at least 1.")
@@ -144,15 +142,7 @@ def _strata(examples: Examples) -> Sequence[str] | Sequence[int]:
         raise UserError("there are no examples to split.", where=examples.source)
     if examples.labels is None:
         return [0] * len(examples)
-    if examples.kind == "numeric":
-        values = np.asarray(examples.labels, dtype=np.float64)
-        borders = np.nanquantile(values, np.linspace(0, 1, _NUMERIC_STRATA + 1)[1:-1])
-        return cast(list[int], np.searchsorted(borders, values, side="right").tolist())
-    if examples.kind == "multi":
-        sets = cast(Sequence[tuple[str, ...]], examples.labels)
-        counts = Counter(name for names in sets for name in names)
-        return [min(names, key=lambda name: (counts[name], name), default="") for names in sets]
-    return cast(Sequence[str], examples.labels)
+    return target_of(examples).strata(examples.labels)
 
 
 def _keep_classes(examples: Examples, held_out: list[int]) -> Split:
@@ -161,7 +151,7 @@ def _keep_classes(examples: Examples, held_out: list[int]) -> Split:
     This happens with label sets, and with copies of a text whose labels contradict each other.
     """
     remaining = set(held_out)
-    if examples.labels is not None and examples.kind != "numeric":
+    if examples.labels is not None and target_of(examples).has_classes:
         names = [label if isinstance(label, tuple) else (label,) for label in examples.labels]
         training_names = {name for i, example_names in enumerate(names) if i not in remaining for name in example_names}
         for index in sorted(held_out):

@@ -20,17 +20,19 @@ from textgraft.data.examples import Examples, as_text
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import Truncation
 from textgraft.data.streams.base import ExampleStream
-from textgraft.distillation.losses import ClassifierDistillation, DistilledModel, soft_losses, without_labels
+from textgraft.distillation.losses import ClassifierDistillation, DistilledModel
 from textgraft.distillation.options import ALPHA, TEMPERATURE, Distilled, DistilOptions, sizes_text
+from textgraft.distillation.targets import DISTILLED_TARGETS
 from textgraft.distillation.teacher_answers import cached_teacher_logits
-from textgraft.metrics.classification import HEADLINE, bootstrap_interval, document_scores
+from textgraft.metrics.calibration import outputs_from_logits
+from textgraft.metrics.classification import bootstrap_interval, document_scores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.models.inference import head_inputs, predict_logits
 from textgraft.models.model import Model
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.predictor import Classifier
-from textgraft.tasks.classification.training import EncodedTexts, Plan, new_classifier, outputs_from_logits
+from textgraft.tasks.classification.training import EncodedTexts, Plan, new_classifier
 from textgraft.training.driver import content_hash, drive, put_in_place, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
@@ -131,7 +133,7 @@ def _validate(
     options: DistilOptions,
 ) -> None:
     """Raise UserError for arguments that cannot be trained or evaluated."""
-    if teacher.labels.kind == "choice":
+    if teacher.labels.kind not in DISTILLED_TARGETS:
         message = "this teacher is a multiple-choice model, whose options differ between questions."
         raise UserError(message, remedy="Distil a classifier of texts or pairs, or the language model below it.")
     if len(texts) < HELD_OUT_EVERY:
@@ -160,9 +162,8 @@ def _targets(
 ) -> dict[str, np.ndarray]:
     """Targets of the texts with labels. Raises UserError for a label that the teacher does not have."""
     labelled_targets = [] if labelled is None else [labels.encode(labelled)]
-    unlabelled_targets = without_labels(
-        len(parts["train"]) - sum(map(len, labelled_targets)), labels.kind, labels.num_outputs
-    )
+    unlabelled = len(parts["train"]) - sum(map(len, labelled_targets))
+    unlabelled_targets = DISTILLED_TARGETS[labels.kind].without_labels(unlabelled, labels.num_outputs)
     train = {"train": np.concatenate([unlabelled_targets, *labelled_targets])}
     return train if test is None else train | {"test": labels.encode(test)}
 
@@ -271,22 +272,16 @@ def _run(plan: Plan, model: Model, train: EncodedTexts, validate: Callable[[Mode
 
 def _validator(plan: Plan, data: DistilData, temperature: float) -> Callable[[Model], Scores]:
     answers, kind = data.answers["held out"], plan.labels.kind
+    target = DISTILLED_TARGETS[kind]
 
     def validate(model: Model) -> Scores:
         logits = predict_logits(model, data.encoded["held out"].sequences, plan.pad_id, plan.settings.precision)
-        losses = soft_losses(torch.from_numpy(logits), torch.from_numpy(answers), kind, temperature)
+        losses = target.soft_losses(torch.from_numpy(logits), torch.from_numpy(answers), temperature)
         loss = float(losses.mean())
-        agreement = document_scores(kind, _as_targets(answers, kind), outputs_from_logits(logits, kind))
+        agreement = document_scores(kind, target.as_targets(answers), outputs_from_logits(logits, kind))
         return {"loss": loss, "score": -loss, "agreement": float(agreement.mean())}
 
     return validate
-
-
-def _as_targets(logits: np.ndarray, kind: str) -> np.ndarray:
-    """The teacher's logits as hard labels."""
-    if kind == "single":
-        return np.asarray(logits.argmax(axis=1))
-    return (logits >= 0).astype(np.float32) if kind == "multi" else logits[:, 0]
 
 
 def _outputs(plan: Plan, model: Model, data: DistilData, name: str) -> np.ndarray:
@@ -296,9 +291,9 @@ def _outputs(plan: Plan, model: Model, data: DistilData, name: str) -> np.ndarra
 
 def _agreement(labels: Labels, answers: np.ndarray, outputs: np.ndarray) -> dict[str, Any]:
     """Share of texts with the teacher's decision, with a 95 % interval; for a numeric target, the distance."""
-    scores = document_scores(labels.kind, _as_targets(answers, labels.kind), outputs)
+    scores = document_scores(labels.kind, DISTILLED_TARGETS[labels.kind].as_targets(answers), outputs)
     scores = labels.unscaled_errors(scores)
-    return {"texts": len(scores), "metric": HEADLINE[labels.kind], **bootstrap_interval(scores)._asdict()}
+    return {"texts": len(scores), "metric": labels.target.metric, **bootstrap_interval(scores)._asdict()}
 
 
 def _sizes(teacher: Classifier, saved: Sequence[SavedModel], student: Artifact, texts: Sequence[str]) -> dict[str, Any]:
@@ -370,14 +365,10 @@ def _record_facts(teacher: Classifier, options: DistilOptions, data: DistilData)
 
 
 def _verdict(record: Mapping[str, Any]) -> str:
-    agreement, kind = record["agreement"], record["kind"]
+    agreement = record["agreement"]
     share = formatting.interval(agreement["mean"], agreement["low"], agreement["high"], agreement["metric"])
     texts = f"{agreement['texts']:,} held-out texts"
-    if kind == "numeric":
-        text = f"On {texts} it differs from its teacher by {share} on average"
-    else:
-        text = f"It agrees with its teacher on {share} of {texts}"
-    return f"{text}. {sizes_text(record['sizes'])}."
+    return f"{DISTILLED_TARGETS[record['kind']].verdict(share, texts)}. {sizes_text(record['sizes'])}."
 
 
 def _save(

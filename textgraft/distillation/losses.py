@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -20,13 +19,11 @@ from textgraft.core.device import on_cpu
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.examples import TargetKind
+from textgraft.distillation.targets import DISTILLED_TARGETS
 from textgraft.encoders.base import Encoded, State
 from textgraft.heads.base import Head, Loss
 from textgraft.models.model import Model
 from textgraft.nn.chunked import CHUNK_ROWS
-
-MIN_PROBABILITY = 1e-12
-"""Lower bound of a teacher's probabilities, so that logits are finite."""
 
 
 class DistillationLoss(Protocol):
@@ -61,7 +58,7 @@ class ClassifierDistillation:
     et al. 2015, §2).
 
     Args:
-        answers: The teacher's logits (N, C) (`answer_logits`), indexed by `Batch.rows`.
+        answers: The teacher's logits (N, C) (`DistilledTarget.logits`), indexed by `Batch.rows`.
         kind: Kind of the labels.
         temperature: T.
         alpha: Weight of the hard label.
@@ -77,69 +74,11 @@ class ClassifierDistillation:
         assert batch.targets is not None
         logits = student(batch)
         answers = self.answers[batch.rows.cpu()].to(logits.device)
-        soft = soft_losses(logits, answers, self.kind, self.temperature)
-        hard, labelled = hard_losses(logits, batch.targets.to(logits.device), self.kind)
+        target = DISTILLED_TARGETS[self.kind]
+        soft = target.soft_losses(logits, answers, self.temperature)
+        hard, labelled = target.hard_losses(logits, batch.targets.to(logits.device))
         losses = torch.where(labelled, (1 - self.alpha) * soft + self.alpha * hard, soft)
         return Loss(total=losses.sum(), count=len(logits))
-
-
-def soft_losses(logits: Tensor, answers: Tensor, kind: TargetKind, temperature: float) -> Tensor:
-    """Distances (E,) of student and teacher logits (E, C): 0 where they are equal.
-
-    For one label T² KL(softmax(answers / T) || softmax(logits / T)) in nats, whose gradient is that of the paper's
-    cross entropy and whose scale does not depend on T (Hinton et al. 2015, §2, eq. 4); for several labels the same of
-    each label's sigmoid, summed; for a number the squared error. Difference: the teacher's entropy is subtracted.
-    """
-    if kind == "numeric":
-        return (logits - answers).square().sum(dim=1)
-    student, teacher = logits / temperature, answers / temperature
-    if kind == "single":
-        student, teacher = student.log_softmax(dim=1), teacher.log_softmax(dim=1)
-        divergence = F.kl_div(student, teacher, log_target=True, reduction="none")
-    else:
-        p = teacher.sigmoid()
-        divergence = F.binary_cross_entropy_with_logits(student, p, reduction="none")
-        divergence = divergence - F.binary_cross_entropy_with_logits(teacher, p, reduction="none")
-    return temperature**2 * divergence.sum(dim=1)
-
-
-def hard_losses(logits: Tensor, targets: Tensor, kind: TargetKind) -> tuple[Tensor, Tensor]:
-    """The classification head's own loss (E,) of each text, 0 without a label, and a bool (E,), True where there is
-    one.
-
-    `targets` are the head's, with -100 (one label) or NaN (several, a number) where there is none (`without_labels`).
-    """
-    if kind == "single":
-        return F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="none"), targets != IGNORE
-    if kind == "multi":
-        labelled = ~targets.isnan().any(dim=1)
-        losses = F.binary_cross_entropy_with_logits(logits, targets.nan_to_num(), reduction="none").sum(dim=1)
-    else:
-        labelled = ~targets.isnan()
-        losses = (logits.squeeze(1) - targets.nan_to_num()).square()
-    return losses * labelled, labelled
-
-
-def without_labels(count: int, kind: TargetKind, classes: int) -> np.ndarray:
-    """Targets of `count` texts without labels, for `hard_losses`."""
-    if kind == "single":
-        return np.full(count, IGNORE, dtype=np.int64)
-    return np.full((count, classes) if kind == "multi" else count, np.nan, dtype=np.float32)
-
-
-def answer_logits(outputs: np.ndarray, kind: TargetKind) -> np.ndarray:
-    """A classifier's outputs (`Predictor.outputs`) as float32 logits (N, C), for any kind of model.
-
-    log p, or log p / (1 - p) for each of several labels; for an ensemble, of the mean. Standardised values are
-    unchanged.
-    """
-    if kind == "numeric":
-        return outputs[:, None].astype(np.float32)
-    p = np.asarray(outputs, dtype=np.float64).clip(MIN_PROBABILITY, 1.0)
-    if kind == "multi":
-        p = p.clip(max=1 - MIN_PROBABILITY)
-        return (np.log(p) - np.log1p(-p)).astype(np.float32)
-    return np.log(p).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from typing import Any
 from textgraft.data.examples import Examples
 from textgraft.data.sequences import Truncation
 from textgraft.distillation.options import Distilled
-from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
-from textgraft.metrics.classification import class_scores, confusion_matrix
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.evaluation import Comparison
-from textgraft.tasks.classification.report import Method, Report, confident_mistakes
+from textgraft.tasks.classification.prediction_sections import prediction_sections
+from textgraft.tasks.classification.report import Method, Report
 from textgraft.training.phases import Stage, schedule_curve, schedule_table
 
 FACTS = (
@@ -64,16 +63,5 @@ def _test_sections(comparison: Comparison, record: dict[str, Any], test: Example
             ),
         ],
     }
-    labels, targets, outputs = comparison.labels, comparison.targets, first.outputs[0]
-    if labels.kind == "numeric":
-        return sections
-    sections["reliability"] = {"as trained": reliability(outputs, targets, labels.kind)}
-    sections["coverage"] = coverage_table(*confidence_and_correct(outputs, targets, labels.kind))
-    if labels.kind == "multi":
-        return sections | {"per_class": class_scores(targets, outputs >= 0.5, labels.names)}
-    predicted, places = outputs.argmax(axis=1), [test.where(index) for index in range(len(test))]
-    return sections | {
-        "confusion": confusion_matrix(targets, predicted, len(labels.names)),
-        "per_class": class_scores(targets, predicted, labels.names),
-        "mistakes": confident_mistakes(test.texts, targets, outputs, labels.names, places),
-    }
+    outputs = first.outputs[0]
+    return sections | prediction_sections(comparison.labels, test, comparison.targets, outputs, {"as trained": outputs})

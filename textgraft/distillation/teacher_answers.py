@@ -11,7 +11,7 @@ import torch
 
 from textgraft.core.progress import Meter
 from textgraft.data.examples import TargetKind
-from textgraft.distillation.losses import answer_logits
+from textgraft.distillation.targets import DISTILLED_TARGETS
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 
 TEXTS_AT_ONCE = 2048
@@ -38,7 +38,7 @@ def cached_teacher_logits(
             path = folder / f"{title}-{first // TEXTS_AT_ONCE + 1:06d}.safetensors"
             if not path.exists():
                 started = time.perf_counter()
-                logits = answer_logits(outputs(chunk), kind)
+                logits = DISTILLED_TARGETS[kind].logits(outputs(chunk))
                 took = time.perf_counter() - started
                 save_checkpoint(path, {"logits": torch.from_numpy(logits)}, {"seconds": took})
             tensors, state = load_checkpoint(path)

@@ -24,6 +24,7 @@ from textgraft.data.conll import Tagged
 from textgraft.data.examples import Examples, validate_types
 from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.metrics.classification import HEADLINE, document_scores
 from textgraft.metrics.paired_differences import holm
 from textgraft.metrics.tagging import Ratio, paired_ratio_test
@@ -32,7 +33,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.nn.layer_aggregation import LAST, LAYER_AGGREGATIONS, new_layer_aggregation, validate_layer_aggregation
 from textgraft.tasks.classification.fine_tuned import encode_parts
-from textgraft.tasks.classification.training import Plan, outputs_from_logits, train_classifier
+from textgraft.tasks.classification.training import Plan, train_classifier
 from textgraft.tasks.tagging.finetune import TagOptions, resolved_options, train_tagger
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import scores, tag_all

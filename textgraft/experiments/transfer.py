@@ -28,6 +28,7 @@ from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.experiments.transfer_results import ARMS, FRESH, FROZEN, B, Curves, Kind, Networks, transfer_results
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.linear.multiple_choice import WordOverlap
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.metrics.classification import HEADLINE, document_scores
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
@@ -40,7 +41,6 @@ from textgraft.tasks.classification.training import (
     TrainedClassifier,
     as_model,
     drop_weights,
-    outputs_from_logits,
     train_classifier,
 )
 from textgraft.training.driver import content_hash, weights_hash, work_folder
@@ -326,11 +326,10 @@ def _baseline(setup: TransferSetup) -> np.ndarray:
     """Scores (1, N) of a linear classifier on n-grams; for multiple choice, of one on the words that question and
     option share.
     """
-    kind, targets = setup.labels.kind, setup.encoded["train"].targets
+    labels, targets = setup.labels, setup.encoded["train"].targets
     assert targets is not None
-    classes = None if kind == "numeric" else setup.labels.num_outputs
-    linear = WordOverlap() if kind == "choice" else LinearBaseline(seed=setup.options.settings.seed)
-    linear.fit(list(setup.train.texts), targets, kind=kind, num_classes=classes)
+    linear = LinearBaseline(seed=setup.options.settings.seed) if labels.target.reads is None else WordOverlap()
+    linear.fit(list(setup.train.texts), targets, kind=labels.kind, num_classes=labels.num_classes)
     return _text_scores(setup, linear.predict_proba(list(setup.test.texts)))[None]
 
 

@@ -17,8 +17,9 @@ from typing import Any, cast
 import numpy as np
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import ONE_OF, Choice, Examples, Pair
+from textgraft.data.examples import Choice, Examples, Pair
 from textgraft.data.readers import read
+from textgraft.data.targets import target_of
 from textgraft.generation.decoding import GenerateOptions
 from textgraft.generation.generation import Generated, generate, left_to_right
 from textgraft.generation.likelihood import SCORINGS, Likelihood, Request, likelihoods
@@ -255,7 +256,7 @@ def _prepare_examples(
     pool = read(examples, **columns)
     predicted = set(texts.texts)
     pool = pool.take([i for i, text in enumerate(pool.texts) if text not in predicted])
-    for label in set(pool.labels or ()) if template.verbaliser and pool.kind == "single" else ():
+    for label in set(pool.labels or ()) if template.verbaliser and target_of(pool).has_one_label else ():
         _validate_label(template, str(label), pool)
     return texts, pool, demonstrations(template, pool, draw(pool, options.shots, options.seed))
 
@@ -276,7 +277,7 @@ def _labels(template: Template, texts: Examples, pool: Examples | None) -> list[
             raise UserError("the texts have options of their own, and the template has labels.", remedy=remedy)
         return []
     for part in (texts, pool):
-        if part is not None and part.labels is not None and part.kind not in ONE_OF:
+        if part is not None and part.labels is not None and not target_of(part).is_exclusive:
             message = "prompting needs one label a text; these are of another kind."
             raise UserError(message, where=part.source, remedy="Set the right column with label=….")
     if template.verbaliser:

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import ONE_OF, Choice, Examples, Pair
+from textgraft.data.examples import Choice, Examples, Pair
 from textgraft.data.splits import nested_order
+from textgraft.data.targets import target_of
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.phases import STRICT
 from textgraft.training.recipes import find_recipe, read_toml
@@ -164,7 +165,7 @@ def draw(examples: Examples, shots: int, seed: int) -> list[int]:
     """
     if not shots:
         return []
-    if examples.labels is None or examples.kind not in ONE_OF:
+    if examples.labels is None or not target_of(examples).is_exclusive:
         raise UserError(
             "examples in a prompt need one answer each.", where=examples.source, remedy="Use labelled texts."
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -146,19 +146,44 @@ class ClassificationHead(Head):
                 classes.
         """
         assert batch.targets is not None
-        logits = self.logits_of(vectors)
-        if self.config.kind == "single":
-            smoothing = self.label_smoothing
-            total = F.cross_entropy(
-                logits, batch.targets, weight=self.class_weights, label_smoothing=smoothing, reduction="sum"
-            )
-        elif self.config.kind == "multi":
-            total = F.binary_cross_entropy_with_logits(
-                logits, batch.targets, pos_weight=self.class_weights, reduction="sum"
-            )
-        else:
-            total = F.mse_loss(logits.squeeze(1), batch.targets, reduction="sum")
+        logits, loss = self.logits_of(vectors), LOSSES[self.config.kind]
+        total = loss(logits, batch.targets, weights=self.class_weights, smoothing=self.label_smoothing, reduction="sum")
         return Loss(total=total, count=len(logits))
+
+
+class _TargetLoss(Protocol):
+    """Loss of logits (E, C) against targets, weighted by class where there are classes."""
+
+    def __call__(
+        self, logits: Tensor, targets: Tensor, *, weights: Tensor | None = None, smoothing: float = 0.0, reduction: str
+    ) -> Tensor: ...
+
+
+def _cross_entropy(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None = None, smoothing: float = 0.0, reduction: str
+) -> Tensor:
+    return F.cross_entropy(logits, targets, weight=weights, label_smoothing=smoothing, reduction=reduction)
+
+
+def _binary_cross_entropy(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None = None, smoothing: float = 0.0, reduction: str
+) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights, reduction=reduction)
+
+
+def _squared_error(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None = None, smoothing: float = 0.0, reduction: str
+) -> Tensor:
+    return F.mse_loss(logits.squeeze(1), targets, reduction=reduction)
+
+
+LOSSES: Mapping[TargetKind, _TargetLoss] = {
+    "single": _cross_entropy,
+    "multi": _binary_cross_entropy,
+    "numeric": _squared_error,
+    "choice": _cross_entropy,
+}
+"""Loss of each kind of target; of a choice, for logits (E, options) of whole questions."""
 
 
 def _layers(config: ClassificationConfig, width: int, *, bias: bool) -> list[nn.Module]:

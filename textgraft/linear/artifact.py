@@ -7,7 +7,7 @@ tokenizer). Like every artifact the folder holds no code, and every file is chec
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from safetensors.numpy import save as to_safetensors
 from scipy.special import logit
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import Pair
+from textgraft.data.examples import Pair, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear.co_training import Views
 from textgraft.linear.fitted import FeatureMapModel, FittedModel, NgramModel
@@ -132,7 +132,7 @@ def scaled(outputs: NDArray[np.float64], labels: Labels, temperature: float | No
     Returns:
         Probabilities (N, C); `outputs` itself without a temperature and for numeric labels.
     """
-    if labels.kind == "numeric" or temperature is None:
+    if not labels.target.has_classes or temperature is None:
         return outputs
     return probabilities(logits(outputs, labels), labels.kind, temperature)
 
@@ -147,9 +147,22 @@ def logits(outputs: NDArray[np.float64], labels: Labels) -> NDArray[np.float64]:
     Returns:
         Logits (N, C).
     """
-    if labels.kind == "multi":
-        return np.asarray(logit(np.clip(outputs, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
+    return LOGITS[labels.kind](outputs)
+
+
+def _of_softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(np.maximum(outputs, MIN_PROBABILITY))
+
+
+def _of_sigmoids(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(logit(np.clip(outputs, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
+
+
+LOGITS: Mapping[TargetKind, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "single": _of_softmax,
+    "multi": _of_sigmoids,
+    "choice": _of_softmax,
+}
 
 
 def from_folder(folder: Path, config: Mapping[str, Any]) -> LinearArtifact:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind, reads
+from textgraft.data.targets import TARGETS
 from textgraft.linear.fitted import FeatureMapModel, FittedModel, NgramModel
 from textgraft.linear.linear_layer import fit_latent_output, fit_output
 from textgraft.linear.lsa import FeatureMap, plain_and_residual_idf
@@ -108,7 +109,7 @@ class LinearBaseline:
         unlabelled: Sequence[str] | None = None,
     ) -> Self:
         """Fit to texts and targets as in `Baseline.fit`."""
-        classes = num_classes or _class_count(targets, kind)
+        classes = num_classes or TARGETS[kind].output_count(targets)
         max_features = max(1_000, MAX_COEFFICIENTS // classes)
         characters = self.characters
         if characters is None:
@@ -165,7 +166,7 @@ class LsaBaseline:
         unlabelled: Sequence[str] | None = None,
     ) -> Self:
         """Fit to texts and targets as in `Baseline.fit`."""
-        classes = num_classes or _class_count(targets, kind)
+        classes = num_classes or TARGETS[kind].output_count(targets)
         feature_maps = self.feature_maps
         if not feature_maps:
             feature_maps = plain_and_residual_idf(
@@ -191,9 +192,3 @@ BASELINES: dict[str, type[LinearBaseline] | type[LsaBaseline]] = {
     "linear": LinearBaseline,
     "lsa": LsaBaseline,
 }
-
-
-def _class_count(targets: NDArray, kind: TargetKind) -> int:
-    if kind == "multi":
-        return int(np.asarray(targets).shape[1])
-    return int(np.max(targets)) + 1 if kind == "single" else 1

@@ -17,6 +17,7 @@ from sklearn.preprocessing import normalize
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
+from textgraft.data.targets import TARGETS
 from textgraft.linear.fitted import feature_map_from_state
 from textgraft.linear.linear_layer import Linear, fit_variant
 from textgraft.linear.lsa import FeatureMap
@@ -205,7 +206,7 @@ class CoTrainedClassifier:
         """Fit to texts and targets as in `linear.baselines.Baseline.fit`. Raises UserError for other kinds than
         "single".
         """
-        if kind != "single":
+        if not TARGETS[kind].has_one_label:
             raise UserError("co-training is for targets with one label per text.", remedy="Leave this method out.")
         pool, targets = self.pool, np.asarray(targets)
         width = num_classes or int(targets.max()) + 1

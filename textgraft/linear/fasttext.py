@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from textgraft.data.examples import TargetKind
+from textgraft.data.targets import TARGETS
 from textgraft.linear.ngrams import WORD, is_space_separated
 from textgraft.metrics.classification import document_scores
 from textgraft.training.uncompiled_optimizers import SGD
@@ -90,7 +91,7 @@ class FastTextClassifier:
     ) -> Self:
         """Fit to texts and targets as in `linear.baselines.Baseline.fit`."""
         self.kind = kind
-        self.outputs = num_classes or _output_count(targets, kind)
+        self.outputs = num_classes or TARGETS[kind].output_count(targets)
         self._spaced = is_space_separated(texts)
         bags = [hashed_ngrams(text, words=self._spaced) for text in texts]
         self._bins = np.unique(np.concatenate([*bags, np.zeros(1, np.uint64)]))
@@ -123,7 +124,7 @@ class FastTextClassifier:
         if not len(held_out):
             return RATES[1]
         training = order[len(held_out) :]
-        sign = -1 if self.kind == "numeric" else 1
+        sign = -1 if TARGETS[self.kind].lower_is_better else 1
         candidates = []
         for rate in RATES:
             model = self._train([rows[i] for i in training], targets[training], rate)
@@ -154,13 +155,7 @@ class FastTextClassifier:
 
     def _loss(self, logits: Tensor, targets: NDArray) -> Tensor:
         """Summed over texts, so that a step of several texts is about as long as as many steps of one."""
-        truth = torch.from_numpy(np.ascontiguousarray(targets))
-        if self.kind == "single":
-            return functional.cross_entropy(logits, truth, reduction="sum")
-        if self.kind == "multi":
-            return functional.binary_cross_entropy_with_logits(logits, truth.float(), reduction="sum")
-        # A mean: the gradient of a squared error is unbounded, and a sum over texts diverges.
-        return functional.mse_loss(logits[:, 0], truth.float()) / 2
+        return LOSSES[self.kind](logits, torch.from_numpy(np.ascontiguousarray(targets)))
 
     @torch.no_grad()
     def _logits(self, model: BagOfNgrams, rows: Sequence[Tensor]) -> Tensor:
@@ -168,10 +163,33 @@ class FastTextClassifier:
         return torch.cat(parts) if parts else torch.zeros(0, self.outputs)
 
     def _predictions(self, logits: Tensor) -> NDArray[np.float64]:
-        logits = logits.double()
-        if self.kind == "numeric":
-            return logits[:, 0].numpy()
-        return (logits.softmax(1) if self.kind == "single" else logits.sigmoid()).numpy()
+        return ACTIVATIONS[self.kind](logits.double()).numpy()
+
+
+def _cross_entropy(logits: Tensor, truth: Tensor) -> Tensor:
+    return functional.cross_entropy(logits, truth, reduction="sum")
+
+
+def _binary_cross_entropy(logits: Tensor, truth: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(logits, truth.float(), reduction="sum")
+
+
+def _squared_error(logits: Tensor, truth: Tensor) -> Tensor:
+    """A mean: the gradient of a squared error is unbounded, and a sum over texts diverges."""
+    return functional.mse_loss(logits[:, 0], truth.float()) / 2
+
+
+LOSSES: Mapping[TargetKind, Callable[[Tensor, Tensor], Tensor]] = {
+    "single": _cross_entropy,
+    "multi": _binary_cross_entropy,
+    "numeric": _squared_error,
+}
+ACTIVATIONS: Mapping[TargetKind, Callable[[Tensor], Tensor]] = {
+    "single": lambda logits: logits.softmax(1),
+    "multi": Tensor.sigmoid,
+    "numeric": lambda logits: logits[:, 0],
+}
+"""Outputs of logits (N, C) by kind of target."""
 
 
 def epochs_for(texts: int) -> int:
@@ -204,12 +222,6 @@ def hashed_ngrams(text: str, *, words: bool = True, bins: int = BINS) -> NDArray
         extended = grams[-1][:-1] * _BIGRAM_MULTIPLIER + hashes[len(hashes) - max(0, len(grams[-1]) - 1) :]
         grams.append(extended)
     return np.concatenate(grams) % np.uint64(bins)
-
-
-def _output_count(targets: NDArray, kind: TargetKind) -> int:
-    if kind == "numeric":
-        return 1
-    return int(targets.max()) + 1 if kind == "single" else int(targets.shape[1])
 
 
 def _flattened(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

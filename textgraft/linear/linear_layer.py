@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import softmax
 
 from textgraft.data.examples import TargetKind
+from textgraft.data.targets import TARGETS
+from textgraft.linear.estimators import ESTIMATORS
 from textgraft.linear.state import State
 
 STRENGTHS = (1.0, 10.0, 100.0)
@@ -30,12 +31,8 @@ takes all.
 """
 FIXED_STRENGTH = 10.0
 """C where cross-validation is not possible."""
-MIN_TEXTS_PER_CLASS = 5
-"""Texts of every class that cross-validation needs."""
 MAX_SELECTION_TEXTS = 5_000
 """Training texts that cross-validation uses, a random sample of more."""
-MAX_SELECTION_CLASSES = 100
-"""Classes above which cross-validation takes too long and C is fixed."""
 
 
 @dataclass(frozen=True)
@@ -162,13 +159,8 @@ class Output:
             Probabilities (N, C), or values (N,) for "numeric". Classes without training texts have probability 0.
         """
         if features.shape[0] == 0:
-            return np.zeros(0 if self.kind == "numeric" else (0, self.width))
-        features = self.setting.apply(features)
-        if self.kind == "numeric":
-            return self.layers[0].scores(features)[:, 0]
-        if self.kind == "single":
-            return self.layers[0].probabilities(features, self.width)
-        return np.stack([layer.probabilities(features, 2)[:, 1] for layer in self.layers], axis=1)
+            return np.zeros(TARGETS[self.kind].output_shape(0, self.width))
+        return ESTIMATORS[self.kind].outputs(self.layers, self.setting.apply(features), self.width)
 
     def size_in_bytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
@@ -189,13 +181,14 @@ class Output:
         """The inverse of `state` for a number of features. Raises ValueError if the arrays do not fit them."""
         kind, width = state.setting("kind", str), state.setting("width", int)
         count, dimensions = state.setting("layers", int), state.settings.get("dimensions")
-        if kind not in get_args(TargetKind) or width < 1 or count != (width if kind == "multi" else 1):
+        estimators = ESTIMATORS.get(cast(TargetKind, kind))
+        if estimators is None or width < 1 or count != estimators.layer_count(width):
             raise ValueError(f"{count} layers do not fit {width} classes of kind '{kind}'")
         if dimensions is not None:
             features = min(features, state.setting("dimensions", int))
-        classes = 2 if kind == "multi" else width
+        classes = estimators.layer_width(width)
         layers = [Linear.from_state(state.part(str(i)), features=features, width=classes) for i in range(count)]
-        if any(bool(len(layer.classes)) == (kind == "numeric") for layer in layers):
+        if any(bool(len(layer.classes)) != bool(classes) for layer in layers):
             raise ValueError(f"the layers' classes do not fit kind '{kind}'")
         setting = Setting(float(state.setting("strength", float)), dimensions)
         return cls(kind, layers, width, setting, state.setting("about", str))
@@ -274,82 +267,39 @@ def _select_latent_setting(features: NDArray, targets: NDArray, kind: TargetKind
 def _fit(selection: _Selection, features: Any, targets: NDArray, kind: TargetKind, classes: int) -> Output:
     setting = selection.setting
     selected = setting.apply(features)
-    if kind == "multi":
-        label_columns = np.asarray(targets) > 0.5
-        estimators = [
-            _estimator("multi", setting, label_columns[:, c]).fit(selected, label_columns[:, c]) for c in range(classes)
-        ]
-    else:
-        estimators = [_estimator(kind, setting, targets).fit(selected, targets)]
-    c = setting.strength
-    name = f"ridge, alpha={1 / c:g}" if kind == "numeric" else f"logistic regression, C={c:g}"
+    estimators = ESTIMATORS[kind]
+    layers = [Linear.of(one) for one in estimators.fit(selected, targets, setting.strength, classes)]
     dimensions = f"{setting.dimensions} of them -> " if setting.dimensions else ""
-    layers = [Linear.of(estimator) for estimator in estimators]
-    return Output(kind, layers, classes, setting, f"{dimensions}{name} ({selection.how})")
-
-
-def _estimator(kind: TargetKind, setting: Setting, targets: NDArray) -> Any:
-    """An unfitted estimator; a constant one where all targets are of one class."""
-    if kind == "numeric":
-        return Ridge(alpha=1 / setting.strength)
-    return LogisticRegression(C=setting.strength, max_iter=1_000) if len(np.unique(targets)) > 1 else DummyClassifier()
+    about = f"{dimensions}{estimators.about(setting.strength)} ({selection.how})"
+    return Output(kind, layers, classes, setting, about)
 
 
 def _select_setting(
     settings: list[Setting], features: Any, targets: NDArray, kind: TargetKind, seed: int
 ) -> _Selection:
     """The setting with the best cross-validated log loss (numeric: squared error), the first on ties."""
-    classes = len(np.unique(targets)) if kind == "single" else 0
-    too_few = len(_frequent(targets)) < classes if classes else len(targets) < 5 * MIN_TEXTS_PER_CLASS
-    if too_few or kind == "multi" or classes == 1 or classes > MAX_SELECTION_CLASSES:
+    estimators = ESTIMATORS[kind]
+    if not estimators.can_select(targets):
         fixed = [s for s in settings if s.strength == FIXED_STRENGTH]
         return _Selection(fixed[-1], "fixed")
     if len(targets) > MAX_SELECTION_TEXTS:
         sample = np.random.default_rng(seed).permutation(len(targets))[:MAX_SELECTION_TEXTS]
-        usable = np.isin(targets[sample], _frequent(targets[sample])) if kind == "single" else slice(None)
-        features, targets = features[sample[usable]], targets[sample[usable]]
-    splitter = StratifiedKFold if kind == "single" else KFold
-    folds = list(splitter(5, shuffle=True, random_state=seed).split(features, targets))
-    if kind == "single":
-        targets = np.unique(targets, return_inverse=True)[1]
-    predictions = [_cross_validated(kind, setting, features, targets, folds) for setting in settings]
+        sample = sample[estimators.usable(targets[sample])]
+        features, targets = features[sample], targets[sample]
+    folds = estimators.folds(features, targets, seed)
+    targets = estimators.codes(targets)
+    predictions = [
+        estimators.cross_validated(setting.apply(features), targets, setting.strength, folds) for setting in settings
+    ]
     losses = [
-        np.mean([_loss(kind, predicted[held_out], targets[held_out]) for _, held_out in folds])
+        np.mean([estimators.loss(predicted[held_out], targets[held_out]) for _, held_out in folds])
         for predicted in predictions
     ]
     return _Selection(settings[int(np.argmin(losses))], "cross-validated", np.mean(predictions, axis=0), targets)
 
 
-def _cross_validated(
-    kind: TargetKind, setting: Setting, features: Any, targets: NDArray, folds: Any
-) -> NDArray[np.float64]:
-    """Predictions for each text by the model of the fold that held it out."""
-    selected = setting.apply(features)
-    predictions = np.zeros((len(targets), targets.max() + 1) if kind == "single" else len(targets))
-    for training, held_out in folds:
-        model = _estimator(kind, setting, targets[training]).fit(selected[training], targets[training])
-        predictions[held_out] = (
-            np.log(model.predict_proba(selected[held_out]) + 1e-15)
-            if kind == "single"
-            else model.predict(selected[held_out])
-        )
-    return predictions
-
-
-def _loss(kind: TargetKind, predictions: NDArray[np.float64], targets: NDArray) -> float:
-    """Log loss of log probabilities, normalised first, or squared error of values."""
-    if kind != "single":
-        return float(np.square(predictions - targets).mean())
-    return float((logsumexp(predictions, axis=1) - predictions[np.arange(len(targets)), targets]).mean())
-
-
 def _mean_loss(selections: Sequence[_Selection], kind: TargetKind) -> float:
     """Loss of the mean cross-validated prediction of several views; 0 where nothing was cross-validated."""
     predictions = [selection.predictions for selection in selections if selection.predictions is not None]
-    return 0.0 if selections[0].targets is None else _loss(kind, np.mean(predictions, axis=0), selections[0].targets)
-
-
-def _frequent(targets: NDArray) -> NDArray:
-    """The classes with at least one text for each fold."""
-    classes, counts = np.unique(targets, return_counts=True)
-    return classes[counts >= MIN_TEXTS_PER_CLASS]
+    targets = selections[0].targets
+    return 0.0 if targets is None else ESTIMATORS[kind].loss(np.mean(predictions, axis=0), targets)

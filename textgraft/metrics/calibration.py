@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.examples import ONE_OF, TargetKind
+from textgraft.data.examples import TargetKind
+from textgraft.data.targets import TARGETS
 
 TEMPERATURE_RANGE = (0.05, 20.0)
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -37,13 +38,85 @@ class Coverage:
     accuracy: float | None
 
 
+class _Exclusive:
+    """One class, or one option, is correct: a softmax."""
+
+    def log_likelihoods(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray | float]:
+        """log P(class) of logits (N, C), and the term of an absent class: 0."""
+        shifted = scores - scores.max(1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(1, keepdims=True)), 0.0
+
+    def truth(self, targets: NDArray, width: int) -> NDArray[np.float64]:
+        """Targets as probabilities (N, C)."""
+        return np.eye(width)[targets]
+
+    def alternatives(self, finite: NDArray[np.bool_]) -> NDArray | float:
+        """The number of events that exclude one another, of which each probability is one."""
+        return finite.sum(1, keepdims=True)
+
+    def confidence(self, probs: NDArray) -> NDArray:
+        """Confidence (N,) of each prediction."""
+        return np.asarray(probs.max(1))
+
+    def correct(self, probs: NDArray, targets: NDArray) -> NDArray[np.bool_]:
+        """True (N,) for each correct prediction."""
+        return probs.argmax(1) == targets
+
+    def events(self, probs: NDArray, targets: NDArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The probabilities of a reliability diagram, and which of these events happened."""
+        return self.confidence(probs).astype(np.float64), self.correct(probs, targets)
+
+
+class _Independent(_Exclusive):
+    """Any number of labels is correct: a sigmoid each."""
+
+    def log_likelihoods(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray | float]:
+        """log P(label) of logits (N, C), and that of its absence."""
+        return -np.logaddexp(0.0, -scores), -np.logaddexp(0.0, scores)
+
+    def truth(self, targets: NDArray, width: int) -> NDArray[np.float64]:
+        return np.asarray(targets, dtype=np.float64)
+
+    def alternatives(self, finite: NDArray[np.bool_]) -> NDArray | float:
+        return 2
+
+    def confidence(self, probs: NDArray) -> NDArray:
+        return np.asarray(np.maximum(probs, 1.0 - probs).min(1))
+
+    def correct(self, probs: NDArray, targets: NDArray) -> NDArray[np.bool_]:
+        return np.asarray(((probs >= 0.5) == (targets > 0.5)).all(1))
+
+    def events(self, probs: NDArray, targets: NDArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        return probs.ravel().astype(np.float64), np.asarray(targets).ravel() > 0.5
+
+
+CALIBRATIONS: Mapping[TargetKind, _Exclusive] = {
+    "single": _Exclusive(),
+    "multi": _Independent(),
+    "choice": _Exclusive(),
+}
+"""By kind of target; a quantity has no probabilities to calibrate."""
+
+
 def probabilities(logits: NDArray, kind: TargetKind, temperature: float = 1.0) -> NDArray[np.float64]:
     """Probabilities of logits (N, C) divided by `temperature`: softmax for "single", sigmoid for "multi".
 
     >>> probabilities(np.zeros((1, 2)), "single")
     array([[0.5, 0.5]])
     """
-    return np.exp(_log_likelihoods(np.asarray(logits, dtype=np.float64) / temperature, kind)[0])
+    if kind not in CALIBRATIONS:
+        raise ValueError("Numeric targets have no probabilities to calibrate.")
+    return np.exp(CALIBRATIONS[kind].log_likelihoods(np.asarray(logits, dtype=np.float64) / temperature)[0])
+
+
+def activated(logits: NDArray, kind: TargetKind, temperature: float = 1.0) -> NDArray:
+    """`probabilities` of logits (N, C), or for a numeric target the logits."""
+    return probabilities(logits, kind, temperature) if kind in CALIBRATIONS else logits
+
+
+def outputs_from_logits(logits: NDArray, kind: TargetKind, temperature: float = 1.0) -> NDArray:
+    """Probabilities (N, C), or for a numeric target the standardised values (N,)."""
+    return TARGETS[kind].from_columns(activated(logits, kind, temperature))
 
 
 def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "single") -> float:
@@ -61,18 +134,18 @@ def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "singl
     Returns:
         The temperature; 1.0 for no documents, and for numeric targets.
     """
-    if len(logits) == 0 or kind == "numeric":
+    if len(logits) == 0 or kind not in CALIBRATIONS:
         return 1.0
     from scipy.optimize import minimize_scalar
 
-    scores = np.asarray(logits, dtype=np.float64)
-    truth = np.eye(scores.shape[1])[targets] if kind in ONE_OF else np.asarray(targets, dtype=np.float64)
+    calibration, scores = CALIBRATIONS[kind], np.asarray(logits, dtype=np.float64)
+    truth = calibration.truth(targets, scores.shape[1])
     spread = 2.0 / (len(scores) + 2.0)
     finite = np.isfinite(scores)  # options that an example lacks have -inf
-    smoothed = (1.0 - spread) * truth + spread * finite / (finite.sum(1, keepdims=True) if kind in ONE_OF else 2)
+    smoothed = (1.0 - spread) * truth + spread * finite / calibration.alternatives(finite)
 
     def loss(log_temperature: float) -> float:
-        yes, no = _log_likelihoods(scores / np.exp(log_temperature), kind)
+        yes, no = calibration.log_likelihoods(scores / np.exp(log_temperature))
         yes = np.where(finite, yes, 0.0)
         return float(-(smoothed * yes + (1.0 - smoothed) * no).sum() / len(scores))
 
@@ -88,10 +161,12 @@ def confidence_and_correct(
     "single": the highest probability. "multi": the lowest confidence of the document's labels; correct if all labels
     are.
     """
-    if kind in ONE_OF:
-        return probs.max(1).astype(np.float64), probs.argmax(1) == targets
-    confidence = np.maximum(probs, 1.0 - probs).min(1)
-    return confidence.astype(np.float64), ((probs >= 0.5) == (targets > 0.5)).all(1)
+    return confidence(probs, kind).astype(np.float64), CALIBRATIONS[kind].correct(probs, targets)
+
+
+def confidence(probs: NDArray, kind: TargetKind) -> NDArray:
+    """Confidence (N,) of each prediction, see `confidence_and_correct`."""
+    return CALIBRATIONS[kind].confidence(probs)
 
 
 def reliability(probs: NDArray, targets: NDArray, kind: TargetKind = "single", *, bins: int = 15) -> Reliability:
@@ -109,21 +184,18 @@ def reliability(probs: NDArray, targets: NDArray, kind: TargetKind = "single", *
     Returns:
         The diagram; its error is None for no documents.
     """
-    if kind in ONE_OF:
-        confidence, correct = confidence_and_correct(probs, targets)
-    else:
-        confidence, correct = probs.ravel().astype(np.float64), np.asarray(targets).ravel() > 0.5
+    predicted, correct = CALIBRATIONS[kind].events(probs, targets)
     # Bins are open on the left and closed on the right, as in the paper: a confidence of 1 is in the last.
-    bin_of = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    bin_of = np.clip(np.ceil(predicted * bins).astype(int) - 1, 0, bins - 1)
     counts = np.bincount(bin_of, minlength=bins)
-    confidence_sums = np.bincount(bin_of, weights=confidence, minlength=bins)
+    confidence_sums = np.bincount(bin_of, weights=predicted, minlength=bins)
     correct_sums = np.bincount(bin_of, weights=correct, minlength=bins)
     return Reliability(
         edges=tuple(float(e) for e in np.linspace(0.0, 1.0, bins + 1)),
         counts=tuple(int(n) for n in counts),
         confidence=tuple(float(s / n) if n else None for s, n in zip(confidence_sums, counts)),
         accuracy=tuple(float(r / n) if n else None for r, n in zip(correct_sums, counts)),
-        ece=float(np.abs(confidence_sums - correct_sums).sum() / len(confidence)) if len(confidence) else None,
+        ece=float(np.abs(confidence_sums - correct_sums).sum() / len(predicted)) if len(predicted) else None,
     )
 
 
@@ -159,13 +231,3 @@ def coverage_table(confidence: NDArray, correct: NDArray, thresholds: Sequence[f
             )
         )
     return rows
-
-
-def _log_likelihoods(scores: NDArray[np.float64], kind: TargetKind) -> tuple[NDArray[np.float64], NDArray | float]:
-    """log P(class), and the term of an absent class: log(1 - P) in a label set, else 0."""
-    if kind == "numeric":
-        raise ValueError("Numeric targets have no probabilities to calibrate.")
-    if kind in ONE_OF:
-        shifted = scores - scores.max(1, keepdims=True)
-        return shifted - np.log(np.exp(shifted).sum(1, keepdims=True)), 0.0
-    return -np.logaddexp(0.0, -scores), -np.logaddexp(0.0, scores)

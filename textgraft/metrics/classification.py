@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textgraft.data.examples import ONE_OF, TargetKind
+from textgraft.data.examples import TargetKind
+from textgraft.data.targets import TARGETS
 
 Scores = dict[str, float | None]
 """Metric name -> value; None where it is undefined for these documents."""
 
-HEADLINE: dict[TargetKind, str] = {
-    "single": "accuracy",
-    "multi": "subset_accuracy",
-    "numeric": "mae",
-    "choice": "accuracy",
-}
+HEADLINE: dict[TargetKind, str] = {kind: target.metric for kind, target in TARGETS.items()}
 """Main metric of each kind: a mean over documents, so that it has a bootstrap interval and a paired test."""
 
 
@@ -67,21 +63,32 @@ def evaluate(kind: TargetKind, targets: NDArray, outputs: NDArray) -> Scores:
         targets: Class numbers (N,) for "single" and "choice", 0/1 (N, C) for "multi", values (N,) for "numeric".
         outputs: Probabilities (N, C), or predicted values (N,) for "numeric".
     """
-    if kind == "choice":  # options at the same position are not a class
-        scores = single_label_scores(targets, outputs)
-        return {name: scores[name] for name in ("accuracy", "log_loss")}
-    if kind == "single":
-        return single_label_scores(targets, outputs)
-    return multi_label_scores(targets, outputs) if kind == "multi" else numeric_scores(targets, outputs)
+    return SCORES[kind](targets, outputs)
 
 
 def document_scores(kind: TargetKind, targets: NDArray, outputs: NDArray, *, threshold: float = 0.5) -> NDArray:
     """Headline metric of each document (N,): 1.0 if correct, or the absolute error if numeric."""
-    if kind in ONE_OF:
-        return (outputs.argmax(1) == targets).astype(np.float64)
-    if kind == "multi":
-        return ((outputs >= threshold) == (targets > 0.5)).all(1).astype(np.float64)
+    return DOCUMENT_SCORES[kind](targets, outputs, threshold)
+
+
+def _hits(targets: NDArray, outputs: NDArray, threshold: float) -> NDArray:
+    return (outputs.argmax(1) == targets).astype(np.float64)
+
+
+def _set_hits(targets: NDArray, outputs: NDArray, threshold: float) -> NDArray:
+    return np.asarray(((outputs >= threshold) == (targets > 0.5)).all(1).astype(np.float64))
+
+
+def _absolute_errors(targets: NDArray, outputs: NDArray, threshold: float) -> NDArray:
     return np.abs(np.asarray(outputs, dtype=np.float64) - targets)
+
+
+DOCUMENT_SCORES: Mapping[TargetKind, Callable[[NDArray, NDArray, float], NDArray]] = {
+    "single": _hits,
+    "multi": _set_hits,
+    "numeric": _absolute_errors,
+    "choice": _hits,
+}
 
 
 def single_label_scores(targets: NDArray, probabilities: NDArray) -> Scores:
@@ -153,6 +160,25 @@ def numeric_scores(targets: NDArray, predicted: NDArray) -> Scores:
         "pearson": float(pearsonr(truth, guess).statistic) if varies else None,
         "spearman": float(spearmanr(truth, guess).statistic) if varies else None,
     }
+
+
+def choice_scores(targets: NDArray, probabilities: NDArray) -> Scores:
+    """Accuracy and log loss (nats) for one option per question: options at the same position are not a class.
+
+    Args:
+        targets: Numbers (N,) of the correct options.
+        probabilities: Probabilities (N, C) of the options.
+    """
+    scores = single_label_scores(targets, probabilities)
+    return {name: scores[name] for name in ("accuracy", "log_loss")}
+
+
+SCORES: Mapping[TargetKind, Callable[[NDArray, NDArray], Scores]] = {
+    "single": single_label_scores,
+    "multi": multi_label_scores,
+    "numeric": numeric_scores,
+    "choice": choice_scores,
+}
 
 
 def confusion_matrix(targets: NDArray, predicted: NDArray, num_classes: int) -> NDArray[np.int64]:

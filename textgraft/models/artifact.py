@@ -23,7 +23,7 @@ from textgraft.core.lazy import resolve
 from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds, Truncation, encode_texts
-from textgraft.metrics.calibration import probabilities
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.models.card import model_card
 from textgraft.models.default_recipes import DEFAULT, recommended_recipe, with_bundled_recipe
 from textgraft.models.inference import predict_logits
@@ -168,9 +168,7 @@ class Artifact:
         assert self.labels is not None, "a language model has no outputs"
         sequences, _ = self.encoded(texts, self.run["max_tokens"])
         logits = predict_logits(self.model, sequences, self.tokenizer.pad_id, precision)
-        if self.labels.kind == "numeric":
-            return logits[:, 0]
-        return probabilities(logits, self.labels.kind, self.run.get("temperature") or 1.0)
+        return outputs_from_logits(logits, self.labels.kind, self.run.get("temperature") or 1.0)
 
     def embed(
         self,

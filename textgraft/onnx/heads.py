@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from torch import nn
 
+from textgraft.data.examples import TargetKind
 from textgraft.heads.classification import POOLED, ClassificationHead
 from textgraft.heads.span import SpanHead
 from textgraft.heads.tagging import TaggingHead
@@ -48,12 +51,29 @@ def classification(g: Graph, head: ClassificationHead, top: str, encoded: Read, 
     return x
 
 
-def answers(g: Graph, logits: str, kind: str, temperature: float) -> str:
+def answers(g: Graph, logits: str, kind: TargetKind, temperature: float) -> str:
     """Probabilities of one label or of many, or a numeric target's standardised value (metrics.calibration)."""
-    if kind == "numeric":
-        return logits
-    scaled = g("Div", logits, float(temperature))
-    return str(g("Softmax", scaled, axis=1) if kind == "single" else g("Sigmoid", scaled))
+    return ANSWERS[kind](g, logits, temperature)
+
+
+def _softmax(g: Graph, logits: str, temperature: float) -> str:
+    return g("Softmax", g("Div", logits, float(temperature)), axis=1)
+
+
+def _sigmoids(g: Graph, logits: str, temperature: float) -> str:
+    return g("Sigmoid", g("Div", logits, float(temperature)))
+
+
+def _unchanged(g: Graph, logits: str, temperature: float) -> str:
+    return logits
+
+
+ANSWERS: Mapping[TargetKind, Callable[[Graph, str, float], str]] = {
+    "single": _softmax,
+    "multi": _sigmoids,
+    "numeric": _unchanged,
+}
+"""By kind of target; `choice_probabilities` are those of a choice."""
 
 
 def choice_probabilities(g: Graph, scores: str, options: str, temperature: float) -> str:

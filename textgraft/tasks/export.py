@@ -10,7 +10,6 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
-from textgraft.data.examples import TargetKind
 from textgraft.metrics.agreement import MIN_AGREEMENT
 from textgraft.models import loading, model_folder
 from textgraft.models.artifact import Artifact
@@ -113,25 +112,7 @@ def _share_of_same(
     """Share of predictions, or of words' tags, that are the same."""
     if model.labels is None:
         return float((before[0] == after[0]).mean())
-    return agreement(model.labels.kind, before[0], after[0])
-
-
-def agreement(kind: TargetKind, before: np.ndarray, after: np.ndarray) -> float:
-    """Agreement of two outputs for the same texts.
-
-    Args:
-        kind: Kind of the labels.
-        before: (N, C), or (N,) for numbers.
-        after: Of the same shape.
-
-    Returns:
-        The share of texts with the same label, or the same set of labels; for numbers their correlation.
-    """
-    if kind == "numeric":
-        return float(np.corrcoef(before, after)[0, 1])
-    if kind == "multi":
-        return float(((before >= 0.5) == (after >= 0.5)).all(axis=1).mean())
-    return float((before.argmax(1) == after.argmax(1)).mean())
+    return model.labels.target.agreement(before[0], after[0])
 
 
 def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
+from textgraft.data.examples import TargetKind
+from textgraft.data.targets import TARGETS
 from textgraft.encoders.base import LayerGroup
 from textgraft.nn.pooling import POOLINGS
 from textgraft.training.schedules import SCHEDULES, group_rates
@@ -16,8 +18,6 @@ from textgraft.training.schedules import SCHEDULES, group_rates
 OptimizerName = Literal["adamw", "adam", "sgd", "ntasgd", "muon"]
 MINIMUM = {"batch_size": 1, "bptt": 1, "dropout": 0, "clip": 0, "min_steps": 0, "auxiliary_lm_weight": 0}
 """The smallest value of each of a stage's settings."""
-KINDS = {"multi": "any number", "numeric": "a number", "choice": "options"}
-"""The targets of examples that do not have one label each, for messages."""
 STRICT: Any = {"extra": "forbid", "strict": True}  # pydantic's configuration of the dataclasses below
 
 
@@ -180,16 +180,17 @@ class Stage:
         """The entries that identify the stage: stages that train differently differ in it."""
         return identity_of(self)
 
-    def validate_label_kind(self, kind: str) -> None:
+    def validate_label_kind(self, kind: TargetKind) -> None:
         """Raise UserError if this stage needs one label per text and the labels are of another kind."""
-        if kind == "single":
+        target, remedy = TARGETS[kind], "Take another recipe."
+        if target.has_one_label:
             return
-        remedy = "Take another recipe."
+        need = f"needs one label per text; these have {target.labels_each}"
         if any(phase.contrastive_temperature for phase in self.phases):
-            message = f"this recipe has a contrastive phase, which needs one label per text; these have {KINDS[kind]}."
+            message = f"this recipe has a contrastive phase, which {need}."
             raise UserError(message, where="contrastive_temperature", remedy=remedy)
         if self.label_smoothing:
-            message = f"label smoothing needs one label per text; these have {KINDS[kind]}."
+            message = f"label smoothing {need}."
             raise UserError(message, where="label_smoothing", remedy=remedy)
 
     def validate_no_classifier_settings(self, where: str) -> None:

@@ -15,6 +15,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.splits import stratified_folds
 from textgraft.linear.linear_layer import fit_output
 from textgraft.linear.scaling import Scale
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import embed_sequences, predict_logits
 from textgraft.models.loading import load_network
@@ -23,7 +24,7 @@ from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.linear_probe import answers, as_layer, fit_probe, linear_probe_candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
+from textgraft.tasks.classification.training import EncodedTexts
 from textgraft.training.driver import TooSlow
 
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")

@@ -16,10 +16,11 @@ from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_text
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
-from textgraft.tasks.classification.training import EncodedTexts, Plan, outputs_from_logits, train_classifier
+from textgraft.tasks.classification.training import EncodedTexts, Plan, train_classifier
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.driver import content_hash
 from textgraft.training.phases import Stage

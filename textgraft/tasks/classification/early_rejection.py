@@ -12,12 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from textgraft.core import formatting
-from textgraft.metrics.calibration import fit_temperature
+from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.metrics.classification import HEADLINE, document_scores, paired_test
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, losses, mean_loss
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.training import outputs_from_logits
 
 SIGNIFICANCE_LEVEL = 0.05
 """Significance level of the paired test. It is applied once a fold, up to five times a model: a model as good as its

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.examples import ONE_OF, TargetKind
+from textgraft.data.examples import TargetKind
 
 STEPS = 20
 MIN_GAIN = 1e-12
@@ -31,15 +31,32 @@ def losses(kind: TargetKind, targets: NDArray, outputs: NDArray) -> NDArray[np.f
         targets: As metrics.classification.evaluate takes them.
         outputs: Likewise.
     """
-    if kind == "numeric":
-        squared: NDArray[np.float64] = (np.asarray(outputs, dtype=np.float64) - targets) ** 2
-        return squared
-    if kind in ONE_OF:
-        likelihood = outputs[np.arange(len(targets)), targets]
-    else:
-        likelihood = np.where(np.asarray(targets) > 0.5, outputs, 1.0 - np.asarray(outputs, dtype=np.float64))
-    nats: NDArray[np.float64] = -np.log(likelihood.clip(np.finfo(np.float64).eps, 1.0))
-    return nats if nats.ndim == 1 else nats.mean(axis=1)
+    return LOSSES[kind](targets, outputs)
+
+
+def _of_class(targets: NDArray, outputs: NDArray) -> NDArray[np.float64]:
+    return _nats(outputs[np.arange(len(targets)), targets])
+
+
+def _of_labels(targets: NDArray, outputs: NDArray) -> NDArray[np.float64]:
+    likelihood = np.where(np.asarray(targets) > 0.5, outputs, 1.0 - np.asarray(outputs, dtype=np.float64))
+    return np.asarray(_nats(likelihood).mean(axis=1))
+
+
+def _squared_errors(targets: NDArray, outputs: NDArray) -> NDArray[np.float64]:
+    return np.asarray((np.asarray(outputs, dtype=np.float64) - targets) ** 2)
+
+
+def _nats(likelihood: NDArray) -> NDArray[np.float64]:
+    return np.asarray(-np.log(likelihood.clip(np.finfo(np.float64).eps, 1.0)))
+
+
+LOSSES: Mapping[TargetKind, Callable[[NDArray, NDArray], NDArray[np.float64]]] = {
+    "single": _of_class,
+    "multi": _of_labels,
+    "numeric": _squared_errors,
+    "choice": _of_class,
+}
 
 
 def ensemble_weights(

@@ -271,13 +271,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """
         models = loading.open_models(path)
         labels = Classifier.of(models).labels
-        if labels.kind == "numeric":
+        if not labels.target.has_classes:
             remedy = "Use textgraft.load, whose predict gives numbers."
             raise UserError("this model predicts a quantity, not classes.", where=str(path), remedy=remedy)
         classes = models.run.get("classes", [])
         # Names in labels.json are strings; run.json has the classes of y.
         has_classes = set(map(str, classes)) >= set(labels.names)
-        answers = models.run.get("answers", "single" if labels.kind == "single" else "sets")
+        answers = models.run.get("answers", "single" if labels.target.has_one_label else "sets")
         estimator = cls(**_parameters_of(models), precision=precision)
         estimator._use(models, np.array(classes if has_classes else labels.names), answers)
         return estimator

@@ -17,7 +17,6 @@ from textgraft.linear.lsa import plain_and_residual_idf
 from textgraft.linear.multiple_choice import FrequentPosition, WordOverlap
 from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.metrics.classification import (
-    HEADLINE,
     Interval,
     PairedTest,
     bootstrap_interval,
@@ -77,7 +76,7 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        return HEADLINE[self.labels.kind]
+        return self.labels.target.metric
 
     def interval(self, outcome: Outcome) -> Interval:
         """Bootstrap interval of an outcome's score, computed once for table, verdict, report and results.json."""
@@ -132,7 +131,7 @@ class Comparison:
 
     def table(self) -> str:
         """Every method with its score, interval and cost, and the verdict, as plain text."""
-        beside = ("pearson", "spearman") if self.labels.kind == "numeric" else ()
+        beside = self.labels.target.other_metrics
         head = [
             "method",
             f"{formatting.metric_name(self.headline)} [95 % interval]",
@@ -200,7 +199,7 @@ def compare_methods(
     outcomes = [outcome]
     if baselines:
         rivals: list[Baseline] = [LinearBaseline(seed=seed)]
-        if labels.kind == "choice":
+        if labels.target.reads == "choices":
             rivals = [WordOverlap(), FrequentPosition()]
         elif unlabelled and reads(train.texts) == "texts":
             # Feature maps need no labels, so one fit on all texts is used in every fold.

@@ -21,7 +21,7 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
-from textgraft.metrics.calibration import fit_temperature
+from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
@@ -30,7 +30,6 @@ from textgraft.tasks.classification.training import (
     Plan,
     TrainedClassifier,
     as_model,
-    outputs_from_logits,
     train_classifier,
 )
 from textgraft.training.driver import TooSlow
@@ -298,7 +297,7 @@ def _temperature(
     labels: Labels, runs: Sequence[TrainedClassifier], folds: Folds, encoded: Mapping[str, EncodedTexts]
 ) -> float | None:
     """Fitted on texts that no classifier was trained on; None where there are none, or nothing to scale."""
-    if labels.kind == "numeric":
+    if not labels.target.has_classes:
         return None
     if "valid" in encoded and encoded["valid"].targets is not None:
         logits = np.concatenate([run.logits["valid"] for run in runs])

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from textgraft.data.sequences import Truncation
-from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
-from textgraft.metrics.classification import class_scores, confusion_matrix
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.fine_tuned import FinetuneResult
-from textgraft.tasks.classification.report import Method, Report, confident_mistakes
+from textgraft.tasks.classification.prediction_sections import prediction_sections
+from textgraft.tasks.classification.report import Method, Report
 from textgraft.training.phases import schedule_curve, schedule_table
 
 FACTS = ("base", "data", "labels", "seeds", "recipe", "max_tokens", "settings", "precision", "versions", "machine")
@@ -109,31 +108,15 @@ def _spread(comparison: Comparison, outcome: Outcome) -> float | None:
 def _of_the_kept(done: FinetuneResult) -> dict[str, Any]:
     """The sections about single predictions, of the classifier that is saved."""
     comparison, labels = done.comparison, done.comparison.labels
-    if labels.kind == "numeric":
+    if not labels.target.has_classes:
         return {}
-    targets = comparison.targets
     outputs, raw = (_kept(done, scaled=scaled) for scaled in (True, False))
     temperatures = [member.temperature for member in done.members.values()]
     scaled = bool(done.counted) or any(temperature is not None for temperature in temperatures)
     diagrams = {"as trained": raw} | ({"temperature-scaled": outputs} if scaled else {})
-    sections: dict[str, Any] = {
-        "reliability": {name: reliability(probs, targets, labels.kind) for name, probs in diagrams.items()},
-        "temperature": temperatures[0] if len(temperatures) == 1 and not done.counted else None,
-        "coverage": coverage_table(*confidence_and_correct(outputs, targets, labels.kind)),
-    }
-    if labels.kind == "multi":
-        return sections | {"per_class": class_scores(targets, outputs >= 0.5, labels.names)}
-    predicted = outputs.argmax(axis=1)
-    evaluation = done.evaluation
-    places = [evaluation.where(index) for index in range(len(evaluation))]
-    if labels.kind == "choice":
-        options = [str(number + 1) for number in range(outputs.shape[1])]
-        return sections | {"mistakes": confident_mistakes(evaluation.texts, targets, outputs, options, places)}
-    return sections | {
-        "confusion": confusion_matrix(targets, predicted, len(labels.names)),
-        "per_class": class_scores(targets, predicted, labels.names),
-        "mistakes": confident_mistakes(evaluation.texts, targets, outputs, labels.names, places),
-    }
+    temperature = temperatures[0] if len(temperatures) == 1 and not done.counted else None
+    sections = prediction_sections(labels, done.evaluation, comparison.targets, outputs, diagrams)
+    return {"temperature": temperature, **sections}
 
 
 def _kept(done: FinetuneResult, *, scaled: bool) -> np.ndarray:

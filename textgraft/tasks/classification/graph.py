@@ -39,7 +39,7 @@ class OnnxClassifier(OnnxModel):
         for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
             answers = self.answer([sequences[i] for i in indices])
             outputs[indices, : answers.shape[1]] = answers
-        return outputs[:, 0] if self.labels.kind == "numeric" else outputs
+        return self.labels.target.from_columns(outputs)
 
     def answer(self, sequences: Sequence[TokenIds]) -> NDArray[np.float32]:
         """(B, C) outputs of the graph for token ids."""

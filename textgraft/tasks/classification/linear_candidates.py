@@ -97,7 +97,7 @@ def linear_candidates(
         if method.feature_maps and reads(selection.train.texts) == "pairs":
             left_out[name] = "it is for single texts"
             continue
-        if method.one_label_only and selection.labels.kind != "single":
+        if method.one_label_only and not selection.labels.target.has_one_label:
             left_out[name] = "it is for one label a text"
             continue
         try:

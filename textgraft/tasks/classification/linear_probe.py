@@ -23,7 +23,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds
 from textgraft.linear.linear_layer import Linear, Output, fit_output
 from textgraft.linear.scaling import Scale
-from textgraft.metrics.calibration import fit_temperature
+from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import graft
@@ -33,7 +33,7 @@ from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, too_slow_reason
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.training import EncodedTexts, outputs_from_logits
+from textgraft.tasks.classification.training import EncodedTexts
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import TooSlow, projected
 from textgraft.training.provenance import ancestry
@@ -175,18 +175,34 @@ def as_layer(output: Output, kind: TargetKind, outputs: int, width: int) -> NDAr
 
     A binary classifier has one row of coefficients: the other class has zeros.
     """
-    layer = np.zeros((outputs, width + 1))
-    if kind == "single":
-        layer[:, -1] = ABSENT_LOGIT
-        _put(layer, output.layers[0], output.layers[0].classes.tolist())
-    elif kind == "multi":
-        for row, linear in zip(layer, output.layers, strict=True):
-            both = np.zeros((2, width + 1))
-            both[:, -1] = ABSENT_LOGIT
-            _put(both, linear, linear.classes.tolist())
-            row[:] = both[1] - both[0]
-    else:
-        layer[0] = np.append(output.layers[0].coefficients[0], output.layers[0].intercepts[0])
+    return LAYERS[kind](output, outputs, width)
+
+
+def _softmax_layer(output: Output, outputs: int, width: int) -> NDArray[np.float64]:
+    return _logit_layer(output.layers[0], outputs, width)
+
+
+def _sigmoid_layer(output: Output, outputs: int, width: int) -> NDArray[np.float64]:
+    both = [_logit_layer(linear, 2, width) for linear in output.layers]
+    return np.stack([present - absent for absent, present in both])
+
+
+def _value_layer(output: Output, outputs: int, width: int) -> NDArray[np.float64]:
+    return np.append(output.layers[0].coefficients[0], output.layers[0].intercepts[0])[None].astype(np.float64)
+
+
+LAYERS: Mapping[TargetKind, Callable[[Output, int, int], NDArray[np.float64]]] = {
+    "single": _softmax_layer,
+    "multi": _sigmoid_layer,
+    "numeric": _value_layer,
+}
+
+
+def _logit_layer(linear: Linear, classes: int, width: int) -> NDArray[np.float64]:
+    """Rows (classes, width + 1) of a classifier; classes without training texts have ABSENT_LOGIT."""
+    layer = np.zeros((classes, width + 1))
+    layer[:, -1] = ABSENT_LOGIT
+    _put(layer, linear, linear.classes.tolist())
     return layer
 
 

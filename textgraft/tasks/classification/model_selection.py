@@ -13,7 +13,7 @@ from textgraft.core import formatting
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.splits import Split, stratified_folds, stratified_split
-from textgraft.metrics.calibration import fit_temperature
+from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.artifact import Predictor
 from textgraft.tasks.classification.early_rejection import EarlyRejection
@@ -23,7 +23,6 @@ from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData
 from textgraft.tasks.classification.linear_candidates import Candidate, LinearCandidates
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.training import outputs_from_logits
 
 FOLDS = 5
 HELD_OUT = 0.2

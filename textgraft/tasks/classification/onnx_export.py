@@ -9,7 +9,7 @@ import numpy as np
 from textgraft.data.sequences import PairIds, Rows, TokenIds, cut_pair
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
 from textgraft.heads.multiple_choice import ChoiceHead
-from textgraft.metrics.calibration import probabilities
+from textgraft.metrics.calibration import activated
 from textgraft.models.artifact import Artifact
 from textgraft.models.inference import predict_logits, tokens_per_batch
 from textgraft.onnx import heads
@@ -62,8 +62,7 @@ def difference(artifact: Artifact, exported: OnnxClassifier, sizes: list[int], g
     assert exported.labels is not None
     drawn = [_text(artifact, exported, min(size, exported.max_tokens), generator) for size in sizes]
     expected = predict_logits(artifact.model, drawn, artifact.tokenizer.pad_id, "fp32")
-    if exported.labels.kind != "numeric":
-        expected = probabilities(expected, exported.labels.kind, artifact.run.get("temperature") or 1.0)
+    expected = activated(expected, exported.labels.kind, artifact.run.get("temperature") or 1.0)
     return float(np.abs(exported.answer(drawn) - expected).max())
 
 
@@ -81,7 +80,7 @@ def _text(artifact: Artifact, exported: OnnxClassifier, size: int, generator: np
         return cut_pair(PairIds(ids[: size // 2], ids[size // 2 :], artifact.tokenizer.pair_marks), exported.max_tokens)
 
     assert exported.labels is not None
-    if exported.labels.kind == "choice":
+    if exported.labels.target.reads == "choices":
         return Rows(tuple(pair() for _ in range(generator.integers(2, OPTIONS + 1))))
     reads_pairs = artifact.run.get("reads") == "pairs" or exported.both_orders
     return pair() if reads_pairs else drawn_ids(artifact, size, generator)

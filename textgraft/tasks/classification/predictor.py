@@ -17,8 +17,8 @@ from textgraft.core.precision import validate_precision
 from textgraft.data.examples import Choice, Examples, InputKind, Label, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
-from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
-from textgraft.metrics.classification import HEADLINE, bootstrap_interval, class_scores, document_scores, evaluate
+from textgraft.metrics.calibration import confidence, confidence_and_correct, coverage_table, reliability
+from textgraft.metrics.classification import bootstrap_interval, class_scores, document_scores, evaluate
 from textgraft.models import loading
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ class Classifier:
     @property
     def reads(self) -> InputKind:
         """The kind of input: texts, pairs, or questions with options."""
-        if self.labels.kind == "choice":
-            return "choices"
-        kind: InputKind = self.members[0].run.get("reads", "texts")
+        kind: InputKind = self.labels.target.reads or self.members[0].run.get("reads", "texts")
         return kind
 
     @property
@@ -158,15 +156,15 @@ class Classifier:
         if labels.num_classes is None:
             yield from (Prediction(label, None) for label in decoded)
             return
-        confidences = outputs.max(1) if labels.is_exclusive else np.maximum(outputs, 1 - outputs).min(1)
-        for text, label, confidence, row in zip(texts, decoded, confidences.tolist(), outputs.tolist(), strict=True):
-            predicted = label if confidence >= abstain_below else None
+        confidences = confidence(outputs, labels.kind)
+        for text, label, sure, row in zip(texts, decoded, confidences.tolist(), outputs.tolist(), strict=True):
+            predicted = label if sure >= abstain_below else None
             if isinstance(text, Choice):
                 options = dict(zip(map(str, range(1, len(text.options) + 1)), row))
                 chosen = None if predicted is None else text.options[int(row.index(max(row)))]
-                yield Prediction(predicted, confidence, options, chosen)
+                yield Prediction(predicted, sure, options, chosen)
             else:
-                yield Prediction(predicted, confidence, dict(zip(labels.names, row, strict=True)))
+                yield Prediction(predicted, sure, dict(zip(labels.names, row, strict=True)))
 
     def embed(self, texts: Sequence[str], *, pooling: str | None = None, layers: str = LAST) -> np.ndarray:
         """(N, D) vectors: see textgraft.tasks.classification.predictor.embed."""
@@ -179,13 +177,13 @@ class Classifier:
         targets, outputs = self.labels.unscaled(targets), self.labels.unscaled(outputs)
         interval = bootstrap_interval(document_scores(kind, targets, outputs))
         result: dict[str, Any] = {"texts": len(examples), "metrics": evaluate(kind, targets, outputs)}
-        result[HEADLINE[kind]] = interval._asdict()
+        result[self.labels.target.metric] = interval._asdict()
         if self.labels.num_classes is None:
             return result
-        confidence, correct = confidence_and_correct(outputs, targets, kind)
+        confidences, correct = confidence_and_correct(outputs, targets, kind)
         result["calibration_error"] = reliability(outputs, targets, kind).ece
-        result["coverage"] = [vars(row) for row in coverage_table(confidence, correct)]
-        if kind == "single":
+        result["coverage"] = [vars(row) for row in coverage_table(confidences, correct)]
+        if self.labels.target.has_one_label:
             result["classes"] = [vars(row) for row in class_scores(targets, outputs.argmax(1), self.labels.names)]
         return result
 

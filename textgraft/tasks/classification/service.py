@@ -67,8 +67,12 @@ class ClassificationService:
         self.task = self.TASKS.get(classifier.labels.kind, "classification")
 
     def about(self) -> dict[str, Any]:
-        kind, names = self.classifier.labels.kind, self.classifier.labels.names
-        return {"reads": self.classifier.reads, "kind": kind, "labels": [] if kind == "choice" else list(names)}
+        labels, reads = self.classifier.labels, self.classifier.reads
+        return {
+            "reads": reads,
+            "kind": labels.kind,
+            "labels": list(labels.names) if labels.target.shares_classes else [],
+        }
 
     def _texts(self, request: PredictRequest) -> list[str]:
         convert = {

@@ -13,14 +13,15 @@ from torch import Tensor
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
-from textgraft.data.examples import ONE_OF, TargetKind
+from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds
 from textgraft.data.streams.base import ExampleStream
 from textgraft.encoders.base import Encoder
 from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
-from textgraft.heads.classification import ClassificationHead
+from textgraft.heads.classification import LOSSES, ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
+from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.metrics.classification import document_scores, evaluate
 from textgraft.models.inference import extract_features, head_inputs, predict_logits
 from textgraft.models.model import Model, build_fresh, graft, new_head, with_dropout
@@ -109,7 +110,7 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         _set_pooling(plan.stage.pooling, description)
     if not plan.words:
         description["head"]["words_dim"] = 0
-    if plan.labels.kind == "choice":
+    if plan.labels.target.reads == "choices":
         description["head"] = {k: v for k, v in description["head"].items() if k not in ("outputs", "kind", "bias")}
         description["head"]["name"] = "choice"
     elif plan.both_orders:
@@ -310,20 +311,8 @@ def _monitor(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], S
     return watch
 
 
-def outputs_from_logits(logits: np.ndarray, kind: TargetKind, temperature: float = 1.0) -> np.ndarray:
-    """Probabilities (N, C), or for a numeric target the standardised values (N,)."""
-    from textgraft.metrics.calibration import probabilities
-
-    return logits[:, 0] if kind == "numeric" else probabilities(logits, kind, temperature)
-
-
 def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
-    x, y = torch.from_numpy(logits), torch.from_numpy(targets)
-    if kind in ONE_OF:
-        return float(torch.nn.functional.cross_entropy(x, y))
-    if kind == "multi":
-        return float(torch.nn.functional.binary_cross_entropy_with_logits(x, y))
-    return float(torch.nn.functional.mse_loss(x[:, 0], y))
+    return float(LOSSES[kind](torch.from_numpy(logits), torch.from_numpy(targets), reduction="mean"))
 
 
 def as_model(plan: Plan, trained: TrainedClassifier) -> Model:
