@@ -13,6 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+NAME = "somebody/small-bert"
+CARD = b"---\nlanguage: en\nlicense: apache-2.0\ntags:\n- small\n---\n# A small BERT\n"
+RETRIES = 5
+"""How often `huggingface_hub` asks again for bytes when none come."""
 LARGE = (".safetensors", ".bin")
 """What the hub keeps in LFS, with a sha256; everything else has git's blob sha1."""
 
@@ -30,6 +34,7 @@ class FakeHub:
     token: str | None = None
     commit: str = "c0ffee" * 6 + "abcd"
     requests: list[tuple[str, str, str]] = field(default_factory=list)  # (path, Range, Authorization)
+    agents: set[str] = field(default_factory=set)
     address: str = ""
     storage: str = ""
 
@@ -59,10 +64,11 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             url = urlsplit(self.path)  # a whole address when we are the proxy
             path = unquote(url.path)
+            hub.agents.add(self.headers.get("User-Agent", ""))
             hub.requests.append((path, self.headers.get("Range", ""), self.headers.get("Authorization", "")))
             if path.startswith("/api/models/"):
                 name, _, revision = path.removeprefix("/api/models/").partition("/revision/")
-                self.api(name, revision, "blobs=true" in url.query)
+                self.api(name, revision, "blobs=true" in url.query.lower())
             elif "/resolve/" in path:
                 name, _, rest = path[1:].partition("/resolve/")
                 commit, _, file = rest.partition("/")
@@ -74,8 +80,11 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
             assert blobs
             if self.refused("api"):
                 return
-            if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
+            shown = self.headers.get("Authorization")
+            if hub.token and not shown:
                 self.answer(401, b"{}", {"X-Error-Code": "GatedRepo"})
+            elif hub.token and shown != f"Bearer {hub.token}":
+                self.answer(401, b"{}", {"X-Error-Message": "Invalid credentials in Authorization header"})
             elif name not in hub.models:
                 self.answer(401, b"{}", {"X-Error-Code": "RepoNotFound"})
             elif revision not in ("main", hub.commit):
@@ -94,7 +103,8 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
                 self.answer(307, b"", {"Location": f"/storage/{name}/{file}", "X-Repo-Commit": commit})
 
         def stored(self, path: str) -> None:
-            name, _, file = path.rpartition("/")
+            owner, model, file = path.split("/", 2)
+            name = f"{owner}/{model}"
             data = hub.served_instead.get(file, hub.models[name][file])
             headers = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "Accept-Ranges": "bytes"}
             asked, status, start = self.headers.get("Range"), 200, 0

@@ -38,7 +38,7 @@ DefaultModel = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A bundled model, by name, or a folder; else en-ulmfit, for Thai texts th-ulmfit.",
+        help="A name of `textgraft models`, hf:NAME or a folder; else en-ulmfit, for Thai texts th-ulmfit.",
     ),
 ]
 Recipe = Annotated[

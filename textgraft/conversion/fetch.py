@@ -71,7 +71,7 @@ def fetch(
     are a pickle.
 
     Args:
-        name: OWNER/MODEL, or a name of `textgraft models`.
+        name: OWNER/MODEL, or a name of `textgraft models`; `@REVISION` may follow.
         out: Folder to write, with a run.json of the files, commit and licence (None: the user's Hugging Face cache).
         revision: Branch, tag or commit; it is resolved to a commit before anything is downloaded.
         endpoint: Address of another hub (None: HF_ENDPOINT, else huggingface.co). The user's token is sent to it.
@@ -97,7 +97,8 @@ def fetch_model(
     show: bool = True,
 ) -> Fetched:
     """`fetch`, with what it has found out about the model."""
-    short = name.removeprefix(TRANSFORMERS)
+    short, at, named_revision = name.removeprefix(TRANSFORMERS).partition("@")
+    revision = named_revision if at and revision == MAIN else revision
     known = catalogue.find(short)
     name = known.hub if known else short
     if out is not None:
@@ -196,7 +197,7 @@ def _files_to_fetch(hub: Hub, repository: Repository, target: Target) -> list[Re
     names = [*_module_files(files), *names]
     pickles = [name for name in names if name.endswith(".bin")]
     if pickles:
-        warnings.warn(f"{where}: there are no safetensors, so the weights are a pickle ({pickles[-1]}).", stacklevel=5)
+        warnings.warn(f"{where}: there are no safetensors, so the weights are a pickle ({pickles[-1]}).", stacklevel=4)
     return [files[n] for n in (CONFIG, *OPTIONAL_FILES, *names) if n in files]
 
 
