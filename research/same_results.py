@@ -88,7 +88,7 @@ IGNORED_ENDINGS = ("_minutes", "_seconds", "_mb")
 PROSE_KEYS = {"chosen", "about", "verdict", "why", "left_out", "description", "source", "warnings", "notes", "told"}
 """Below these keys wording is free and only the numbers in it are compared."""
 INSIDE = r"(?:[^.;]|[.;](?=\S))*"
-TIMED = re.compile(rf"{INSIDE}\b(?:times as fast|minutes?|seconds|MB)\b{INSIDE}")
+TIMED = re.compile(rf"{INSIDE}\b(?:times as (?:fast|long)|minutes?|seconds|MB)\b{INSIDE}")
 """Parts of prose that tell of time or memory, which are left out."""
 NOT_COMPARED = {".html", ".md", ".svg", ".png"}
 

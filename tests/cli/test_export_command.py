@@ -86,19 +86,12 @@ def test_int8_takes_the_first_step_that_leaves_the_answers(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares = iter([0.97, 0.98, 0.994])
-    monkeypatch.setattr(exporting, "agreement", lambda kind, before, after: next(shares))
+    monkeypatch.setattr(exporting, "_share_of_same", lambda model, before, after: next(shares))
     texts = (desk.folder / "pool.txt").read_text().splitlines()
     done = exporting.export(desk.classifier, tmp_path / "small", int8=True, texts=texts)
     assert (done.same, done.products) == (0.994, LADDER[-1])
     assert done.difference < 0.05
     assert list(load_classifier(tmp_path / "small").predict(texts[:3]))
-
-
-def test_agreement_is_of_decisions() -> None:
-    before, after = np.array([[0.9, 0.6], [0.2, 0.1]]), np.array([[0.6, 0.4], [0.3, 0.2]])
-    assert exporting.agreement("single", before, after) == 1
-    assert exporting.agreement("multi", before, after) == 0.5
-    assert exporting.agreement("numeric", before[:, 0], 2 - before[:, 0]) == pytest.approx(-1)
 
 
 def test_a_graph_that_differs_is_not_written(

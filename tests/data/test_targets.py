@@ -114,8 +114,10 @@ def test_columns_become_outputs_and_decisions(kind: TargetKind, columns: Any, ou
     ("kind", "before", "after", "agreement"),
     [
         ("single", [[0.2, 0.8], [0.7, 0.3]], [[0.4, 0.6], [0.4, 0.6]], 0.5),
+        ("choice", [[0.9, 0.6], [0.2, 0.1]], [[0.6, 0.4], [0.3, 0.2]], 1.0),
         ("multi", [[0.5, 0.8], [0.4, 0.3]], [[0.6, 0.9], [0.4, 0.5]], 0.5),
         ("numeric", [0.5, 1.0, 2.0], [1.0, 2.0, 4.0], 1.0),
+        ("numeric", [0.5, 1.0, 2.0], [1.5, 1.0, 0.0], -1.0),
     ],
 )
 def test_agreement_is_the_share_of_equal_decisions(kind: TargetKind, before: Any, after: Any, agreement: float) -> None:
