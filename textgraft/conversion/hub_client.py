@@ -114,7 +114,7 @@ class Hub:
             if isinstance(error, UserError):
                 raise
             message = f"the server is not a model hub, or gives no hashes to verify by ({error!r})."
-            raise UserError(message, where=self.endpoint, remedy="Check --endpoint and HF_ENDPOINT.") from error
+            raise UserError(message, where=self.endpoint, remedy="Check the endpoint and HF_ENDPOINT.") from error
 
     def _read(self, path: str, name: str, revision: str) -> bytes:
         for wait in (*RETRY_DELAYS, None):
@@ -215,7 +215,7 @@ class Hub:
             error.close()
             code = error.headers.get("X-Error-Code", "")
             if code == "RevisionNotFound":
-                return UserError(f"this model has no revision '{revision}'.", where=where, remedy="Check --revision.")
+                return UserError(f"this model has no revision '{revision}'.", where=where, remedy="Check the revision.")
             if code == "GatedRepo" or error.code == http.client.FORBIDDEN:
                 remedy = "Ask for access on its page, and set HF_TOKEN to a token of your account."
                 return UserError(f"access to this model is restricted ({error.code}).", where=where, remedy=remedy)
@@ -226,9 +226,9 @@ class Hub:
                 return UserError("no such model, or it is private (401).", where=where, remedy=remedy)
             if error.code == http.client.NOT_FOUND:
                 what = f"no file '{file}'" if file else f"no model '{name}' with a revision '{revision}'"
-                return UserError(f"there is {what} (404).", where=where, remedy="Check the name and --revision.")
+                return UserError(f"there is {what} (404).", where=where, remedy="Check the name and the revision.")
             return UserError(f"the hub answers {error.code} {error.reason}.", where=where, remedy="Try again later.")
-        remedy = "Check the network; behind a proxy set HTTPS_PROXY, in a closed network name a mirror with --endpoint."
+        remedy = "Check the network; behind a proxy set HTTPS_PROXY, in a closed network name a mirror with endpoint=…."
         if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
             remedy = "Set SSL_CERT_FILE to the certificates that your network trusts."
         return UserError(f"the hub cannot be reached ({_reason(error)}).", where=self.endpoint, remedy=remedy)
