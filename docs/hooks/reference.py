@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
-from typing import Any
+from typing import Any, get_args
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -40,6 +40,9 @@ API_SECTIONS = (
     ("Classification", r""),
 )
 """Sections of the API page; a name goes to the first whose pattern it matches. The last one is shown first."""
+
+VALUES = {str: "text", int: "integer", float: "number", Path: "path"}
+"""The types of options' values, as the tables name them."""
 
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
 
@@ -121,13 +124,8 @@ def _command(name: str, command: Any, heading: str) -> Iterator[str]:
     for option in options:
         panels.setdefault(getattr(option, "rich_help_panel", None) or "Options", []).append(option)
     for panel, members in panels.items():
-        defaults = [_default(o) for o in members]
-        rows = [f"| {_names(o)} | {_cell(o.help or '')} |" for o in members]
-        if any(defaults):
-            yield from (f"| {panel.lower()} | | default |", "|---|---|---|")
-            yield from (f"{row} {default} |" for row, default in zip(rows, defaults))
-        else:
-            yield from (f"| {panel.lower()} | |", "|---|---|", *rows)
+        yield from (f"| {panel.lower()} | value | default | |", "|---|---|---|---|")
+        yield from (f"| {_names(o)} | {_value(o)} | {_default(o)} | {_cell(o.help or '')} |" for o in members)
         yield ""
     example = (command.epilog or "").removeprefix("Example: ")
     if example and example not in (command.help or ""):
@@ -143,11 +141,27 @@ def _names(option: Any) -> str:
     return "<br>".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
 
 
+def _value(option: Any) -> str:
+    """The type of the option's value, of each value where there are several; `flag` for an option without one."""
+    if option.is_flag:
+        return "flag"
+    annotation = option.type_descriptor.annotation
+    parts = get_args(annotation) or (annotation,)
+    least = option.min is not None and parts[0] in (int, float)
+    shown = " ".join(VALUES[part] for part in parts) + (f" ≥ {option.min:g}" if least else "")
+    return shown + (", repeatable" if option.multiple else "")
+
+
 def _default(option: Any) -> str:
+    """The default; a dash where the option then has no value, and its help says what that means."""
     if option.required:
         return "required"
-    default = option.default
-    return "" if default is None or isinstance(default, bool | list | tuple) or callable(default) else f"`{default}`"
+    if option.default is None:
+        return "–"
+    if not option.is_flag:
+        return f"`{option.default}`"
+    names = option.opts if option.default else option.secondary_opts
+    return f"`{names[0]}`" if names else "off"
 
 
 def _prose(text: str | None) -> str:

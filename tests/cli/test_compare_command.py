@@ -148,7 +148,7 @@ def test_test_sets_that_cannot_be_measured_on(desk: Desk, tmp_path: Path, run: P
 def test_a_place_that_is_taken(desk: Desk, tmp_path: Path, run: Program) -> None:
     (tmp_path / "curve").mkdir()
     asked = ["--methods", "linear", "--out", tmp_path / "curve"]
-    run("compare", desk / "train.csv", *asked).mistake("exists already", "Name another --out, or remove it.")
+    run("compare", desk / "train.csv", *asked).mistake("exists already", "Name another path, or remove it.")
 
 
 @pytest.mark.slow

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 from programs import Desk, Program
 
+from textgraft import TextClassifier
 from textgraft.core.errors import UserError
+from textgraft.models import loading
 from textgraft.models.graph import from_folder as load_graph
 from textgraft.onnx.int8 import LADDER
 from textgraft.tasks import export as exporting
+from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.classification.predictor import load_classifier
 
 WITHOUT_TORCH = """
@@ -128,3 +131,23 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
     for about in (*damaged, {"max_tokens": 9, "task": "generation"}, {}):
         with pytest.raises(UserError, match="not the config of a graph"):
             load_graph(exported, config | {"onnx": about})
+
+
+def test_what_finetune_saves_without_a_recipe_is_refused_with_a_way_out(
+    desk: Desk, run: Program, tmp_path: Path
+) -> None:
+    """A linear classifier has no network; of an ensemble, the message names the folders that have one."""
+    texts, labels = ["great film", "great end", "poor film", "poor end"], ["pos", "pos", "neg", "neg"]
+    linear = TextClassifier(method="linear").fit(texts, labels)
+    folder = linear.save(tmp_path / "linear")
+    run("export", folder, "--onnx", tmp_path / "x").mistake("a linear classifier", "with --recipe default")
+    with pytest.raises(UserError, match='with recipe="default"'):
+        exporting.export(folder, tmp_path / "x")
+    members = dict.fromkeys(("a", "b"), linear.models_.members[0])
+    save_ensemble(members, {}, tmp_path / "two")
+    run("export", tmp_path / "two", "--onnx", tmp_path / "x").mistake("an ensemble", "with --recipe default")
+    with_network = {"linear": linear.models_.members[0], "ulmfit": loading.open_model(desk.classifier)}
+    save_ensemble(with_network, {}, tmp_path / "mixed")
+    run("export", tmp_path / "mixed", "--onnx", tmp_path / "x").mistake(f"Export a member that is one: {tmp_path}")
+    run("export", tmp_path / "mixed" / "ulmfit", "--onnx", tmp_path / "x", "--json").json()
+    assert "a linear classifier, which cannot be" in run("export", "--help").out

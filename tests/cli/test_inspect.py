@@ -179,7 +179,7 @@ def test_an_existing_folder_is_left_alone(desk: Desk, tmp_path: Path, run: Progr
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
     with unchanged(tmp_path):
-        run(*asked(desk, tmp_path / "out")).mistake("this path exists already", "--out")
+        run(*asked(desk, tmp_path / "out")).mistake("this path exists already", "Name another path")
 
 
 def test_a_label_that_training_never_saw_is_named(desk: Desk, tmp_path: Path, run: Program) -> None:

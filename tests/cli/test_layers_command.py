@@ -152,4 +152,4 @@ def test_an_existing_folder_is_left_alone(verb: list[str], desk: Desk, tmp_path:
     (tmp_path / "out" / "mine.txt").write_text("mine")
     command = [str({"LM": desk.lm, "POOL": desk / "pool.txt"}.get(word, word)) for word in verb]
     with unchanged(tmp_path):
-        run("inspect", *command, "--out", tmp_path / "out").mistake("this path exists already", "--out")
+        run("inspect", *command, "--out", tmp_path / "out").mistake("this path exists already", "Name another path")

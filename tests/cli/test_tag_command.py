@@ -63,6 +63,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     shown = done.json()
     assert (shown["test_n"], shown["evaluation_split"], shown["metric"]) == (8, "test", "f1")
     assert set(shown["methods"]) == {"tagger", "frequent tag"}
+    assert shown["coverage"]["test"]["sentences"] == 8
     assert done.err == ""
 
 
@@ -175,3 +176,11 @@ def test_help_imports_nothing_heavy() -> None:
     command = [sys.executable, "-c", code, "tag", "finetune", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_json_without_a_test_file_needs_no_note(made: Made, tmp_path: Path, run: Program) -> None:
+    """The evaluation split is in the object; people who read the table are told on stderr."""
+    command = ["tag", "finetune", made / "train.conll", "--model", made / "bert", "--recipe", made / "quick-8.toml"]
+    done = run(*command, "--out", tmp_path / "out", "--no-baseline", "--json")
+    assert done.json()["evaluation_split"] == "held out"
+    assert "there is no --test" not in done.err

@@ -257,7 +257,7 @@ def test_without_a_network(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.Mon
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens there
         closed = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(UserError, match=r"cannot be reached \(Connection refused\).*HTTPS_PROXY.*--endpoint"):
+        with pytest.raises(UserError, match=r"cannot be reached \(Connection refused\).*HTTPS_PROXY.*endpoint=…"):
             fetch(tmp_path / "bert", endpoint=closed)
     with pytest.raises(UserError, match="not the address of a hub"):
         fetch(tmp_path / "bert", endpoint="ftp://host")

@@ -103,3 +103,11 @@ def test_it_is_one_line_that_says_how_far_it_is(columns: int, description: str, 
     drawn = line(columns, description, detail)
     assert "97% left" in drawn
     assert len(drawn) <= columns
+
+
+@pytest.mark.parametrize(("named", "unit"), [({}, "documents"), ({"unit": "sentences"}, "sentences")])
+def test_a_meter_says_what_it_counts(named: dict[str, str], unit: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with Meter("tagging", 2, shown=True, **named) as meter:
+        meter.add(1_000_000)
+        meter.add(1_000_000)
+    assert f"2 {unit}, " in capfd.readouterr().err

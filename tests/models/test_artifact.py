@@ -228,7 +228,7 @@ def test_models_are_found_by_path_and_by_name(folder: Path, tmp_path: Path, monk
 
 def test_an_existing_path_is_refused(folder: Path, tmp_path: Path) -> None:
     before = contents(tmp_path)
-    with pytest.raises(UserError, match=r"exists already.*--overwrite"):
+    with pytest.raises(UserError, match=r"exists already.*overwrite=True"):
         artifact.save(a_classifier(1), folder)
     (tmp_path / "a file").write_text("mine")
     (tmp_path / "a folder").mkdir()

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_problems
+from textgraft.cli.console import print_problems
+from textgraft.cli.results import print_json_results, print_written, validate_out
 
 
 def compare(
@@ -81,18 +82,15 @@ def compare(
     from textgraft.comparison.compare import compare
     from textgraft.comparison.methods import MethodOptions
     from textgraft.comparison.report import table_text
-    from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
     from textgraft.data.examples import Examples
-    from textgraft.training.results_folder import validate_new_path
 
-    validate_new_path(out)
-    validate_writable(out)
+    validate_out(out)
     o.use_threads(threads)
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
-    examples = o.read_file(train, **columns)
-    test_examples = o.read_file(test, **columns) if test is not None else None
+    parts = o.read_parts({"train": train, "test": test}, **columns)
+    examples, test_examples = parts["train"], parts.get("test")
     pool = o.read_pool(unlabelled, encoding=encoding)
     options = MethodOptions(
         model=model,
@@ -121,10 +119,10 @@ def compare(
             reuse=reuse,
         )
     if as_json:
-        print_json({"out": out, "report": out / "report.html", **results})
+        print_json_results(out, results)
     else:
         print(table_text(results))
-        print(f"Written: {out / 'report.html'}, {out / 'results.json'}, {out / ANSWERS}")
+        print_written(out, out / ANSWERS)
 
 
 def _listed(value: str | None) -> list[str] | None:

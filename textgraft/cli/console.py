@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Any
 from textgraft.core.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
-READ_OPTIONS = {
+OPTIONS = {
+    'misplaced="drop"': "--drop-misplaced",
+    'illegal_tags="repair"': "--repair-tags",
+    "kept_bytes": "--keep-gb",
     "text": "--text-column",
+    "text2": "--text2",
     "label": "--label",
     "id": "--id",
     "kind": "--kind",
@@ -24,8 +28,33 @@ READ_OPTIONS = {
     "encoding": "--encoding",
     "delimiter": "--delimiter",
     "limit": "--limit",
+    "bleu": "--bleu",
+    "contexts": "--contexts",
+    "device": "--device",
+    "endpoint": "--endpoint",
+    "folds": "--folds",
+    "half": "--half",
+    "int8": "--int8",
+    "layer_aggregation": "--layer-aggregation",
+    "max_tokens": "--max-tokens",
+    "overwrite": "--overwrite",
+    "own_vocabulary": "--own-vocabulary",
+    "precision": "--precision",
+    "recipe": "--recipe",
+    "student": "--student",
+    "texts": "--texts",
+    "unlabelled": "--unlabelled",
+    "valid": "--valid",
+    "vectors": "--vectors",
+    "sentences": "--sentence",
+    "words": "--word",
 }
-"""Command-line options for the arguments of `textgraft.read` and `textgraft.load_vectors`."""
+"""Command-line options for arguments of Python, which are how the package's messages name them."""
+ARGUMENT = re.compile(
+    r"\b(?:(misplaced=\"drop\"|illegal_tags=\"repair\"|max_tokens\b(?!=)|kept_bytes)"
+    rf'|({"|".join(name for name in OPTIONS if "=" not in name)})=(True|False|"[\w.-]+")?)'
+)
+"""An argument in a message: with a value, before one that is not a plain word, or a name that is no word."""
 
 
 class Interrupted(Exception):
@@ -48,11 +77,23 @@ def print_error(error: UserError) -> None:
 
 
 def as_options(remedy: str) -> str:
-    """Return a remedy with command-line options in place of arguments of `textgraft.read`.
+    """Return a remedy with command-line options in place of arguments of Python.
 
-    `Name it with encoding=….` becomes `Name it with --encoding ….`
+    >>> as_options("Name it with encoding=…, or pass overwrite=True.")
+    'Name it with --encoding …, or pass --overwrite.'
+    >>> as_options('Leave out precision="int8", or leave BLEU out (bleu=False).')
+    'Leave out --precision int8, or leave BLEU out (--no-bleu).'
     """
-    return re.sub(rf"\b({'|'.join(READ_OPTIONS)})=", lambda match: READ_OPTIONS[match[1]] + " ", remedy)
+
+    def option(match: re.Match[str]) -> str:
+        whole, name, value = match.groups()
+        if whole:
+            return OPTIONS[whole]
+        if value in ("True", "False"):
+            return OPTIONS[name] if value == "True" else OPTIONS[name].replace("--", "--no-", 1)
+        return f"{OPTIONS[name]} " + (value or "").strip('"')
+
+    return ARGUMENT.sub(option, remedy)
 
 
 @contextlib.contextmanager

@@ -89,8 +89,7 @@ def distil(
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
-    files = {"labelled": labelled, "test": test}
-    parts = {name: o.read_file(path, **columns) for name, path in files.items() if path is not None}
+    parts = o.read_parts({"labelled": labelled, "test": test}, **columns)
     with resumable(out):
         result = distil(
             teacher,

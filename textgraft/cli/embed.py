@@ -60,7 +60,7 @@ def embed(
     validate_writable(out)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     o.use_threads(threads)
-    with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json) as meter:
+    with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json, unit="texts") as meter:
         texts = _counted(keyed_texts(file, None, "texts", columns)[1], meter)
         options: dict[str, Any] = {"pooling": pooling, "max_tokens": max_tokens, "layers": layers, "device": device}
         options["prompt"] = prompt

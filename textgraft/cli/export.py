@@ -16,7 +16,7 @@ MOST_TEXTS = 1000
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned classifier, tagger or QA model.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned network: classifier, tagger or QA model.")],
     onnx: Annotated[Path, typer.Option("--onnx", help="The folder to write; must not exist.")],
     int8: Annotated[bool, typer.Option("--int8", help="Quantise weights to 8-bit integers.")] = False,
     texts: Annotated[
@@ -32,6 +32,9 @@ def export(
     as_json: o.AsJson = False,
 ) -> None:
     """Export a classifier, tagger or QA model as an ONNX graph, verified against the original.
+
+    A classifier is a network if finetune had a --recipe. Without one it may save a linear classifier, which cannot be
+    exported, or an ensemble, of which each network can: name its folder inside the ensemble's.
 
     The commands predict, evaluate, tag and qa accept the folder as a model, without torch: onnxruntime runs the graph.
     """

@@ -81,8 +81,8 @@ def finetune(
         typer.Option(
             "--minutes",
             min=0.01,
-            help="Leave out the language model, and its linear probe, if training would take longer in total, "
-            "adaptation excluded.",
+            help="A limit, not a duration: leave out the language model, and its linear probe, if all its trainings "
+            "(each fold's, and the final one) would take longer; adaptation is not counted. Not with --recipe.",
         ),
     ] = None,
     seed: o.Seed = 0,
@@ -132,8 +132,7 @@ def finetune(
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
-    parts = {"train": train, "valid": valid, "test": test}
-    examples = {name: o.read_file(path, **columns) for name, path in parts.items() if path is not None}
+    examples = o.read_parts({"train": train, "valid": valid, "test": test}, **columns)
     pool = o.read_pool(unlabelled, encoding=encoding)
     model = model or options.default_model(examples["train"])
     held_out = [part for name, part in examples.items() if name != "train"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,10 +48,15 @@ Recipe = Annotated[
 LAYER_AGGREGATIONS = "first, last, second-to-last, sum, sum-last-4, concat-last-4, mix or elmo-mix (learned weights)"
 """The names in nn.layer_aggregation.LAYER_AGGREGATIONS, whose import loads torch."""
 LayerAggregation = Annotated[
-    str, typer.Option("--layer-aggregation", help=f"The layers that are the head's input: {LAYER_AGGREGATIONS}.")
+    str,
+    typer.Option(
+        "--layer-aggregation",
+        help=f"The encoder layers that feed the task layer: {LAYER_AGGREGATIONS}.",
+    ),
 ]
 Minutes = Annotated[
-    float | None, typer.Option("--minutes", min=0.01, help="Train for this long instead of the recipe's epochs.")
+    float | None,
+    typer.Option("--minutes", min=0.01, help="A duration: train this long instead of the recipe's epochs."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The random seed.", rich_help_panel=TRAINING)]
 Precision = Annotated[
@@ -117,6 +123,11 @@ def read_file(path: Path, **columns: Any) -> Examples:
     from textgraft.data.readers import read
 
     return read(path, **{name: value for name, value in columns.items() if value is not None})
+
+
+def read_parts(paths: Mapping[str, Path | None], **columns: Any) -> dict[str, Examples]:
+    """Return the examples of each part of the data that has a path, by name."""
+    return {name: read_file(path, **columns) for name, path in paths.items() if path is not None}
 
 
 def read_pool(paths: list[Path] | None, *, text: str | None = None, encoding: str | None = None) -> list[str] | None:

@@ -105,7 +105,7 @@ def finetune(
     )
     paths = {"train": train, "valid": valid, "test": test}
     parts = {name: _read(path, drop_misplaced) for name, path in paths.items() if path is not None}
-    if valid is None and test is None and not quiet:
+    if valid is None and test is None and not (quiet or as_json):  # JSON has the evaluation split
         print_note("textgraft: there is no --test, so some articles are held out for evaluation.")
     with resumable(out):
         result = qa_finetune(

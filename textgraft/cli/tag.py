@@ -123,7 +123,7 @@ def finetune(
     for name, count in (("train", sentences), ("test", test_sentences)):
         if count is not None and name in parts:
             parts[name] = parts[name].sample(count, seed)
-    if valid is None and test is None and not quiet:
+    if valid is None and test is None and not (quiet or as_json):  # JSON has the evaluation split
         print_note("textgraft: there is no --test, so some sentences are held out for evaluation.")
     with resumable(out):
         result = tag_finetune(
@@ -137,7 +137,8 @@ def finetune(
         )
     if as_json:
         split = result.record["evaluation_split"]
-        print_json({"out": out, "evaluation_split": split, **_inference(result.record), **result.record["results"]})
+        about = {"evaluation_split": split, "coverage": result.record["coverage"], **_inference(result.record)}
+        print_json({"out": out, **about, **result.record["results"]})
         return
     print(result.table())
     if "in_int8" in result.record:

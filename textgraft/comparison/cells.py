@@ -168,7 +168,7 @@ def _stored(folder: Path) -> Stored:
                 return unfinished
         # The run finished in the meantime: its cells have moved into answers.safetensors.
     if not answers.is_file():
-        remedy = "Give the --out folder of a comparison, finished or not, or leave the option out."
+        remedy = "Give the folder of a comparison, finished or not, or leave the option out."
         raise UserError("there are no predictions of a comparison.", where=str(folder), remedy=remedy)
     return _read_finished(answers)
 

@@ -158,7 +158,7 @@ def chosen_methods(names: Sequence[str] | None, *, kind: TargetKind, pool: int) 
         if method.needs_pool and pool < MIN_UNLABELLED:
             raise UserError(
                 f"method '{name}' needs unlabelled texts; there are {pool or 'none'}.",
-                remedy=f"Give {MIN_UNLABELLED} or more with --unlabelled, or leave the method out.",
+                remedy=f"Give {MIN_UNLABELLED} or more with unlabelled=…, or leave the method out.",
             )
     if not names:
         raise UserError("there are no methods to compare.", remedy=did_you_mean("", METHODS))

@@ -58,7 +58,7 @@ def _validate_out(out: Path, to: Format, overwrite: bool) -> None:
     elif out.is_dir():
         raise UserError("this is a folder, and Flair's models are files.", where=str(out), remedy="Name a file.")
     elif out.exists() and not overwrite:
-        remedy = "Name another, or pass --overwrite (overwrite=True in Python) to replace it."
+        remedy = "Name another, or pass overwrite=True to replace it."
         raise UserError("this file exists already.", where=str(out), remedy=remedy)
 
 

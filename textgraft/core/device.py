@@ -49,7 +49,7 @@ def resolve_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         reason = "this torch is built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
         raise UserError(
-            f"there is no device 'cuda': {reason}.", remedy="Use --device cpu, or install torch for your GPU."
+            f"there is no device 'cuda': {reason}.", remedy='Use device="cpu", or install torch for your GPU.'
         )
     return torch.device(name)
 

@@ -8,15 +8,17 @@ from types import TracebackType
 
 
 class Meter:
-    """A progress bar with documents, MB/s, tokens/s if counted, and the remaining time if `total` is known.
+    """A progress bar with the count, MB/s, tokens/s if counted, and the remaining time if `total` is known.
 
     Args:
         description: Label of the bar.
         total: Number of documents; None if unknown.
         shown: False to show nothing.
+        unit: The documents' name in the bar.
     """
 
-    def __init__(self, description: str, total: int | None, *, shown: bool) -> None:
+    def __init__(self, description: str, total: int | None, *, shown: bool, unit: str = "documents") -> None:
+        self._unit = unit
         self._description, self._total, self._shown = description, total, shown
         self._documents = self._bytes = self._tokens = self._skipped = 0
         self._began = self._drawn = time.monotonic()
@@ -49,7 +51,7 @@ class Meter:
         self._drawn = time.monotonic()
         seconds = max(self._drawn - self._began, 1e-9)
         done = self._documents + self._skipped
-        rates = f"{done:,} documents, {self._bytes / 1e6 / seconds:.1f} MB/s"
+        rates = f"{done:,} {self._unit}, {self._bytes / 1e6 / seconds:.1f} MB/s"
         if self._tokens:
             rates += f", {self._tokens / seconds:,.0f} tokens/s"
         self._bar.update(self._task, completed=done, rates=rates)

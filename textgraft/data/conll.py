@@ -351,7 +351,7 @@ def _report_illegal(positions: Sequence[tuple[Sentence, int]], scheme: Scheme, s
         warnings.warn(f"{count}; the first: {where}: {message}", stacklevel=4)
         return
     more = f" ({len(positions):,} such tags in this file.)" if len(positions) > 1 else ""
-    remedy = f'Correct it, or let entities begin there with illegal_tags="repair" (--repair-tags).{more}'
+    remedy = f'Correct it, or let entities begin there with illegal_tags="repair".{more}'
     raise UserError(message, where=where, remedy=remedy)
 
 

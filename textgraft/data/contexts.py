@@ -36,7 +36,7 @@ class Context:
         """A sentence given by the user, split into words. Raises UserError if there are none."""
         spans = tuple(split_words(text))
         if not spans:
-            raise UserError("a sentence without a word.", where="--sentence", remedy="Leave it out.")
+            raise UserError("a sentence without a word.", where="sentences", remedy="Leave it out.")
         return cls(text, spans)
 
     @property

@@ -51,7 +51,11 @@ class Parallel:
         every = min(HELD_OUT_EVERY, len(self))
         evaluation = range(every - 1, len(self), every)[:MAX_HELD_OUT]
         if len(self) < 2:
-            raise UserError("one pair is too few to hold some out.", where=self.names[0], remedy="Name a --valid pair.")
+            raise UserError(
+                "one pair is too few to hold some out.",
+                where=self.names[0],
+                remedy="Name a pair of validation files with valid=….",
+            )
         training = [i for i in range(len(self)) if i not in evaluation]
         return self._subset(training), self._subset(evaluation)
 

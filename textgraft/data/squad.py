@@ -260,9 +260,7 @@ class _Parser:
             warnings.warn(f"{count} misplaced answers were left out; the first: {first}", stacklevel=4)
             return
         more = f" ({count} such answers in this file.)" if count > 1 else ""
-        remedy = (
-            f'{first.remedy}{more} Correct answer_start, or leave them out with misplaced="drop" (--drop-misplaced).'
-        )
+        remedy = f'{first.remedy}{more} Correct answer_start, or leave them out with misplaced="drop".'
         raise UserError(first.message, where=first.where, remedy=remedy.strip())
 
 

@@ -30,7 +30,7 @@ def kept_layers(total: int) -> list[int]:
     [0, 2, 4, 7, 9, 11]
     """
     if total < 2:
-        raise UserError("a model of one layer cannot be halved.", remedy="Give a --student.")
+        raise UserError("a model of one layer cannot be halved.", remedy="Give a student=… of its own.")
     count = (total + 1) // 2
     return [round(i * (total - 1) / max(1, count - 1)) for i in range(count)]
 
@@ -57,7 +57,7 @@ def half_of(teacher: Model, *, dropout: float = 1.0) -> Model:
     if any(values[name].shape != value.shape for name, value in student.values().items()):
         shown = ", ".join(str(layer + 1) for layer in layers)
         message = f"the widths of layers {shown} of this teacher, which the student would have, do not match."
-        raise UserError(message, remedy="Give a --student over the same vocabulary.")
+        raise UserError(message, remedy="Give a student=… over the same vocabulary.")
     artifact.fill(student, values, where="the student")
     return student
 

@@ -32,7 +32,7 @@ def cached_teacher_logits(
     """
     chunks: list[np.ndarray] = []
     seconds = 0.0
-    with Meter(title, len(texts), shown=show) as meter:
+    with Meter(title, len(texts), shown=show, unit="texts") as meter:
         for first in range(0, len(texts), TEXTS_AT_ONCE):
             chunk = texts[first : first + TEXTS_AT_ONCE]
             path = folder / f"{title}-{first // TEXTS_AT_ONCE + 1:06d}.safetensors"

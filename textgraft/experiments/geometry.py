@@ -162,7 +162,7 @@ def sampled(contexts: Sequence[Context], options: GeometryOptions) -> Sample:
     frequent = sorted(w for w, n in counts.items() if n >= options.contexts and any(c.isalpha() for c in w))
     if len(frequent) < 2 or len(contexts) < 2:
         message = f"only {len(frequent)} words occur in {options.contexts} different sentences of these texts."
-        raise UserError(message, where="texts", remedy="Give more text, or lower --contexts.")
+        raise UserError(message, where="texts", remedy="Give more text, or fewer contexts for each word (contexts=…).")
     words = [frequent[i] for i in sorted(generator.permutation(len(frequent))[: options.words])]
     places = positions_of(contexts, words)
     chosen = [generator.permutation(len(places[word]))[: options.contexts] for word in words]

@@ -61,7 +61,7 @@ def _mix_rows(name: str) -> list[tuple[dict[str, Any], Artifact]]:
     members = loading.open_models(name).members
     mixes = [m for m in members if isinstance(m, Artifact) and isinstance(m.model.layer_aggregation, Mix)]
     if not mixes:
-        remedy = f"Fine-tune one with --layer-aggregation {' or '.join(LEARNED_MIXES)}."
+        remedy = f"Fine-tune one with layer_aggregation={' or '.join(LEARNED_MIXES)}."
         raise UserError("this model has no learned mix of layers.", where=name, remedy=remedy)
     short = Path(name).name or name
     numbered = [short] if len(mixes) == 1 else [f"{short} {i}" for i in range(1, len(mixes) + 1)]

@@ -160,7 +160,7 @@ def select_occurrences(
     """Select occurrences of the words, and the sentences to encode. Raises UserError for a word that does not occur."""
     casefolded = list(dict.fromkeys(word.casefold() for word in words))
     if not casefolded:
-        raise UserError("no words are given.", where="words", remedy="Give one or more (--word).")
+        raise UserError("no words are given.", where="words", remedy="Give one or more (words=…).")
     generator = np.random.default_rng(options.seed)
     user_contexts = [Context.of(sentence).filter_words(layers.knows) for sentence in sentences]
     user_texts = {context.text for context in user_contexts}
@@ -172,7 +172,7 @@ def select_occurrences(
         if not word_places:
             message = f"the word '{word}' does not occur in {len(all_contexts):,} sentences."
             raise UserError(
-                message, where="words", remedy="Use a form that occurs in the texts, or give sentences (--sentence)."
+                message, where="words", remedy="Use a form that occurs in the texts, or others (sentences=…)."
             )
         user_places = [place for place in word_places if place.sentence < len(user_contexts)]
         others = word_places[len(user_places) :]

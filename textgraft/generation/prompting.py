@@ -101,7 +101,7 @@ class Template:
         head = self.example[: self.example.index("{label}")].rstrip()
         fields = set(_FIELD.findall(head))
         if missing := fields - set(parts):
-            remedy = "Set the column with --text2, or use another template."
+            remedy = "Set the column with text2=…, or use another template."
             raise UserError(
                 f"the template '{self.name}' needs {{{missing.pop()}}}, which the data lack.", remedy=remedy
             )

@@ -12,6 +12,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import Ngrams
+from textgraft.linear.residual_idf import CONCENTRATED
 from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions
 from textgraft.linear.state import State
 
@@ -86,7 +87,7 @@ class LSAFeatures:
             first, second = (self._ngrams.transform_counts(counts) @ components.T for counts in texts.halves)
             self._components = _by_ngram(cca_directions(first, second).T @ components)
             self._centre = np.asarray(rows.mean(axis=0)).ravel() @ self._components
-        description = f"residual-IDF weighted {self._ngrams.about}" if self.residual_idf else self._ngrams.about
+        description = f"{self._ngrams.about}{CONCENTRATED}" if self.residual_idf else self._ngrams.about
         self.about = f"LSA of {rows.shape[0]:,} texts ({rank} dimensions of {description})"
         return self
 

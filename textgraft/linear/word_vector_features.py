@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.pool_words import PoolWords, Segmenter, encode
-from textgraft.linear.residual_idf import POWER, residual_idf_shares
+from textgraft.linear.residual_idf import CONCENTRATED, POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions, split_halves
 from textgraft.linear.state import State
 from textgraft.text.tokenizer import Tokenizer
@@ -69,9 +69,7 @@ class WordVectorFeatures:
             # The covariance has as many axes as there are dimensions, however few the texts.
             _, eigenvectors = np.linalg.eigh(np.cov(means - self._centre, rowvar=False).reshape(means.shape[1], -1))
             self._axes, axes_name = np.ascontiguousarray(eigenvectors[:, ::-1]), "principal axes"
-        self.about = (
-            f"{self.width} {axes_name} of means of {'residual-IDF weighted ' if self.residual_idf else ''}{pool.about}"
-        )
+        self.about = f"{self.width} {axes_name} of means of {pool.about}{CONCENTRATED if self.residual_idf else ''}"
         return self
 
     @property

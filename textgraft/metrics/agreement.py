@@ -37,4 +37,4 @@ class Agreement:
         if self.compared - self.equal > (1 - MIN_AGREEMENT) * max(self.compared, self.sample_size):
             share = f"{self.equal / self.compared:.1%} of {self.compared:,} {self.unit} keep their prediction"
             message = f"in int8 only {share}, where {MIN_AGREEMENT:.0%} should."
-            raise UserError(message, remedy="Leave out --precision int8.")
+            raise UserError(message, remedy='Leave out precision="int8".')

@@ -16,7 +16,7 @@ def sacrebleu() -> Any:
     try:
         from sacrebleu.metrics import BLEU
     except ImportError as error:
-        remedy = "Install it (pip install 'textgraft[translate]'), or leave BLEU out (--no-bleu)."
+        remedy = "Install it (pip install 'textgraft[translate]'), or leave BLEU out (bleu=False)."
         raise UserError("BLEU needs sacrebleu, which is not installed.", remedy=remedy) from error
     return BLEU
 

@@ -37,7 +37,7 @@ NO_NETWORK = {
     ),
     "linear": (
         "this is a linear classifier, not a network.",
-        "Use it with predict, evaluate, explain or serve. A network is what finetune trains with --recipe.",
+        "Use it with predict, evaluate, explain or serve. A network is what finetune trains with a recipe.",
     ),
     "onnx": (
         "this is an exported graph, not a network.",

@@ -49,7 +49,7 @@ def validate_new_path(folder: Path, overwrite: bool | None = False) -> None:
         overwrite: True if a model folder may be replaced; None: False, for commands without --overwrite.
     """
     if folder.exists() and not overwrite:
-        remedy = "Name another, or pass --overwrite (overwrite=True in Python) to replace it."
+        remedy = "Name another, or pass overwrite=True to replace it."
         remedy = "Name another." if overwrite is None else remedy
         raise UserError("this path exists already.", where=str(folder), remedy=remedy)
     if folder.exists() and not (folder / "config.json").exists():

@@ -43,6 +43,6 @@ def position_ids(real: Tensor, maximum: int) -> Tensor:
     if real.shape[1] > maximum and (longest := int(real.sum(dim=1).max())) > maximum:
         raise UserError(
             f"a text of {longest:,} tokens is longer than the {maximum:,} positions of this model.",
-            remedy=f"Cut it to {maximum:,} tokens (--max-tokens, where the command has it).",
+            remedy=f"Cut it to {maximum:,} tokens (max_tokens, where there is such an option).",
         )
     return (real.cumsum(dim=1) - 1).clamp(min=0, max=maximum - 1)

@@ -84,7 +84,7 @@ def listening_at(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, **asked)[0]
     except (socket.gaierror, UnicodeError, OverflowError) as error:
-        raise UserError(f"no machine is called '{host}'.", where="--host", remedy="Give 127.0.0.1.") from error
+        raise UserError(f"no machine is called '{host}'.", where="host", remedy="Give 127.0.0.1.") from error
     # By its protocol asyncio knows what to send at once: without it an answer waits 40 ms for the end of its headers.
     made = socket.socket(family, kind, protocol)
     try:
@@ -94,11 +94,11 @@ def listening_at(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         if error.errno == errno.EADDRINUSE:
-            raise UserError(f"port {port} is taken.", where="--port", remedy="Give another, or 0 for any.") from error
+            raise UserError(f"port {port} is taken.", where="port", remedy="Give another, or 0 for any.") from error
         if error.errno == errno.EADDRNOTAVAIL:
             remedy = "Give 127.0.0.1, or 0.0.0.0 for all of its addresses."
-            raise UserError(f"'{host}' is not this machine.", where="--host", remedy=remedy) from error
+            raise UserError(f"'{host}' is not this machine.", where="host", remedy=remedy) from error
         remedy = "Give a port of 1024 or more." if error.errno == errno.EACCES else ""
         message = f"cannot listen at {host}, port {port}: {error.strerror}."
-        raise UserError(message, where="--port", remedy=remedy) from error
+        raise UserError(message, where="port", remedy=remedy) from error
     return made

@@ -21,6 +21,7 @@ from textgraft.tasks.registry import task_of
 TOLERANCE = 1e-4
 """Largest accepted difference of probabilities; another order of summation causes far smaller ones."""
 MIN_TEXTS = 50
+TRAIN_ONE = 'Fine-tune a language model alone, with recipe="default", and export that.'
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def export(
     """
     out = Path(out)
     model_folder.validate_new_path(out, overwrite)
+    validate_network(model)
     artifact = loading.load_network(model)
     graph = graph_of(artifact, str(model))
     difference = largest_difference(artifact, graph)
@@ -79,6 +81,24 @@ def export(
     return facts
 
 
+def validate_network(model: str | Path) -> None:
+    """Raise UserError for the classifiers without a network of their own that `finetune` saves, with a way to one."""
+    if model_folder.is_checkpoint_name(model):
+        return
+    folder = model_folder.find(model)
+    config = model_folder.read_config(folder)
+    kind = loading.kind_of(config)
+    if kind not in ("linear", loading.ENSEMBLE):
+        return
+    message, remedy = "this is a linear classifier, and only networks can be exported.", TRAIN_ONE
+    if kind == loading.ENSEMBLE:
+        message = "this is an ensemble, and networks are exported one at a time."
+        members = {name: loading.kind_of(model_folder.read_config(folder / name)) for name in config[kind]}
+        networks = [str(folder / name) for name, of in members.items() if of == loading.NETWORK]
+        remedy = f"Export a member that is one: {', '.join(networks)}." if networks else TRAIN_ONE
+    raise UserError(message, where=str(folder), remedy=remedy)
+
+
 def _in_int8(whole: OnnxModel, texts: Sequence[str], facts: Export, name: str) -> tuple[OnnxModel, Export]:
     """The graph with int8 weights and as many int8 products as the agreement allows, and its evaluation.
 
@@ -86,11 +106,11 @@ def _in_int8(whole: OnnxModel, texts: Sequence[str], facts: Export, name: str) -
     """
     if len(texts) < MIN_TEXTS:
         message = f"{len(texts)} texts are too few to evaluate int8 on."
-        raise UserError(message, remedy=f"Give {MIN_TEXTS} or more with --texts, labels are not needed.")
+        raise UserError(message, remedy=f"Give {MIN_TEXTS} or more with texts=…; labels are not needed.")
     from textgraft.onnx.int8 import LADDER, in_int8
 
     if (path := task_of(whole.head_name).graph_outputs) is None:
-        raise UserError("int8 is not supported for QA models.", where=name, remedy="Export it without --int8.")
+        raise UserError("int8 is not supported for QA models.", where=name, remedy="Export it without int8=True.")
     outputs = resolve(path)
     before, shares = outputs(whole, texts), []
     for products in LADDER:
@@ -103,7 +123,7 @@ def _in_int8(whole: OnnxModel, texts: Sequence[str], facts: Export, name: str) -
             size = len(graph.graph) / 1e6
             return graph, Export(facts.out, size, difference, texts=len(texts), same=same, products=products)
     message = f"in int8 {', '.join(shares)} of the predictions are the same, below {MIN_AGREEMENT:.0%}: not written."
-    raise UserError(message, where=name, remedy="Export it without --int8.")
+    raise UserError(message, where=name, remedy="Export it without int8=True.")
 
 
 def _share_of_same(

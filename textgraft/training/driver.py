@@ -96,7 +96,7 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
             raise UserError(
                 f"an unfinished run is here that differs in: {', '.join(changed)}.",
                 where=str(folder),
-                remedy="Repeat that command to finish it, name another --out, or delete the folder to start anew.",
+                remedy="Repeat that run to finish it, name another path, or delete the folder to start anew.",
             )
     else:
         write_atomically(path, text.encode())

@@ -86,4 +86,4 @@ def write_results(out: Path, results: Mapping[str, Any], page: str, more: Mappin
 
 
 def _exists(out: Path) -> UserError:
-    return UserError("this path exists already.", where=str(out), remedy="Name another --out, or remove it.")
+    return UserError("this path exists already.", where=str(out), remedy="Name another path, or remove it.")

@@ -160,7 +160,7 @@ def _matrix(reader: _Reader, shape: tuple[int, int]) -> NDArray[np.float32]:
     (quantised,) = reader.unpack("B")
     if quantised:
         message = "this model is quantised (.ftz)."
-        raise reader.refuse(message, "Name the .bin that it was made from; float16 (--half) makes that smaller too.")
+        raise reader.refuse(message, "Name the .bin that it was made from; float16 (half=True) makes that smaller too.")
     stored_shape = reader.unpack("2q")
     if stored_shape != shape:
         raise reader.refuse(f"a matrix has the shape {stored_shape}, expected is {shape}.", _CUT)

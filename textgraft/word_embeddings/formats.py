@@ -157,5 +157,5 @@ def _validate_target(path: Path, overwrite: bool, half: bool) -> None:
         remedy = "Leave the suffix out, and compress the result."
         raise UserError(f"vectors are not written as {path.suffix}.", where=str(path), remedy=remedy)
     if path.is_dir() or (path.exists() and not overwrite):
-        remedy = "Name another, or pass --overwrite (overwrite=True in Python) to replace it."
+        remedy = "Name another, or pass overwrite=True to replace it."
         raise UserError("this path exists already.", where=str(path), remedy=remedy)

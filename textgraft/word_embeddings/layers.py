@@ -55,7 +55,7 @@ class WordLayers:
 
     def read(self, contexts: Sequence[Context], *, title: str, show: bool = False) -> Iterator[Layers]:
         """Yield the vectors of the words of each sentence, in order; none for a sentence without words."""
-        with Meter(title, len(contexts), shown=show) as meter:
+        with Meter(title, len(contexts), shown=show, unit="sentences") as meter:
             for start in range(0, len(contexts), AT_ONCE):
                 part = [context.words for context in contexts[start : start + AT_ONCE]]
                 for words, layers in zip(part, self._of(part), strict=True):

@@ -98,7 +98,10 @@ class Remembered(Pooled):
         width, count = self.source.width, 0
         self._places: dict[tuple[str, ...], int] = {}
         path = folder / f"memory-{self.fingerprint[:32]}.f16"
-        with writing_atomically(path) as file, Meter(f"memory of {self.name}", len(sentences), shown=show) as meter:
+        with (
+            writing_atomically(path) as file,
+            Meter(f"memory of {self.name}", len(sentences), shown=show, unit="sentences") as meter,
+        ):
             for words, vectors in zip(sentences, word_vectors(self.source, sentences), strict=True):
                 concatenated = self.memory.pooled([words], [as_kept(vectors)])[0]
                 if tuple(words) not in self._places:

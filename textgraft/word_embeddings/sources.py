@@ -194,7 +194,7 @@ def keep(source: WordSource, sentences: Sequence[Words], folder: Path, *, show: 
     path = folder / f"vectors-{digest.hexdigest()[:32]}.f16"
     if not path.exists() or path.stat().st_size != 2 * count * source.width:
         title = f"vectors of {source.name}"
-        with writing_atomically(path) as file, Meter(title, len(distinct), shown=show) as meter:
+        with writing_atomically(path) as file, Meter(title, len(distinct), shown=show, unit="sentences") as meter:
             for words, vectors in zip(distinct, word_vectors(source, distinct), strict=True):
                 file.write(as_kept(vectors).tobytes())
                 meter.add(sum(map(len, words)), len(words))

@@ -37,11 +37,11 @@ class Stack:
 
     def __init__(self, sources: Sequence[WordSource]) -> None:
         if not sources:
-            raise UserError("a stack of nothing.", where="--stack", remedy="Name models or word vectors.")
+            raise UserError("a stack of nothing.", where="stack", remedy="Name models or word vectors.")
         self.sources = list(sources)
         for place, name in enumerate(self.names):
             if name in self.names[:place]:
-                raise UserError(f"'{name}' comes twice.", where="--stack", remedy="Name each source once.")
+                raise UserError(f"'{name}' comes twice.", where="stack", remedy="Name each source once.")
         self.width = sum(source.width for source in self.sources)
 
     @classmethod
@@ -89,7 +89,7 @@ class Stack:
                     message = (
                         f"pooled vectors have to be kept on disk: {size / 1e9:.2g} GB, where {room / 1e9:.2g} may be."
                     )
-                    raise UserError(message, where=name, remedy="Raise --keep-gb, or leave out the pooling.")
+                    raise UserError(message, where=name, remedy="Raise kept_bytes, or leave out the pooling.")
                 sources.append(source.over(keep(source.source, sentences, folder, show=show)))
                 room -= size
             elif isinstance(source, StaticVectors | Kept):
@@ -200,7 +200,7 @@ def _opened(name: str, precision: str) -> WordSource:
 def _source(path: str, name: str, layer_aggregation: str, precision: str) -> WordSource:
     """What lies at `path`, to be known as `name`."""
     if not path:
-        raise UserError("a name is missing.", where="--stack", remedy="Write NAME,NAME,NAME@LAYERS.")
+        raise UserError("a name is missing.", where="stack", remedy="Write NAME,NAME,NAME@LAYERS.")
     if not model_folder.is_checkpoint_name(path) and Path(path).is_file():
         return StaticVectors(load_vectors(path), name, _file_hash(Path(path)), layer_aggregation)
     if not model_folder.is_checkpoint_name(path):

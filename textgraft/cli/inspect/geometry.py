@@ -9,14 +9,8 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_table
-from textgraft.cli.inspect.results import (
-    Read,
-    Source,
-    input_texts,
-    print_json_results,
-    print_written,
-    validate_out,
-)
+from textgraft.cli.inspect.results import Read, Source, input_texts
+from textgraft.cli.results import print_json_results, print_written, validate_out
 from textgraft.cli.resumable import resumable
 
 

@@ -9,11 +9,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_table
-from textgraft.cli.inspect.results import (
-    print_json_results,
-    print_written,
-    validate_out,
-)
+from textgraft.cli.results import print_json_results, print_written, validate_out
 from textgraft.cli.resumable import resumable
 
 if TYPE_CHECKING:

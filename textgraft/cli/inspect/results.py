@@ -1,4 +1,4 @@
-"""Options that the inspections share, and their results."""
+"""Options that the inspections share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from textgraft.cli.console import print_json
 
 Source = Annotated[str, typer.Argument(help="A bundled model, by name, a folder, or word vectors.", metavar="MODEL")]
 
@@ -20,19 +18,3 @@ def input_texts(paths: Sequence[Path] | None, column: str | None, encoding: str 
     from textgraft.data.readers import read_texts
 
     return read_texts(paths, text=column, encoding=encoding) if paths else ()
-
-
-def validate_out(out: Path) -> None:
-    from textgraft.core.files import validate_writable
-    from textgraft.training.results_folder import validate_new_path
-
-    validate_new_path(out)
-    validate_writable(out)
-
-
-def print_json_results(out: Path, results: dict[str, Any]) -> None:
-    print_json({"out": out, "report": out / "report.html", **results})
-
-
-def print_written(out: Path) -> None:
-    print(f"Written: {out / 'report.html'}, {out / 'results.json'}")

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_note, print_problems, print_table
+from textgraft.cli.console import print_note, print_problems, print_table
+from textgraft.cli.results import print_json_results, print_written, validate_out
 from textgraft.cli.resumable import resumable
 from textgraft.core.errors import UserError
 
@@ -31,7 +32,10 @@ def transfer(
     ] = None,
     embedding_layer: Annotated[
         bool,
-        typer.Option("--embedding-layer/--no-embedding-layer", help="Include the embedding layer in the head's input."),
+        typer.Option(
+            "--embedding-layer/--no-embedding-layer",
+            help="Feed the embedding layer to the task layer too.",
+        ),
     ] = True,
     max_tokens: o.MaxTokens = 512,
     seed: o.Seed = 0,
@@ -53,14 +57,11 @@ def transfer(
     After Yosinski et al. 2014: the first n layer groups are copied, frozen or fine-tuned; the rest is trained from
     random weights.
     """
-    from textgraft.core.files import validate_writable
     from textgraft.data.checks import check
     from textgraft.experiments.transfer import TransferOptions, inspect_transfer, prepare_setup
-    from textgraft.training.results_folder import validate_new_path
     from textgraft.training.settings import Settings
 
-    validate_new_path(out)
-    validate_writable(out)
+    validate_out(out)
     o.use_threads(threads)
     options = TransferOptions(
         recipe=recipe,
@@ -72,8 +73,8 @@ def transfer(
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
-    examples = o.read_file(train, **columns)
-    test_examples = o.read_file(test, **columns) if test is not None else None
+    parts = o.read_parts({"train": train, "test": test}, **columns)
+    examples, test_examples = parts["train"], parts.get("test")
     prepare_setup(examples, test_examples, model, options)  # for its errors, before other output
     print_problems(check(examples, test=test_examples), errors_only=quiet)
     if test_examples is None and not quiet:
@@ -96,7 +97,7 @@ def parse_layers(value: str | None) -> tuple[int, ...] | None:
 
 def _print_results(out: Path, results: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print_json({"out": out, "report": out / "report.html", **results})
+        print_json_results(out, results)
         return
     # Here, because it loads matplotlib.
     from textgraft.experiments.transfer_report import benefit_rows, table_rows
@@ -104,4 +105,4 @@ def _print_results(out: Path, results: dict[str, Any], as_json: bool) -> None:
     print_table(*table_rows(results))
     print_table(*benefit_rows(results))
     print("\n".join(results["verdict"]))
-    print(f"Written: {out / 'report.html'}, {out / 'results.json'}")
+    print_written(out)

@@ -8,11 +8,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_table
-from textgraft.cli.inspect.results import (
-    print_json_results,
-    print_written,
-    validate_out,
-)
+from textgraft.cli.results import print_json_results, print_written, validate_out
 
 
 def weights(
@@ -20,7 +16,7 @@ def weights(
     out: o.OutFolder,
     as_json: o.AsJson = False,
 ) -> None:
-    """Print the learned weights of layers: softmax weights and gamma, model by model.
+    """Report the learned weights of layers in --out, and print them: softmax weights and gamma, model by model.
 
     After Peters et al. 2018, figure 2.
     """

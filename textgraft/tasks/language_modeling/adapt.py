@@ -177,7 +177,7 @@ def _is_result_of(key: str, out: Path, overwrite: bool) -> bool:
         raise UserError(
             "this path exists, and was not adapted from the same model on the same texts with these settings.",
             where=str(out),
-            remedy="Name another --out, pass --overwrite, or remove it.",
+            remedy="Name another path, pass overwrite=True, or remove it.",
         )
     validate_new_path(out, overwrite)
     return False
@@ -271,7 +271,7 @@ def move_to_vocabulary(source: Artifact, tokenizer: Tokenizer) -> Artifact:
     """
     if any(isinstance(module, AdaptiveEmbedding) for module in source.model.encoder.modules()):
         message = "this model has an adaptive embedding, whose vocabulary cannot be replaced."
-        raise UserError(message, remedy="Adapt without --own-vocabulary.")
+        raise UserError(message, remedy="Adapt without own_vocabulary=True.")
     old_ids = torch.from_numpy(vocabulary_map(source.tokenizer, tokenizer))
     description = source.model.describe()
     for part in description.values():

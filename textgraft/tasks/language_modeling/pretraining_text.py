@@ -230,7 +230,7 @@ def _validate_size(sources: Paths, valid: Paths | None) -> None:
         raise UserError(
             "there is a single text, which would be held out, so that none is left to train on.",
             where=", ".join(map(str, sources[:3])),
-            remedy="Give more texts (each line of a .txt file is one), or other text to hold out (--valid).",
+            remedy="Give more texts (each line of a .txt file is one), or other text to hold out (valid=…).",
         )
 
 

@@ -217,7 +217,7 @@ def answer_all(
         show: Show progress on stderr.
     """
     predictions: list[QAPrediction] = []
-    with Meter("answering", len(questions), shown=show) as meter:
+    with Meter("answering", len(questions), shown=show, unit="questions") as meter:
         for begin in range(0, len(questions), QUESTIONS_AT_ONCE):
             part = questions[begin : begin + QUESTIONS_AT_ONCE]
             encoded = encode_questions(part, model.tokenizer, windows, direction=model.direction)

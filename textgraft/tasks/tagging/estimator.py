@@ -68,7 +68,8 @@ class SequenceTagger(BaseEstimator):
     network : Network, default=None
         Shape of the network over a stack (tasks.tagging.stacked.Network).
     minutes : float, default=None
-        Training time, in place of the recipe's epochs.
+        Training time, in place of the recipe's epochs; TextClassifier's is a limit beyond which candidates are left
+        out.
     seed : int, default=0
         Seed of everything random.
     max_tokens : int, default=256

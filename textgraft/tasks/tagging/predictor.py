@@ -149,7 +149,7 @@ def tag_all(
 ) -> tuple[list[TaggedSentence], Coverage]:
     """`stream_tags` for sentences that are all in memory."""
     predictions, total = [], Coverage()
-    with Meter("tagging", len(sentences), shown=show) as meter:
+    with Meter("tagging", len(sentences), shown=show, unit="sentences") as meter:
         for prediction, coverage in stream_tags(tagger, sentences, max_tokens):
             predictions.append(prediction)
             total += coverage

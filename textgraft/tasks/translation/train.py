@@ -227,7 +227,9 @@ def resolved_recipe(options: CoVeOptions, vectors: StaticVectors | None) -> Tran
         recipe = replace(recipe, model=recipe.model | {"embedding_dim": vectors.dimensions})
     if vectors is None and not _trains_words(recipe):
         message = "this recipe does not train the word table, and there are no vectors to initialize it."
-        raise UserError(message, where=options.recipe, remedy="Name a --vectors file, or another recipe.")
+        raise UserError(
+            message, where=options.recipe, remedy="Name a file of word vectors with vectors=…, or another recipe."
+        )
     return recipe
 
 
@@ -279,7 +281,7 @@ def _run(
     targets = translation_targets(target, train.target, limit + 1)
     fitting = [i for i, (a, b) in enumerate(zip(ids, targets, strict=True)) if max(len(a), len(b)) <= limit]
     if not fitting:
-        remedy = "Raise --max-tokens."
+        remedy = "Raise max_tokens."
         raise UserError(f"no pair has {limit} tokens or fewer on both sides.", where=train.names[0], remedy=remedy)
     stream = ExampleStream(
         [ids[i] for i in fitting],
